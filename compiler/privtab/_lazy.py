@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -15,18 +14,6 @@ def lazily(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(modules[name]), name)
-
-    return get
-
-
-def renamed(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module's `__getattr__` for former names, which returns the new one with a DeprecationWarning."""
-
-    def get(name: str) -> Any:
-        if name not in names:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        warnings.warn(f"`{package}.{name}` is now `{names[name]}`", DeprecationWarning, stacklevel=2)
-        return getattr(import_module(package), names[name])
 
     return get
 

@@ -226,7 +226,7 @@ def _files(claims: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
         match file:
             case {"name": str(name), "hash": str(digest), "algorithm": str(algorithm)}:
                 if algorithm not in HASHES:
-                    raise SignatureRefused(f"`{name}` is hashed with `{algorithm}`; taken are: {', '.join(HASHES)}")
+                    raise SignatureRefused(f"`{name}` is hashed with `{algorithm}`; accepted are: {', '.join(HASHES)}")
                 if name in found:
                     raise SignatureRefused(f"its signature lists `{name}` twice")
                 found[name] = algorithm, digest.lower()

@@ -21,7 +21,7 @@ def test_another_format(only: Callable[..., Any]) -> None:
         """,
         "P009",
     )
-    assert found.message == "format 2 is not known here"
+    assert found.message == "unknown format 2"
     assert found.help == "this privtab reads format 1: `privtab: 1`"
     assert found.under == "2"
 

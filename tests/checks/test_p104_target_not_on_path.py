@@ -44,5 +44,5 @@ def test_a_gate_that_some_types_cannot_reach(only: Callable[..., Any]) -> None:
         "P104",
     )
     assert found.message == "`shop` is not on the path of `depot`"
-    assert found.help == "the same goes for `van`; targets here are `depot`; another object is declared by `with`"
+    assert found.help == "the same applies to `van`; targets here are `depot`; another object is declared by `with`"
     assert found.under == "shop"

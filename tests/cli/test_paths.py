@@ -64,7 +64,7 @@ def test_no_path_and_no_need_of_one(privtab: Callable[..., Any], options: list[s
 
 def test_all_that_one_could_gain(privtab: Callable[..., Any], options: list[str]) -> None:
     ran = privtab("paths", "ann", *options)
-    assert "2 rights on what is there already" in ran.out
+    assert "2 rights on existing entities" in ran.out
     assert "build room:c/new: owner (room:c/new)" in ran.out
     ben = json.loads(privtab("paths", "ben", *options, "--format", "json").out)
     assert ben["gains"] == []
@@ -82,7 +82,7 @@ def test_everybody(privtab: Callable[..., Any], options: list[str]) -> None:
 def test_nobody(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
     ran = privtab("paths", "--all", "-p", policy, "-s", state)
     assert ran.code == 0
-    assert ran.out == "no user can gain anything on what is there already\n"
+    assert ran.out == "no user can gain anything on existing entities\n"
 
 
 @pytest.mark.parametrize(

@@ -105,9 +105,9 @@ def test_an_empty_group_and_an_unassigned_role(privtab: Privtab, policy: Path, s
     staffed.write_text(text, encoding="utf-8")
     ran = privtab("state", "validate", staffed, "--policy", policy)
     assert ran.code == 0, ran.err
-    assert "note[S164 empty-group]: nobody is in `group:staf`" in ran.err
+    assert "note[S164 empty-group]: `group:staf` has no members" in ran.err
     assert "did you mean `staff`?" in ran.err
-    assert "note[S165 unheld-role]: nobody holds `role:clerks`" in ran.err
+    assert "note[S165 unheld-role]: `role:clerks` is not assigned" in ran.err
 
 
 def test_requests_may_write_the_kind_of_a_user(privtab: Privtab, policy: Path, staffed: Path, tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_rollback_is_signed_anew(privtab: Privtab, fleet: SidecarFleet) -> Non
         (["--to", "9"], "has no release 9: the last one is 3"),
         (["--to", "ffffffffffffffff"], "keeps no policy or state `ffffffffffffffff`"),
         (["--to", "../../etc"], "keeps no policy or state"),
-        (["--channel", "prod"], "runs nothing at prod/shop: there is dev/shop"),
+        (["--channel", "prod"], "has no channel prod/shop; there are: dev/shop"),
     ],
 )
 def test_releases_that_do_not_exist_are_refused(

@@ -181,9 +181,9 @@ def test_again_and_again_until_ctrl_c(quiet: SidecarFleet) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        ([], 2, "whose status"),
+        ([], 2, "give `--registry URL`"),
         (["--server", "nowhere"], 2, "write http://"),
-        (["--registry", "{folder}/none"], 2, "runs nothing at dev"),
+        (["--registry", "{folder}/none"], 2, "has no channel dev"),
     ],
 )
 def test_bad_usage(privtab: Privtab, tmp_path: Path, options: list[str], code: int, message: str) -> None:

@@ -56,7 +56,7 @@ def test_every_cell_agrees_and_nothing_is_left_behind(url: str) -> None:
     assert result.outcome.left == ()
     assert [(row.name, row.verdict) for row in result.rows if row.verdict is not Verdict.AGREES] == []
     assert set(result.cells) == {Verdict.AGREES}
-    assert result.asked == len(result.plan.questions)
+    assert result.requests == len(result.plan.questions)
     assert left_behind(url) == []
 
 

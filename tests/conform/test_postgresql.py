@@ -65,7 +65,7 @@ def test_every_cell_agrees_and_nothing_is_left_behind(url: str) -> None:
     assert result.outcome.left == ()
     assert [(row.name, row.verdict) for row in result.rows if row.verdict is not Verdict.AGREES] == []
     assert set(result.cells) == {Verdict.AGREES}
-    assert result.asked == len(result.plan.questions)
+    assert result.requests == len(result.plan.questions)
     assert left_behind(url) == []
     followed = {row.name: [r.name for r in row.readings if r.follows] for row in result.rows if row.readings}
     assert followed == {"schema/create_table": [""], "table/drop": [""]}
@@ -152,7 +152,7 @@ def test_a_world_that_cannot_be_made_ends_the_test_and_is_removed(url: str, tmp_
     result = conformance(POLICY, url, rows="schema", document=document)
     assert result.outcome.failure is not None
     assert "cannot be made" in result.outcome.failure
-    assert result.asked == 0
+    assert result.requests == 0
     assert left_behind(url) == []
 
 

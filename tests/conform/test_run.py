@@ -107,7 +107,7 @@ def test_a_driver_that_hangs_ends_the_test_with_what_was_asked(library: Program,
     driver = Hanging(library)
     result = report_on(planned, driver, Settings(timeout=0.3))
     assert result.outcome.failure == "the driver gave no answer for 0.3 s"
-    assert result.asked == 3
+    assert result.requests == 3
     assert driver.cleaned == 1
 
 
@@ -135,7 +135,7 @@ def test_a_driver_that_dies_ends_the_test_and_its_remains_are_reported(library: 
 
     result = report_on(planned, Dying(library))
     assert result.outcome.failure == "the driver failed: ConnectionResetError: gone"
-    assert result.asked == 2
+    assert result.requests == 2
     assert result.outcome.left == ("everything that begins with the prefix: gone",)
 
 
@@ -158,7 +158,7 @@ def test_preparing_that_fails_half_way_is_cleaned_up(library: Program, planned: 
     driver = Failing(library)
     result = report_on(planned, driver)
     assert result.outcome.failure == "the driver failed: PermissionError: no right to make users"
-    assert (result.asked, driver.cleaned) == (0, 1)
+    assert (result.requests, driver.cleaned) == (0, 1)
 
 
 def test_a_driver_that_exits_ends_the_test_at_once(library: Program, planned: Plan) -> None:
@@ -184,7 +184,7 @@ def test_a_driver_that_gives_another_number_of_answers_is_ended(library: Program
 
     result = report_on(planned, Miscounting(library))
     assert result.outcome.failure == f"the driver gave {number} {'answer' if number == 1 else 'answers'} to 2 questions"
-    assert result.asked == 0
+    assert result.requests == 0
 
 
 def test_each_answer_is_judged_once(library: Program, planned: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +312,7 @@ def test_the_reading_that_the_system_follows_is_reported(path: Path, library: Pr
     assert [(r.name, r.follows) for r in alone.readings] == [("", False), ("alone", True)]
     telling = alone.readings[1]
     assert formats.reading_lines(alone) == [
-        f"ambiguous: the system follows the reading `alone` ({telling.asked} of {telling.asked})"
+        f"ambiguous: the system follows the reading `alone` ({telling.requests} of {telling.requests})"
     ]
 
 
@@ -340,8 +340,8 @@ def test_a_waiver_of_an_untested_row_is_no_finding(library: Program, planned: Pl
     questions = [question for question in planned.questions if question.row == "page/read"]
     outcome = run(planned, questions, Obeying(library), Settings())
     assert report(planned, outcome, Obeying(library), waivers, TODAY).unused == (
-        "nothing makes `page/read` wider here: take the waiver away",
-        "nothing makes `page/reed` wider here: take the waiver away",
+        "nothing makes `page/read` wider here: remove the waiver",
+        "nothing makes `page/reed` wider here: remove the waiver",
     )
 
 

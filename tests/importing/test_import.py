@@ -19,7 +19,7 @@ from ranger import LAKE, ranger_policy
 from privtab.errors import FileError, UsageError
 from privtab.importing.answers import opened
 from privtab.importing.document import load
-from privtab.importing.run import Imported, run
+from privtab.importing.run import ImportResult, run
 from privtab.pipeline import load_program
 from privtab.request import Entity
 
@@ -34,7 +34,7 @@ def lake(tmp_path: Path) -> Path:
 TOKEN = "example"  # noqa: S105  (a server of this test knows it)
 
 
-def imported(document: str, source: str, policy: str | Path, **options: Any) -> Imported:
+def imported(document: str, source: str, policy: str | Path, **options: Any) -> ImportResult:
     with opened(source, token=options.pop("token", None)) as answers:
         return run(load(document), answers, load_program(policy), **options)
 
@@ -48,7 +48,7 @@ def saved(folder: Path, answers: Mapping[str, object]) -> str:
     return str(folder)
 
 
-def grants(found: Imported) -> set[tuple[str, str, str, str]]:
+def grants(found: ImportResult) -> set[tuple[str, str, str, str]]:
     return {(g.grantee, g.effect, g.privilege, str(g.entity)) for g in found.state.grants}
 
 
@@ -102,7 +102,7 @@ def test_wildcards_are_expanded_or_refused(tmp_path: Path, lake: Path) -> None:
     path.write_text(json.dumps([ranger_policy(1, resources=resources)]), encoding="utf-8")
     alone = imported("ranger", str(path), lake)
     assert not alone.state.grants
-    assert {skipped.why for skipped in alone.not_taken} == {"there is no list of entities that it stands for"}
+    assert {skipped.why for skipped in alone.not_taken} == {"no list of entities was given to expand it"}
     entities = [Entity("table", path) for path in ("sales/orders", "sales/offers", "sales/items", "hr/o")]
     listed = imported("ranger", str(path), lake, entities=entities)
     assert {entity for _, _, _, entity in grants(listed)} == {"table:sales/orders", "table:sales/offers"}
@@ -314,7 +314,7 @@ def test_gravitino_is_read_through_its_api() -> None:
         f"{base}/owners/TABLE/hive.sales.orders": {"code": 0, "owner": {"name": "hr", "type": "GROUP"}},
     }
     with serving(answers) as url:
-        found = imported("gravitino", url, "gravitino/1.1.0", given={"metalake": "prod"})
+        found = imported("gravitino", url, "gravitino/1.1.0", values={"metalake": "prod"})
     assert grants(found) == {
         ("role:analyst", "allow", "SELECT_TABLE", "table:prod/hive/sales/orders"),
         ("role:analyst", "deny", "USE_CATALOG", "catalog:prod/hive"),
@@ -427,7 +427,7 @@ def test_values_that_a_document_needs_are_required(lake: Path, tmp_path: Path) -
     with pytest.raises(UsageError, match="needs `metalake`: --set NAME=VALUE"):
         imported("gravitino", str(tmp_path), "gravitino/1.1.0")
     with pytest.raises(UsageError, match="does not use `region`"):
-        imported("scim", str(tmp_path), lake, given={"region": "eu"})
+        imported("scim", str(tmp_path), lake, values={"region": "eu"})
 
 
 def test_a_source_of_another_kind_is_refused(lake: Path, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_a_required_hash_holds_for_every_opa(empty: Path, monkeypatch: pytest.Mo
     on_path = says(empty / "bin" / "opa", binary.PINNED)
     monkeypatch.setenv("PATH", f"{on_path.parent}:/bin")
     monkeypatch.setenv("PRIVTAB_OPA_SHA256", hashlib.sha256(on_path.read_bytes()).hexdigest().upper())
-    assert binary.choose().why.endswith("has the hash that is asked for")
+    assert binary.choose().why.endswith("has the requested hash")
     monkeypatch.setenv("PRIVTAB_OPA_SHA256", "0" * 64)
     with pytest.raises(OpaError, match="asks for 0000"):
         binary.find()

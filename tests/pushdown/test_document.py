@@ -72,7 +72,7 @@ def test_names_that_would_mean_several_objects_are_refused(tmp_path: Path, progr
     with pytest.raises(PolicyInvalid) as caught:
         load(str(path), program, {})
     assert [finding.message for finding in caught.value.diagnostics] == [
-        "there is nothing for `{catalog}` in `{catalog}`: give it by --set NAME=VALUE"
+        "no value for `{catalog}` in `{catalog}`: give it by --set NAME=VALUE"
     ]
     path.write_text(text.replace('within: {catalog: "{catalog}"}\n', ""), encoding="utf-8")
     with pytest.raises(

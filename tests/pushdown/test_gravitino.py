@@ -69,7 +69,7 @@ def pushes(server: Server, program: Program, tmp_path: Path) -> Pusher:
 
 def imported(server: Server, program: Program) -> State:
     with opened(server.url, token=token("admin")) as answers:
-        return run(import_document.load("gravitino"), answers, program, given={"metalake": "prod"}).state
+        return run(import_document.load("gravitino"), answers, program, values={"metalake": "prod"}).state
 
 
 def grant(role: str, effect: Effect, privilege: str, entity: str) -> Grant:

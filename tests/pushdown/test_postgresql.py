@@ -262,7 +262,9 @@ def test_a_right_that_the_database_ignores_is_an_error(
         "grant all on privtab.pushed to pusher", "grant select on sales.orders to pusher")  # fmt: skip
     state = State(grants=(Grant(grantee="user:ann", effect="allow", privilege="SELECT", entity=ORDERS),))
     address = sqlalchemy.make_url(url).set(username="pusher").render_as_string()
-    with pytest.raises(PushError, match=r"the database did not do as told: SELECT on table sales\.orders to login ann"):
+    with pytest.raises(
+        PushError, match=r"the database did not carry out the plan: SELECT on table sales\.orders to login ann"
+    ):
         push(program, state, document, address, pusher="lake", apply=True)
     assert run(url, "select pusher from privtab.pushed") == [("other",)]
 

@@ -15,7 +15,7 @@ from seeds import seeds
 from privtab.errors import PushError, UsageError
 from privtab.importing import document as import_document
 from privtab.importing.answers import opened
-from privtab.importing.run import Imported, run
+from privtab.importing.run import ImportResult, run
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.pushdown.document import load
@@ -48,7 +48,7 @@ def pushes(program: Program, tmp_path: Path) -> Pusher:
     return call
 
 
-def imported(program: Program, tmp_path: Path) -> Imported:
+def imported(program: Program, tmp_path: Path) -> ImportResult:
     with opened(str(tmp_path / "policies.json")) as answers:
         return run(import_document.load("ranger"), answers, program)
 
@@ -79,7 +79,7 @@ def test_a_pushed_state_is_imported_again(program: Program, pushes: Pusher, tmp_
         assert pushed.unread == ("policy 1 `p1`",)
         found = imported(program, tmp_path)
         assert set(found.state.grants) == set(state.grants)
-        assert [item.why for item in found.not_taken] == ["there is no list of entities that it stands for"] * 2
+        assert [item.why for item in found.not_taken] == ["no list of entities was given to expand it"] * 2
     assert not pushes(state, apply=False).requests
 
 

@@ -204,7 +204,7 @@ def test_this_process_certifies_as_spark_does(kind: Any, spark: SparkSession, tm
                 shown=5,
                 plan=plan,
                 spark=spark,
-                tell=messages.append,
+                progress=messages.append,
             )
             assert f"{plan}: the caller asks for it" in messages
         by_process, by_spark = (tmp_path / name / plan for plan in ("process", "spark"))
@@ -255,13 +255,14 @@ def test_spark_computes_a_too_large_matrix_unless_the_driver_is_requested(
             started.append(True)
             return spark
 
-        certified[plan] = certify(program, STATE, tmp_path / plan, plan=plan, spark=start, tell=messages.append)
+        certified[plan] = certify(program, STATE, tmp_path / plan, plan=plan, spark=start, progress=messages.append)
         assert spoken in messages
         assert started == [True] * (plan == "auto")
     assert certified["auto"].totals == certified["process"].totals
     monkeypatch.setattr(making, "ROWS", 5)
     assert (
-        certify(program, STATE, tmp_path / "rows", spark=spark, tell=messages.append).totals == certified["auto"].totals
+        certify(program, STATE, tmp_path / "rows", spark=spark, progress=messages.append).totals
+        == certified["auto"].totals
     )
     assert "spark: the state has 8 rows, more than 5" in messages
     with pytest.raises(UsageError, match="a state given as a dict is read by Spark: take the plan `spark` or `auto`"):

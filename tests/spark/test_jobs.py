@@ -323,14 +323,14 @@ def test_progress_tells_what_is_written_and_goes_on(
     parquet.write_table(pa.table({"n": [1, 2, 3]}), done / "part-0.parquet")
     assert _progress.written_so_far(tmp_path) == "3 rows so far"
     monkeypatch.setattr(_progress, "BEAT", 0.01)
-    tell = _progress.ProgressReporter(quiet=False)
-    tell("writing it")
-    tell.place = tmp_path
+    progress = _progress.ProgressReporter(quiet=False)
+    progress("writing it")
+    progress.place = tmp_path
     deadline = time.monotonic() + 20
     while "3 rows so far" not in (errors := capsys.readouterr().err):
         assert time.monotonic() < deadline, errors
         time.sleep(0.02)
-    tell.end()
+    progress.end()
 
 
 @pytest.mark.slow
@@ -348,7 +348,7 @@ def test_spark_submit_runs_a_job(requests: Path, tmp_path: Path, connected: bool
         check=False, capture_output=True, text=True, timeout=300, env=environment, cwd=ROOT,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-2000:]
-    assert "3 rows, 2 allowed, 1 denied, 1 of these no request" in ran.stdout
+    assert "3 rows, 2 allowed, 1 denied, 1 invalid (see `reason`)" in ran.stdout
     assert parquet.read_table(tmp_path / "out").num_rows == 3
 
 

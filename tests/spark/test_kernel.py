@@ -18,7 +18,7 @@ from privtab.errors import DecisionUnavailable
 from privtab.spark import decide, kernel, shipping
 from privtab.spark.arguments import read_arguments
 from privtab.spark.policies import open_policy
-from privtab.spark.shipping import PackedState, Shipped, loaded
+from privtab.spark.shipping import PackedState, ShippedBytes, loaded
 from privtab.spark.states import prepared
 
 USERS, BOXES = ("ann", "bob", "cy"), ("s/a/1", "s/a/2", "s/b/1", "s//", "s/100%25/a%2Fb")
@@ -102,7 +102,7 @@ def test_an_answer_is_computed_once_however_often_it_is_used(
 
 
 def test_bytes_that_are_not_utf8_match_no_user(ready: PackedState) -> None:
-    batches = loaded(Shipped(digest=ready.digest, content=ready.content))
+    batches = loaded(ShippedBytes(digest=ready.digest, content=ready.content))
     users = pa.array([b"ann", b"a\xffnn", b"ann"]).cast(pa.binary()).view(pa.string())
     paths = pa.array([b"s/a/1", b"s/a/1", b"s/\xc3/1"]).cast(pa.binary()).view(pa.string())
     codes = kernel._codes(batches, layout(), [users, paths]).to_pylist()
@@ -131,13 +131,13 @@ def test_a_worker_keeps_few_states_and_reports_a_missing_one(
     ready: PackedState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shipping, "MOST_OPEN", 1)
-    shipped = Shipped(digest=ready.digest, content=ready.content)
+    shipped = ShippedBytes(digest=ready.digest, content=ready.content)
     first = loaded(shipped)
     assert loaded(shipped) is first
     loaded(dataclasses.replace(shipped, digest="another"))
     assert loaded(shipped) is not first
     with pytest.raises(DecisionUnavailable, match="was not sent to this executor"):
-        loaded(Shipped(digest="third", file="privtab-none.bin"))
+        loaded(ShippedBytes(digest="third", file="privtab-none.bin"))
 
 
 def test_a_state_that_stays_the_same_is_made_ready_once(spark: SparkSession, tmp_path: Path) -> None:

@@ -356,11 +356,11 @@ def test_questions_have_the_same_answers(program: Program) -> None:
 @pytest.mark.parametrize("count", [1, 3, 40])
 def test_columns_say_which_rows_hold_a_text(count: int) -> None:
     from privtab.state.coded import CodedColumn
-    from privtab.state.columns import ListColumn, LongerColumn
+    from privtab.state.columns import ExtendedColumn, ListColumn
 
     texts = [None if n % 7 == 0 else f"t{n % 50}" for n in range(300)]
     coded, plain = CodedColumn.of_texts(texts), ListColumn(texts)
-    longer = LongerColumn(CodedColumn.of_texts(texts[:200]), ListColumn(texts[200:]))
+    longer = ExtendedColumn(CodedColumn.of_texts(texts[:200]), ListColumn(texts[200:]))
     for column in (coded, longer):
         assert list(column) == texts
         assert sorted(column.names) == sorted(plain.names)

@@ -23,7 +23,7 @@ from privtab.store.excerpt import Excerpt
 from privtab.store.lookups import Reader
 from privtab.store.planning import ChangeRequest, plan, raw
 from privtab.store.rows import Cells, Rows
-from privtab.store.store import Outcome, Store, _Waiting
+from privtab.store.store import Outcome, Store, _PendingChange
 
 OFFICE = """\
 privtab: 1
@@ -304,10 +304,10 @@ def test_changes_written_together_are_as_those_written_one_after_another(
         batch = [random_change(random, office, now) for _ in range(random.randint(1, 5))]
         ids = [random.choice((None, None, str(random.randint(0, 9)))) for _ in batch]
         expects = [random.choice((None, None, single.head().number, single.head().number + 1)) for _ in batch]
-        waiting = [_Waiting(*item) for item in zip(batch, ids, expects, strict=True)]
+        waiting = [_PendingChange(*item) for item in zip(batch, ids, expects, strict=True)]
         together._commits.submit(waiting)
         for item in waiting:
-            alone = _Waiting(item.requested, item.request_id, item.expect)
+            alone = _PendingChange(item.requested, item.request_id, item.expect)
             single._commits.submit([alone])
             assert result_of(item) == result_of(alone)
         assert together.head() == single.head()
@@ -315,7 +315,7 @@ def test_changes_written_together_are_as_those_written_one_after_another(
     assert together.verify() == []
 
 
-def result_of(waiting: _Waiting) -> Any:
+def result_of(waiting: _PendingChange) -> Any:
     result = waiting.result
     if isinstance(result, Outcome):
         return result.number, result.repeated, [change.to_json() for change in result.changes]

@@ -121,7 +121,7 @@ def test_a_change_that_does_not_come_is_an_error(
 ) -> None:
     monkeypatch.setattr("privtab.store.location.LONGEST_WAIT", 0)
     client = Embedded(policy, state=f"store:{url}")
-    with pytest.raises(DecisionUnavailable, match="is at change 4, and change 5 is asked for"):
+    with pytest.raises(DecisionUnavailable, match="is at change 4, and change 5 is requested"):
         client.refresh(at_least=lake.head().number + 1)
 
 

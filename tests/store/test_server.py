@@ -114,7 +114,7 @@ def test_a_question_is_answered_no_older_than_the_change_it_names(server: Server
     assert done(asked(written.headers["ETag"]))["decision"]
     late = asked(last + 1000)
     assert (late.status_code, late.headers["Retry-After"]) == (503, "1")
-    assert late.text == f"the store is at change {last + 1}, and change {last + 1000} is asked for"
+    assert late.text == f"the store is at change {last + 1}, and change {last + 1000} is requested"
     assert asked("newest").status_code == 400
 
 

@@ -13,7 +13,7 @@ from privtab.names import path_of
 from privtab.paths import at_level
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, roles_not_held
-from privtab.state.holdings import Held, Holdings
+from privtab.state.holdings import Holdings, UserHoldings
 from privtab.state.nodes import State
 
 
@@ -65,7 +65,7 @@ class HypotheticalHoldings(Holdings):
         """The groups in the state."""
         return self._base.groups(user, request_groups)
 
-    def of_user(self, user: str, groups: Collection[str] = ()) -> Held:
+    def of_user(self, user: str, groups: Collection[str] = ()) -> UserHoldings:
         """What the user holds in the state."""
         return self._base.of_user(user, groups)
 

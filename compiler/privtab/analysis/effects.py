@@ -43,7 +43,7 @@ class GainedFact:
             case "member":
                 return Member(target=target)
             case "exists":
-                raise ValueError("nothing asks whether an entity exists")
+                raise ValueError("no condition depends on whether an entity exists")
             case _:
                 assert_never(self.kind)
 

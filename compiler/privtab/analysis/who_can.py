@@ -96,7 +96,7 @@ class WhoCan:
         What `anyone` may do is not repeated for the others.
         """
         check_support(self._context.program, Tool.WHO_CAN_PRINCIPALS)
-        bearers = _WithMemberships(self._context, self._state)
+        bearers = _AssumedMemberships(self._context, self._state)
         needs_of_bearer: dict[str, set[frozenset[str]]] = defaultdict(set)
         text = Explanation(self._context, self.rule, Listing(()), allowed=False).text
         atoms = dict.fromkeys(
@@ -145,12 +145,12 @@ class WhoCan:
         return {RESOURCE: self.request.resource, **{w.name: self.request.with_[w.name] for w in self.rule.withs}}
 
 
-class _WithMemberships(SinglePrincipalSets):
+class _AssumedMemberships(SinglePrincipalSets):
     """Principals with some memberships taken for granted."""
 
     assumed: Collection[Atom] = ()
 
-    def assuming(self, memberships: Collection[Atom]) -> _WithMemberships:
+    def assuming(self, memberships: Collection[Atom]) -> _AssumedMemberships:
         """Take these memberships for granted."""
         self.assumed = memberships
         self._bearers_of.clear()

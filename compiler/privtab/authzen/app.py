@@ -22,9 +22,9 @@ from privtab.authzen.messages import Body, Malformed, SearchKind
 from privtab.authzen.metadata import EVALUATION, EVALUATIONS, SEARCH, WELL_KNOWN, metadata
 from privtab.authzen.service import Answer, Service, Unsupported
 from privtab.errors import DecisionUnavailable, PolicyError, PrivtabError
+from privtab.serving.access_log import AccessLog, note
 from privtab.serving.endpoint import answered, every, read_json_body, running
-from privtab.serving.envelope import Envelope, note
-from privtab.serving.guard import Refused, authorize
+from privtab.serving.guard import HttpError, authorize
 from privtab.serving.tokens import Tokens
 
 LOG = logging.getLogger("privtab.serve")
@@ -78,7 +78,7 @@ def application(settings: AppSettings) -> ASGIApp:
     routes += settings.routes
     app = Starlette(routes=routes, lifespan=partial(_lifespan, settings))
     app.router.redirect_slashes = False
-    return Envelope(app)
+    return AccessLog(app)
 
 
 def _methods(service: Service) -> Sequence[tuple[str, Method, Scope]]:
@@ -103,7 +103,7 @@ async def _endpoint(settings: AppSettings, method: Method, scope: Scope, request
         try:
             answer = await method(messages.parse(await read_json_body(request, settings.max_body)))
         except Malformed as error:
-            raise Refused(400, str(error)) from None
+            raise HttpError(400, str(error)) from None
         note(request.scope, _outcome(answer))
         return Response(_encode(answer), media_type=_JSON)
 
@@ -114,13 +114,13 @@ def _refuse(request: Request, error: PrivtabError) -> Never:
     """Turn an error into a status and a message (§10.1.2)."""
     del request
     if isinstance(error, Unsupported):
-        raise Refused(501, str(error))
+        raise HttpError(501, str(error))
     if isinstance(error, DecisionUnavailable):
         LOG.warning("no decision: %s", error)
-        raise Refused(503, "no decision can be made at the moment", Retry_After="1")
+        raise HttpError(503, "no decision can be made at the moment", Retry_After="1")
     if isinstance(error, PolicyError):
         LOG.error("no decision: %s", error)
-        raise Refused(500, "the decision point does not answer as it should")
+        raise HttpError(500, "the decision point does not answer as it should")
     raise error
 
 

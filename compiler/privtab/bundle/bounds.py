@@ -47,7 +47,7 @@ _KINDS = {
 }
 
 
-class Bounded:
+class BoundedGzip:
     """The unpacked content of a gzip, up to a limit."""
 
     def __init__(self, unpacked: BinaryIO) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
-from privtab._lazy import renamed
+from privtab._deprecation import renamed
 from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.bounds import read_object
 from privtab.bundle.stream import entries

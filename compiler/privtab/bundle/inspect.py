@@ -46,7 +46,7 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inspected:
+class Inspection:
     """The result of inspecting a bundle."""
 
     kind: str
@@ -69,7 +69,7 @@ class Inspected:
         return asdict(self)
 
 
-def inspect(bundle: Source, trust: Trust | None = None) -> Inspected:
+def inspect(bundle: Source, trust: Trust | None = None) -> Inspection:
     """Inspect a bundle; with `trust` also verify it. Raises BrokenBundle, FileError."""
     files: list[File] = []
     counts: Counter[str] = Counter()
@@ -87,7 +87,7 @@ def inspect(bundle: Source, trust: Trust | None = None) -> Inspected:
                 # One file at a time: its content is freed before the next is read.
                 counts.update(_counts(name, entry.size, content))
     metadata = _mapping(manifest.get("metadata"))
-    return Inspected(
+    return Inspection(
         kind=_kind(metadata, files),
         system=_text(metadata.get("system")),
         version=_text(metadata.get("version")),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, TypeAlias, cast
 
 from privtab.bundle.archive import LEVEL
-from privtab.bundle.bounds import Bounded, Entry, check_entry, check_read
+from privtab.bundle.bounds import BoundedGzip, Entry, check_entry, check_read
 from privtab.errors import BrokenBundle
 
 Entries: TypeAlias = Iterator[tuple[str, tarfile.TarInfo, BinaryIO]]
@@ -31,7 +31,7 @@ def entries(bundle: BinaryIO) -> Entries:
     names: set[str] = set()
     try:
         with gzip.GzipFile(fileobj=bundle) as packed:
-            unpacked = cast("BinaryIO", Bounded(cast("BinaryIO", packed)))
+            unpacked = cast("BinaryIO", BoundedGzip(cast("BinaryIO", packed)))
             with tarfile.open(fileobj=unpacked, mode="r|", tarinfo=Entry) as tar:
                 for number, entry in enumerate(tar, start=1):
                     name = path_of(entry.name)

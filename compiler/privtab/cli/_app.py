@@ -15,7 +15,7 @@ import typer.main
 
 from privtab import __version__
 from privtab.cli._help import rewrap_help
-from privtab.cli._output import Terminal, complain, print_text, show_diagnostics, show_state_findings
+from privtab.cli._output import Terminal, print_error, print_text, show_diagnostics, show_state_findings
 from privtab.errors import (
     BundleRefused,
     InvalidRequest,
@@ -121,15 +121,15 @@ def _run(arguments: Sequence[str]) -> int:
         show_diagnostics(error.diagnostics)
         return ExitCode.USAGE
     except (RegistryConflict, BundleRefused, StoreConflict) as error:
-        complain(str(error))
+        print_error(str(error))
         return ExitCode.FINDINGS
     except InvalidRequest as error:
-        complain(error.written(r"`--with \1=TYPE:PATH`"))
+        print_error(error.written(r"`--with \1=TYPE:PATH`"))
         return ExitCode.USAGE
     except UsageError as error:
-        complain(str(error))
+        print_error(str(error))
         return ExitCode.USAGE
     except (PrivtabError, OSError) as error:
-        complain(str(error))
+        print_error(str(error))
         return ExitCode.EXTERNAL
     return ExitCode.OK

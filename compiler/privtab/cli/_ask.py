@@ -168,7 +168,7 @@ def flag_names(options: Iterable[str] | None, program: Program) -> frozenset[str
     return frozenset(flag.removesuffix("=true") for flag in options)
 
 
-def check_said(flags: frozenset[str], program: Program) -> None:
+def check_required_flags(flags: frozenset[str], program: Program) -> None:
     """Raise UsageError if a flag that an operation requires is not given."""
     for rule in program.rules.values():
         for flag in sorted({*rule.required_flags}.difference(map(flag_name, flags))):

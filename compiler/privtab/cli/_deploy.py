@@ -20,9 +20,9 @@ from privtab.cli._deploy_gates import (
 )
 from privtab.cli._deploy_request import DeployReport, DeployRequest, WatchOptions
 from privtab.cli._deploy_show import print_unless_json, show_canary_outcome, show_gate
-from privtab.cli._output import Format, complain, out, print_if_data, print_json
+from privtab.cli._output import Format, out, print_error, print_if_data, print_json
 from privtab.cli._rollout import (
-    complain_late,
+    print_late,
     progress_console,
     reader_of,
     registry_of,
@@ -96,7 +96,7 @@ def _to_channel(
         return ExitCode.FINDINGS
     before = report.before = registry.channel(channel, program.system)
     if before.trouble:
-        complain(before.trouble)
+        print_error(before.trouble)
     with report.step("diff"):
         report.gates.append(comparison_gate(request, registry, before, program, path))
     show_gate(report.gates[-1], request.format)
@@ -231,7 +231,7 @@ def _run_canary(
     except BaseException:
         # On any error, even Ctrl-C, do not leave sidecars on an untested release.
         rollout.end_canary(during, "the canary was aborted")
-        complain("the canary was aborted: all sidecars get the previous release")
+        print_error("the canary was aborted: all sidecars get the previous release")
         raise
     report.after = rollout.end_canary(during, "the canary was refused")
     if report.canary_outcome is None:
@@ -241,7 +241,7 @@ def _run_canary(
             else "the canary's sidecars did not activate it"
         )
         if snapshot is not None:
-            complain_late(snapshot)
+            print_late(snapshot)
     else:
         reason = report.canary_outcome.says
         show_canary_outcome(report.canary_outcome, request.format)
@@ -279,7 +279,7 @@ def _watch(request: DeployRequest, rollout: Rollout, before: Channel, report: De
             snapshot = report.snapshots["all"] = rollout.wait(before, report.after, "watching")
     except KeyboardInterrupt:
         report.outcome = "unwatched"
-        complain(f"no longer watching: {rollout.channel}/{rollout.system} stays at release {report.after.sequence}")
+        print_error(f"no longer watching: {rollout.channel}/{rollout.system} stays at release {report.after.sequence}")
         raise
     if snapshot is None:
         print_unless_json(
@@ -290,7 +290,7 @@ def _watch(request: DeployRequest, rollout: Rollout, before: Channel, report: De
     if snapshot.complete:
         report.outcome = "deployed"
         return ExitCode.OK
-    complain_late(snapshot)
+    print_late(snapshot)
     report.outcome = "late"
     if rollback and before.policy is not None:
         from privtab.registry.deploy.rollout import running_revisions

@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from privtab.analysis.diff.nodes import Declared, Diff, Verdict, Witness
+from privtab.analysis.diff.nodes import DeclarationChange, Diff, Verdict, Witness
 from privtab.analysis.diff.summary import (
     Group,
     also_by,
@@ -66,7 +66,7 @@ def show(diff: Diff, console: Console, *, everything: bool = False) -> None:
         console.print(f"the same decisions in other words: {names}", style="dim", width=width)
 
 
-def _declarations(declared: tuple[Declared, ...]) -> Table:
+def _declarations(declared: tuple[DeclarationChange, ...]) -> Table:
     grid = table("declared", "", "before", "after")
     for change in declared:
         first = True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from privtab._staged import write
-from privtab.cli._output import complain, out, show_diagnostics
+from privtab.cli._output import out, print_error, show_diagnostics
 from privtab.errors import PolicyInvalid, PrivtabError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def keep_running(
             # Ctrl-C is sent to both OPA and this process.
             if stop.wait(POLL_SECONDS):
                 return 0
-            complain(_exit_message(code, server))
+            print_error(_exit_message(code, server))
             if not restart:
                 return code if code >= 0 else 128 - code
             stop.wait(max(0.0, MIN_SECONDS_BETWEEN_STARTS - (time.monotonic() - started)))
@@ -103,7 +103,7 @@ def _reload(server: OpaServer, bundles: Bundles, stop: threading.Event) -> None:
     except PolicyInvalid as error:
         show_diagnostics(error.diagnostics)
     except (PrivtabError, OSError) as error:
-        complain(str(error))
+        print_error(str(error))
     except typer.Exit:
         pass  # The error has been reported.
     else:
@@ -111,7 +111,7 @@ def _reload(server: OpaServer, bundles: Bundles, stop: threading.Event) -> None:
             server, {"policy": inspect(policy).revision or "", "state": inspect(state).revision or ""}, stop
         )
         return
-    complain("not reloaded: the last good policy and state stay in force")
+    print_error("not reloaded: the last good policy and state stay in force")
 
 
 def _await_activation(server: OpaServer, revisions: dict[str, str], stop: threading.Event) -> None:
@@ -123,4 +123,6 @@ def _await_activation(server: OpaServer, revisions: dict[str, str], stop: thread
         stop.wait(POLL_SECONDS)
     if not stop.is_set():
         log = "\n".join(f"  {line}" for line in server.problems(LOG_LINES))
-        complain(f"OPA does not run what was written after {ACTIVE_SECONDS:g} seconds" + (f":\n{log}" if log else ""))
+        print_error(
+            f"OPA does not run what was written after {ACTIVE_SECONDS:g} seconds" + (f":\n{log}" if log else "")
+        )

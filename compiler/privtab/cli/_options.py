@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from privtab.cli._complete import policies
-from privtab.cli._output import Format, complain, show_state_findings
+from privtab.cli._output import Format, print_error, show_state_findings
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.key_values import key_values
@@ -99,7 +99,7 @@ def load_state_and_places(program: Program, path: Path, *, allow_partial: bool =
     """As `load_state`, with the position of each row."""
     state, places, errors = _load_and_check(program, path)
     if errors and not allow_partial:
-        complain(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` continues without them")
+        print_error(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` continues without them")
         raise typer.Exit(ExitCode.FINDINGS)
     return state, places
 
@@ -114,7 +114,7 @@ def moment_of(at: str | None) -> int:
         raise UsageError(f"`--at {at}` {error}: {error.help}") from None
 
 
-def load_state_to_ask(
+def load_state_for_queries(
     program: Program, path: Path, *, allow_partial: bool = False, at: str | None = None
 ) -> tuple[State, bool]:
     """Read and check a state for queries; also returns whether invalid rows were left out without `allow_partial`.
@@ -123,21 +123,23 @@ def load_state_to_ask(
     An invalid row that can only allow is reported and left out, since that cannot allow more. One that may carry a denial
     results in exit code 1 unless `allow_partial`, as does a file or a table that was not read whole.
     """
-    state, _, partial = load_places_to_ask(program, path, allow_partial=allow_partial, at=at)
+    state, _, partial = load_places_for_queries(program, path, allow_partial=allow_partial, at=at)
     return state, partial
 
 
-def load_places_to_ask(
+def load_places_for_queries(
     program: Program, path: Path, *, allow_partial: bool = False, at: str | None = None
 ) -> tuple[State, Places, bool]:
-    """As `load_state_to_ask`, with the position of each row."""
+    """As `load_state_for_queries`, with the position of each row."""
     moment = moment_of(at)
-    state, places, partial = load_windows_to_ask(program, path, allow_partial=allow_partial)
+    state, places, partial = load_windows_for_queries(program, path, allow_partial=allow_partial)
     return state.at(moment), places.some(state.held(moment)), partial
 
 
-def load_windows_to_ask(program: Program, path: Path, *, allow_partial: bool = False) -> tuple[State, Places, bool]:
-    """As `load_places_to_ask`, with the rows of every moment."""
+def load_windows_for_queries(
+    program: Program, path: Path, *, allow_partial: bool = False
+) -> tuple[State, Places, bool]:
+    """As `load_places_for_queries`, with the rows of every moment."""
     from privtab.state.findings import stops
 
     state, places, errors = _load_and_check(program, path)
@@ -148,9 +150,9 @@ def load_windows_to_ask(program: Program, path: Path, *, allow_partial: bool = F
         problem = f"{len(stopping)} wrong row(s) in {path} may carry a denial"
         if program.semantics.deny == "none":
             problem = f"{path} was not read whole"
-        complain(f"{problem}; `--allow-partial` continues without them")
+        print_error(f"{problem}; `--allow-partial` continues without them")
         raise typer.Exit(ExitCode.FINDINGS)
-    complain(f"{len(errors)} wrong row(s) in {path}: answered without them")
+    print_error(f"{len(errors)} wrong row(s) in {path}: answered without them")
     return state, places, True
 
 

@@ -88,7 +88,7 @@ def print_fast(console: Console, text: str | Text = "", style: str = "", *, end:
         console.print(text, style=style or None, end=end, soft_wrap=not wrap)
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """Print one line about a problem to standard error."""
     console = err()
     console.print("privtab: ", style="bold red", end="", soft_wrap=True)
@@ -120,7 +120,7 @@ def print_text(text: str) -> None:
     sys.stdout.write(text)
 
 
-def complain_in_line(message: str) -> None:
+def print_error_line(message: str) -> None:
     """Print a problem with one of many inputs as one line to standard error."""
     sys.stderr.write(printable(message, one_line=True) + "\n")
 

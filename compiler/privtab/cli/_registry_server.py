@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from privtab._install import how_to_install
-from privtab.cli._output import Format, complain, flush, out, print_line
+from privtab.cli._output import Format, flush, out, print_error, print_line
 from privtab.cli._registry_options import open_registry
 from privtab.cli._serving import ServerSettings
 from privtab.errors import UsageError
@@ -50,7 +50,7 @@ def serve_registry(
     raise_file_limit()
     registry = open_registry(url, storage)
     if not registry.settings():
-        complain(f"there is no registry at {registry.url} yet: the first bundle stored there creates it")
+        print_error(f"there is no registry at {registry.url} yet: the first bundle stored there creates it")
     feeds = Feeds(registry, only=channels, poll=poll, unsigned_deltas=unsigned_deltas)
     served = ServerState(feeds=feeds, fleet=FleetTracker(forget=forget), tokens=tokens)
     with ExitStack() as stack:

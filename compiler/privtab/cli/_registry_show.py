@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privtab.cli._output import complain, out, table
+from privtab.cli._output import out, print_error, table
 from privtab.errors import FileError
 from privtab.plural import count
 
@@ -19,7 +19,7 @@ def show_channels(channels: list[Channel]) -> None:
     """Print a line for each channel, or for each release of a channel; problems go to standard error."""
     for channel in channels:
         if channel.trouble:
-            complain(channel.trouble)
+            print_error(channel.trouble)
     canaries = ["canary"] if any(channel.canary for channel in channels) else []
     grid = table("channel", "system", "release", "policy", "state", *canaries, "when", "by", "why", right=("release",))
     no_wrapping(grid)

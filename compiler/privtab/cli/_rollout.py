@@ -14,7 +14,7 @@ from rich.text import Text
 
 from privtab._install import how_to_install
 from privtab.cli._complete import channels
-from privtab.cli._output import complain, err, table
+from privtab.cli._output import err, print_error, table
 from privtab.errors import FileError, UsageError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Reason, r
 def registry_of(url: str | None) -> Registry:
     """Open the given registry; raises UsageError if none is given."""
     if url is None:
-        raise UsageError("which registry? give `--registry URL`, or set $PRIVTAB_REGISTRY")
+        raise UsageError("no registry: give `--registry URL`, or set $PRIVTAB_REGISTRY")
     try:
         from privtab.registry.registry import Registry
 
@@ -238,23 +238,23 @@ def ago(moment: datetime | None, now: datetime) -> str:
     return "" if moment is None else f"{age(now - moment)} ago"
 
 
-def complain_late(snapshot: FleetSnapshot) -> None:
+def print_late(snapshot: FleetSnapshot) -> None:
     """Print to standard error which sidecars do not run what they should, and why."""
     for status in snapshot.late:
         seen = status.sidecar.seen
         suffix = f" (last seen {ago(seen, datetime.now(tz=UTC))})" if seen is not None else ""
-        complain(f"{name_of(status)}: {status.standing}: {status.why}{suffix}")
+        print_error(f"{name_of(status)}: {status.standing}: {status.why}{suffix}")
     uncertain = (
         [status for status in snapshot.active if not status.sidecar.certain]
         if len(snapshot.confirmed) < snapshot.expected
         else []
     )
     for status in uncertain:
-        complain(f"{name_of(status)}: not counted: {status.sidecar.doubt}")
+        print_error(f"{name_of(status)}: not counted: {status.sidecar.doubt}")
     if len(snapshot.awaited) < snapshot.expected:
-        complain(f"{snapshot.expected} sidecars are expected, {len(snapshot.awaited)} reported")
+        print_error(f"{snapshot.expected} sidecars are expected, {len(snapshot.awaited)} reported")
     if snapshot.problem:
-        complain(snapshot.problem)
+        print_error(snapshot.problem)
 
 
 def channel_json(channel: Channel) -> dict[str, Any]:

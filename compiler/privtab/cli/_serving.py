@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privtab.cli._output import Format, complain
+from privtab.cli._output import Format, print_error
 from privtab.errors import UsageError
 from privtab.printable import printable
 
@@ -70,7 +70,7 @@ class ServerSettings:
                 "or `--insecure` where something else keeps callers out"
             )
         if tls is None:
-            complain("no TLS: tokens and answers cross the network as they are, unless something in front encrypts")
+            print_error("no TLS: tokens and answers cross the network as they are, unless something in front encrypts")
         return tls
 
     def _tls(self) -> Tls | None:

@@ -12,7 +12,7 @@ import typer
 
 from privtab._install import how_to_install
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption
-from privtab.cli._output import Format, complain, err, fail_if, out, print_if_data, table
+from privtab.cli._output import Format, err, fail_if, out, print_error, print_if_data, table
 from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
@@ -222,7 +222,7 @@ def _session(master: str | None, conf: list[str] | None, packages: list[str] | N
         with _opened(SparkSession, master, settings) as spark:
             yield spark
     except spark_errors() as error:
-        complain(f"Spark: {first_lines(str(error))}")
+        print_error(f"Spark: {first_lines(str(error))}")
         raise typer.Exit(ExitCode.EXTERNAL) from None
 
 
@@ -271,7 +271,7 @@ def _show_findings(findings: list[list[Any]]) -> None:
     err().print(table("table", "code", "what", "severity", "rows", rows=lines, right=("rows",)))
     error_rows = sum(rows for *_, severity, rows in findings if severity == "error")
     if error_rows:
-        complain(f"{count(error_rows, 'finding')} in rows that were left out")
+        print_error(f"{count(error_rows, 'finding')} in rows that were left out")
 
 
 def _finding_rows(findings: list[list[Any]]) -> list[dict[str, Any]]:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab.cli._complete import policies
-from privtab.cli._options import AtOption, PartialOption, VariantOption, load_windows_to_ask, moment_of
+from privtab.cli._options import AtOption, PartialOption, VariantOption, load_windows_for_queries, moment_of
 from privtab.cli._output import (
-    complain,
     err,
     fail_if,
     out,
+    print_error,
     print_json,
     print_text,
     progress,
@@ -211,14 +211,14 @@ class _Sides:
         return replace(found, notes=(*notes, *found.notes)) if found.rows else found
 
     def write_delta(self, path: Path) -> None:
-        """Write the delta bundle, verified; complain if there is none."""
+        """Write the delta bundle, verified; print an error if there is none."""
         from privtab._staged import write
         from privtab.bundle.delta import contents, delta_for, verify_delta
 
         old, new = self._bundle(self.before, 0), self._bundle(self.after, 1)
         delta = delta_for(old, new)
         if delta is None:
-            complain("no delta bundle: nothing differs, or the whole bundle is smaller, signed or of another policy")
+            print_error("no delta bundle: nothing differs, or the whole bundle is smaller, signed or of another policy")
             return
         verify_delta(old, delta, new)
         write(path, delta)
@@ -243,7 +243,7 @@ class _Sides:
 
     def _state(self, path: Path) -> tuple[State, Places]:
         assert self.program is not None
-        state, places, partial = load_windows_to_ask(self.program, path, allow_partial=self._allow_partial)
+        state, places, partial = load_windows_for_queries(self.program, path, allow_partial=self._allow_partial)
         self.partial |= partial
         return state, places
 
@@ -256,7 +256,7 @@ class _Sides:
         errors = [finding for finding in rows.findings if finding.severity == "error"]
         show_state_findings(errors)
         if errors and not self._allow_partial:
-            complain(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` continues without them")
+            print_error(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` continues without them")
             raise typer.Exit(ExitCode.FINDINGS)
         return rows
 
@@ -330,4 +330,4 @@ def _print(
             show(found, shown, out(), words, decisions=decisions, most=MOST_LINES if limit is None else limit)
     show_notes(found.notes)
     for text in found.undecided:
-        complain(f"not decided: {text}")
+        print_error(f"not decided: {text}")

@@ -10,7 +10,7 @@ from privtab.cli._ask import (
     RequestOptions,
 )
 from privtab.cli._options import FormatOption, PolicyOption, VariantOption, with_options
-from privtab.cli._output import Format, complain, print_if_data
+from privtab.cli._output import Format, print_error, print_if_data
 from privtab.cli._store_changes import confirm, show_entries, store_class
 from privtab.cli._store_rows import print_changes, print_done
 from privtab.errors import AccessDenied, UsageError
@@ -91,7 +91,7 @@ def undo(
         confirm(store, planned, dry_run=False, yes=yes)
         done = store.change(request, add=add or None, remove=remove or None, expect=planned.number)
     except AccessDenied as denied:
-        complain(str(denied))
+        print_error(str(denied))
         raise typer.Exit(ExitCode.FINDINGS) from None
     print_done(done.number, done.changes, repeated=done.repeated)
 

@@ -14,7 +14,7 @@ from privtab._install import how_to_install
 from privtab._resources import import_documents
 from privtab._staged import write
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption
-from privtab.cli._output import Format, complain, err, out, print_if_data
+from privtab.cli._output import Format, err, out, print_error, print_if_data
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.key_values import key_values
@@ -22,7 +22,7 @@ from privtab.plural import count
 from privtab.source import read_text
 
 if TYPE_CHECKING:
-    from privtab.importing.run import Imported
+    from privtab.importing.run import ImportResult
     from privtab.request import Entity
 
 MAX_SHOWN = 20
@@ -99,7 +99,7 @@ def import_(
     known_entities = [] if entities is None else _entities(entities)
     token = None if token_file is None else read_text(token_file).strip()
     with answers.opened(source, token=token, headers=headers) as system:
-        result = run.run(import_document, system, program, given=variables, entities=known_entities)
+        result = run.run(import_document, system, program, values=variables, entities=known_entities)
     refused = bool(result.refused(strict=strict, allow_partial=allow_partial))
     if not refused:
         _write(output, to_tables(result.state))
@@ -111,7 +111,7 @@ def import_(
             if strict
             else "without denials the state could allow more; `--allow-partial` writes it"
         )
-        complain(f"{count(len(result.not_taken), 'thing')} cannot be expressed: {explanation}")
+        print_error(f"{count(len(result.not_taken), 'thing')} cannot be expressed: {explanation}")
         raise typer.Exit(ExitCode.FINDINGS)
 
 
@@ -143,7 +143,7 @@ def _write(output: Path, tables: dict[str, list[dict[str, str]]]) -> None:
         write(output / f"{table}.csv", text.getvalue().encode())
 
 
-def _as_json(result: Imported) -> dict[str, object]:
+def _as_json(result: ImportResult) -> dict[str, object]:
     return {
         "taken": dict(result.taken),
         "translated": list(result.translated),
@@ -151,7 +151,7 @@ def _as_json(result: Imported) -> dict[str, object]:
     }
 
 
-def _show(result: Imported, output: Path | None) -> None:
+def _show(result: ImportResult, output: Path | None) -> None:
     for title, lines in (
         ("translated", list(result.translated)),
         ("not expressible", list(map(str, result.not_taken))),

@@ -20,7 +20,7 @@ from privtab.cli._options import (
     load_state_and_places,
     moment_of,
 )
-from privtab.cli._output import Format, complain, err, out, print_if_data, show_state_findings
+from privtab.cli._output import Format, err, out, print_error, print_if_data, show_state_findings
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.key_values import key_values
@@ -134,11 +134,13 @@ def push(
         _show(result)
     failed = bool(result.desired.findings or result.disagreements)
     if result.desired.findings:
-        complain(f"{count(len(result.desired.findings), 'row')} cannot be expressed: nothing is pushed")
+        print_error(f"{count(len(result.desired.findings), 'row')} cannot be expressed: nothing is pushed")
     elif result.disagreements:
-        complain(f"the target would decide {count(len(result.disagreements), 'request')} otherwise: nothing is pushed")
+        print_error(
+            f"the target would decide {count(len(result.disagreements), 'request')} otherwise: nothing is pushed"
+        )
     elif check and (result.plan.changes or (result.drifted and not allow_foreign)):
-        complain(f"{result.where} differs from {state}")
+        print_error(f"{result.where} differs from {state}")
         failed = True
     if failed:
         raise typer.Exit(ExitCode.FINDINGS)

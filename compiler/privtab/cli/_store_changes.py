@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from privtab._install import how_to_install
-from privtab.cli._output import complain, out
+from privtab.cli._output import out, print_error
 from privtab.cli._store_rows import confirm_sensitive, print_changes
 from privtab.errors import UnsupportedError, UsageError
 from privtab.sensitive import SENSITIVE
@@ -33,7 +33,7 @@ def confirm(store: Store, planned: Proposal, *, dry_run: bool, yes: bool) -> Non
     except UnsupportedError as error:
         if dry_run:
             raise
-        complain(str(error))
+        print_error(str(error))
         found, sensitive = None, True
     if found is not None and (dry_run or sensitive):
         from privtab.cli._state_diff_pretty import show as show_difference

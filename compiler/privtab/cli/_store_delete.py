@@ -9,7 +9,7 @@ import typer
 
 from privtab.cli._ask import RequestOptions
 from privtab.cli._options import PolicyOption, VariantOption, with_options
-from privtab.cli._output import complain, out
+from privtab.cli._output import out, print_error
 from privtab.cli._store_changes import store_class
 from privtab.cli._store_rows import print_changes
 from privtab.errors import PrivtabError
@@ -55,7 +55,7 @@ def run(
     results = [_proposed(store, request) for request in requests] if dry_run else store.delete_all(requests)
     for request, result in zip(requests, results, strict=True):
         if isinstance(result, PrivtabError):
-            complain(str(result))
+            print_error(str(result))
             continue
         out().print(f"{request.resource}: {count(len(result.changes), 'row')}", soft_wrap=True)
         print_changes(result.changes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from privtab.cli._output import complain, out
+from privtab.cli._output import out, print_error
 from privtab.exit_codes import ExitCode
 from privtab.plural import count
 from privtab.state.row_text import row_text
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def confirm_sensitive() -> None:
     """Ask at the terminal; exit with 1 unless the answer is yes."""
     if not sys.stdin.isatty() or not typer.confirm("This gives sensitive operations. Change the store?"):
-        complain("nothing was changed: the request gives sensitive operations; `--yes` confirms it")
+        print_error("nothing was changed: the request gives sensitive operations; `--yes` confirms it")
         raise typer.Exit(ExitCode.FINDINGS)
 
 

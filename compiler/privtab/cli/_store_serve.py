@@ -108,7 +108,7 @@ def run(
     from privtab.store.view import View
 
     if settings.token_file is None and anonymous is None:
-        raise UsageError("who makes changes? give `--token-file` with a token for each user, or `--anonymous USER`")
+        raise UsageError("changes need a user: give `--token-file` with a token for each user, or `--anonymous USER`")
     tls = settings.checked_tls(tokens=anonymous is None)
     others = anonymous is not None or settings.tls_client_ca is not None or settings.insecure
     _check_channel(channel, sidecar_token_file, others=others)

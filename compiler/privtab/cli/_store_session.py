@@ -14,7 +14,7 @@ import typer
 from privtab._install import how_to_install
 from privtab.cli._ask import entity, user_name
 from privtab.cli._complete import policies
-from privtab.cli._output import complain, out
+from privtab.cli._output import out, print_error
 from privtab.cli._rollout import TOKEN_VARIABLE, token_of
 from privtab.cli._store_rows import confirm_sensitive, print_changes, print_done
 from privtab.effects import Change
@@ -80,7 +80,7 @@ class Settings:
     ] = None
     user: Annotated[
         str | None,
-        typer.Option("--as", metavar="USER", help="User who makes the change; at a server, the token says it."),
+        typer.Option("--as", metavar="USER", help="User who makes the change; a server takes it from the token."),
     ] = None
     authorise: Annotated[
         list[str] | None,
@@ -142,7 +142,7 @@ def session(settings: Settings) -> Iterator[Session]:
     try:
         yield _Remote(settings) if remote else _Local(settings)
     except AccessDenied as denied:
-        complain(str(denied))
+        print_error(str(denied))
         raise typer.Exit(ExitCode.FINDINGS) from None
 
 
@@ -185,7 +185,7 @@ def principal(text: str, option: str) -> str:
     """A principal as rows have it; a bare name is a user's. Raises UsageError."""
     kind, colon, name = text.partition(":")
     if not text or (colon and kind in ("user", "group", "role") and not name):
-        raise UsageError(f"`{option} {text}` names nobody")
+        raise UsageError(f"`{option} {text}` has no name")
     return text if colon and kind in ("user", "group", "role") else f"user:{user_name(text)}"
 
 
@@ -303,13 +303,13 @@ class _Remote:
         message = str(error.get("message") or f"{self._url} answered {answer.status_code}")
         match error.get("kind"):
             case "denied":
-                complain(message)
+                print_error(message)
                 raise typer.Exit(ExitCode.FINDINGS)
             case "conflict":
                 raise StoreConflict(message)
             case "wrong_rows":
                 for finding in error.get("findings", ()):
-                    complain(str(finding))
+                    print_error(str(finding))
                 raise typer.Exit(ExitCode.FINDINGS)
             case "invalid" | "malformed" | "not_found" | "refused":
                 raise UsageError(message)
@@ -375,7 +375,7 @@ def _is_sensitive(proposal: Proposal) -> bool:
 def _print_effect(proposal: Proposal) -> None:
     """Print who gains and loses which operations on what."""
     if proposal.effect is None:
-        complain(f"who gains and loses what is not known: {proposal.undecided}")
+        print_error(f"who gains and loses what is not known: {proposal.undecided}")
         return
     for access in proposal.effect["access"]:
         names, entities = (_names(access[key]) for key in ("subjects", "entities"))
@@ -384,9 +384,9 @@ def _print_effect(proposal: Proposal) -> None:
         what = f"`{access['operation']}`" + (" (sensitive)" if access["sensitive"] else "")
         out().print(f"  {names} {verb} {what} on {entities}", soft_wrap=True)
     if not proposal.effect["access"]:
-        out().print("  nobody gains or loses an operation")
+        out().print("  no user gains or loses an operation")
     for text in proposal.effect["undecided"]:
-        complain(f"not decided: {text}")
+        print_error(f"not decided: {text}")
 
 
 def _names(named: Mapping[str, Any]) -> str:

@@ -159,7 +159,7 @@ def as_stored(program: Program, state: State) -> State:
 
 def _imported(program: Program | None, location: str) -> RawState:
     """The rows that an import document gives of another system, now."""
-    from privtab.cli._output import complain
+    from privtab.cli._output import print_error
     from privtab.plural import count
     from privtab.spark.state.imports import import_state
     from privtab.state.load import from_tables, to_tables
@@ -175,9 +175,9 @@ def _imported(program: Program | None, location: str) -> RawState:
     values = dict(parse_qsl(found["values"] or "", keep_blank_values=True))
     # Conversion to a path has removed a slash of `https://`.
     source = re.sub(r"^([a-z0-9+]{2,}):/(?=[^/])", r"\1://", found["source"])
-    imported = import_state(program, found["document"], source, given=values)
+    imported = import_state(program, found["document"], source, values=values)
     if imported.not_taken:
-        complain(
+        print_error(
             f"{count(len(imported.not_taken), 'thing')} of {location} cannot be expressed; `privtab state import` lists them"
         )
     return from_tables(to_tables(imported.state), location)
@@ -343,7 +343,7 @@ def _rows_of_index(documents: Iterable[Mapping[str, Any]], shown: str) -> State:
             return from_index(found[0])
         document, missing = combined_document(found)
         if missing:
-            raise UsageError(f"{shown} is a part of a state: {len(missing)} of its shards are not there")
+            raise UsageError(f"{shown} is a part of a state: {len(missing)} of its shards are missing")
         return from_index(document)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise FileError(f"the state of {shown} cannot be read: {error!r}") from error

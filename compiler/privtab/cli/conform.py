@@ -14,11 +14,11 @@ import typer
 from privtab.cli._options import PolicyArgument, ReadingOption, VariantOption, readings, waivers_of
 from privtab.cli._output import (
     as_json,
-    complain,
     delayed_spinner,
     err,
     fail_if,
     out,
+    print_error,
     print_text,
     progress,
     show_diagnostics,
@@ -83,7 +83,9 @@ def run(
     sample: Annotated[
         int | None, typer.Option("--sample", metavar="N", min=1, help="Ask only N of the questions.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be made and asked, and stop.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the objects and requests of the test, and stop.")
+    ] = False,
     write_state: Annotated[
         Path | None,
         typer.Option("--write-state", metavar="FILE", help="Write the state to load into the system, and stop."),
@@ -143,7 +145,7 @@ def run(
     from privtab.conform.run import AnswerFile, Settings, run, sampled
 
     if not prefix.strip():
-        raise UsageError("`--prefix` is empty: what the test makes must be told from what is there")
+        raise UsageError("`--prefix` is empty: the objects of the test must be distinguishable from others")
     chosen_readings = readings(reading)
     program = load_policy(policy, variant=variant, readings=chosen_readings)
     found_waivers, wrong = waivers_of(waivers)
@@ -212,7 +214,7 @@ def run(
 def _clean(system: Driver, planned: Plan) -> None:
     left = system.clean_world(planned.world)
     for line in left:
-        complain(f"left behind: {line}")
+        print_error(f"left behind: {line}")
     fail_if(left)
 
 
@@ -221,11 +223,11 @@ def _print_further(result: Report, propose: Callable[[], None] | None) -> None:
     for line in result.unused:
         err().print(f"warning: {line}", soft_wrap=True)
     for line in result.outcome.left:
-        complain(f"left behind: {line}")
+        print_error(f"left behind: {line}")
     if result.outcome.failure is None and propose is not None:
         propose()
     if result.outcome.failure is not None:
-        complain(f"ended after {count(result.asked, 'question')}: {result.outcome.failure}")
+        print_error(f"ended after {count(result.requests, 'question')}: {result.outcome.failure}")
         raise typer.Exit(ExitCode.EXTERNAL)
 
 
@@ -243,7 +245,7 @@ def _propose(
         err().print(f"variant `{file.name}`: {row}: {change.text}", soft_wrap=True, markup=False)
     for rule in found.unexplained:
         row = f"{rule.entity}/{rule.operation}"
-        complain(f"no small change of `{row}` gives every answer of the system: the variant leaves it as it is")
+        print_error(f"no small change of `{row}` gives every answer of the system: the variant leaves it as it is")
     if found.changes:
         write(file.path, found.text.encode())
         err().print(f"{file.path}: variant `{file.name}` with {count(len(found.changes), 'row')}", soft_wrap=True)
@@ -258,7 +260,7 @@ def _selected(patterns: Sequence[str] | None, rule: Rule) -> bool:
 
 
 def _announce(planned: Plan, questions: Sequence[Question], system: Driver, answers: AnswerFile | None) -> None:
-    """Tell what is going to be made and asked, before anything is."""
+    """Print what is going to be made and asked, before anything is."""
     from privtab.conform.needed import needed
     from privtab.conform.plan import NOT_ASKED
 

@@ -19,10 +19,10 @@ from privtab.cli._options import (
     PolicyOption,
     ReadingOption,
     VariantOption,
-    load_state_to_ask,
+    load_state_for_queries,
     readings,
 )
-from privtab.cli._output import complain_in_line, fail_if, flush, print_line
+from privtab.cli._output import fail_if, flush, print_error_line, print_line
 from privtab.errors import FileError, InvalidRequest, UsageError
 from privtab.formats import STATE_HELP
 from privtab.request import Request
@@ -88,7 +88,7 @@ def run(
             answers, partial = stack.enter_context(asked_at(url, program.system)), False
         else:
             assert state is not None
-            loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial, at=at)
+            loaded, partial = load_state_for_queries(program, state, allow_partial=allow_partial, at=at)
             answers = stack.enter_context(answering(engine, program, loaded))
         wrong = _run(lines, answers, vocabulary(program))
     fail_if(wrong or partial)
@@ -125,7 +125,7 @@ def _run(lines: Iterable[bytes], answers: Answers, vocabulary: Vocabulary) -> in
         decided = iter(answers.decide([request for _, request in chunk if isinstance(request, Request)]))
         for number, request in chunk:
             if isinstance(request, InvalidRequest):
-                complain_in_line(f"line {number}: {request}")
+                print_error_line(f"line {number}: {request}")
                 print_line(
                     {"decision": False, "context": {"error": {"kind": "invalid_request", "message": str(request)}}}
                 )

@@ -63,7 +63,7 @@ def run(
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
-            "--fail-on", metavar="VERDICT", help=f"Exit code 1 where an operation is {', '.join(FAILING)}; or `any`."
+            "--fail-on", metavar="VERDICT", help=f"Exit with 1 if an operation is {', '.join(FAILING)}; or `any`."
         ),
     ] = None,
     waivers: Annotated[

@@ -27,7 +27,7 @@ from privtab.cli._options import (
     ReadingOption,
     StateOption,
     VariantOption,
-    load_places_to_ask,
+    load_places_for_queries,
     readings,
     with_options,
 )
@@ -88,7 +88,7 @@ def run(
 
     program = load_policy(policy, variant=variant, readings=readings(reading))
     request = options.request(program, user, action, resource)
-    loaded, places, partial = load_places_to_ask(program, state, allow_partial=allow_partial, at=at)
+    loaded, places, partial = load_places_for_queries(program, state, allow_partial=allow_partial, at=at)
     revision = policy_revision(program) if format_ is Format.JSON else None
     reference = Reference(program, loaded, revision=revision)
     with delayed_spinner("looking for ways"):
@@ -96,7 +96,7 @@ def run(
     principals = [f"user:{request.user}", *(f"group:{name}" for name in request.groups)]
     notes = unknown(program, loaded, principals, asked_entities(program, request))
     if not print_if_data(format_, {**_json(explanation), "notes": list(notes)}):
-        _Screen(out(), program, explanation, places, everything=everything).show()
+        _ExplanationPrinter(out(), program, explanation, places, everything=everything).show()
         show_notes(notes)
     fail_if(partial)
 
@@ -154,7 +154,7 @@ def _change_json(change: Change, user: str) -> dict[str, Any]:
     return {"change": change_kind(change), "text": change_text(change, user), **plain}
 
 
-class _Screen:
+class _ExplanationPrinter:
     """Prints one explanation as text."""
 
     def __init__(

@@ -29,7 +29,7 @@ STDIN = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Formatted:
+class FormattedFile:
     """One file: its path, None for standard input, and its text before and after."""
 
     path: Path | None
@@ -117,11 +117,11 @@ def _stdin() -> tuple[None, SourceFile]:
     return None, decode(sys.stdin.buffer.read(), "<stdin>")
 
 
-def _format(files: Sequence[tuple[Path | None, SourceFile]]) -> list[Formatted]:
+def _format(files: Sequence[tuple[Path | None, SourceFile]]) -> list[FormattedFile]:
     """Format every file; if one has errors, prints those of all files and exits with code 1."""
     from privtab.fmt import format_source
 
-    formatted: list[Formatted] = []
+    formatted: list[FormattedFile] = []
     found: list[Diagnostic] = []
     texts: dict[str, str] = {}
     for path, source in files:
@@ -132,7 +132,7 @@ def _format(files: Sequence[tuple[Path | None, SourceFile]]) -> list[Formatted]:
             found += errors
             texts[source.path] = source.text
         else:
-            formatted.append(Formatted(path=path, source=source, text=text))
+            formatted.append(FormattedFile(path=path, source=source, text=text))
     if found:
         show_diagnostics(in_order(found), texts)
         raise typer.Exit(ExitCode.FINDINGS)
@@ -150,7 +150,7 @@ def _syntax_errors(source: SourceFile) -> tuple[Diagnostic, ...]:
     return tuple(finding for finding in findings if finding.severity is Severity.ERROR)
 
 
-def _write(formatted: Sequence[Formatted]) -> None:
+def _write(formatted: Sequence[FormattedFile]) -> None:
     for file in formatted:
         if file.path is None:
             print_file(file.text)
@@ -162,7 +162,7 @@ def _write(formatted: Sequence[Formatted]) -> None:
         target.chmod(mode)
 
 
-def _show_diff(file: Formatted) -> None:
+def _show_diff(file: FormattedFile) -> None:
     before, after = (text.splitlines(keepends=True) for text in (file.source.text, file.text))
     console = out()
     for line in difflib.unified_diff(before, after, file.source.path, file.source.path):
@@ -170,7 +170,7 @@ def _show_diff(file: Formatted) -> None:
         console.print(line.rstrip("\r\n"), style=style, soft_wrap=True)
 
 
-def _show_summary(formatted: Sequence[Formatted], changed: Sequence[Formatted], *, check: bool) -> None:
+def _show_summary(formatted: Sequence[FormattedFile], changed: Sequence[FormattedFile], *, check: bool) -> None:
     console = out()
     for file in changed:
         console.print(file.source.path, soft_wrap=True)

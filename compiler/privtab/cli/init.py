@@ -19,16 +19,19 @@ PANEL = "Write"
 _SYSTEM = re.compile(r"[a-z][a-z0-9_]*")
 
 
-class Start(StrEnum):
+class InitialTable(StrEnum):
     """The initial table."""
 
     DATA = "data"
     SERVICE = "service"
 
 
-START_TITLES = {Start.DATA: "catalogs, schemas and tables", Start.SERVICE: "workspaces, projects and documents"}
+START_TITLES = {
+    InitialTable.DATA: "catalogs, schemas and tables",
+    InitialTable.SERVICE: "workspaces, projects and documents",
+}
 _EXAMPLE = {
-    Start.DATA: {
+    InitialTable.DATA: {
         "noun": "table",
         "reading": "load",
         "removal": "drop",
@@ -36,7 +39,7 @@ _EXAMPLE = {
         "denied": "main/sales/payroll",
         "user": "alice",
     },
-    Start.SERVICE: {
+    InitialTable.SERVICE: {
         "noun": "document",
         "reading": "open",
         "removal": "delete",
@@ -56,7 +59,7 @@ def run(
         typer.Option("--system", metavar="NAME", help="Name of the system. (default: the folder's name)"),
     ] = None,
     start: Annotated[
-        Start | None,
+        InitialTable | None,
         typer.Option("--start", help="Template: catalogs of data, or workspaces of a service."),
     ] = None,
 ) -> None:
@@ -81,7 +84,7 @@ def run(
     if not _SYSTEM.fullmatch(system):
         raise UsageError(f"`{system}` cannot name a system: write lower case letters, digits and `_`, a letter first")
     if start is None:
-        start = _prompt_for_start() if interactive else Start.DATA
+        start = _prompt_for_start() if interactive else InitialTable.DATA
     policies = Path("policy_src") / system
     sources = {
         policies / "1.yaml": f"{start}/policy.yaml.j2",
@@ -112,8 +115,8 @@ def _system_name(name: str) -> str:
     return system if _SYSTEM.fullmatch(system) else f"system_{system}".rstrip("_")
 
 
-def _prompt_for_start() -> Start:
-    kinds = list(Start)
+def _prompt_for_start() -> InitialTable:
+    kinds = list(InitialTable)
     for number, kind in enumerate(kinds, start=1):
         print_text(f"  {number}  {kind:8} {START_TITLES[kind]}\n")
     answers = {answer: kind for number, kind in enumerate(kinds, start=1) for answer in (str(number), kind.value)}
@@ -122,7 +125,7 @@ def _prompt_for_start() -> Start:
     return answers[answer]
 
 
-def _next_commands(folder: Path, system: str, start: Start) -> list[str]:
+def _next_commands(folder: Path, system: str, start: InitialTable) -> list[str]:
     example = _EXAMPLE[start]
     state = f"policy_src/{system}/state.yaml"
     question = f"{example['user']} {example['reading']} {example['noun']}:{example['denied']}"

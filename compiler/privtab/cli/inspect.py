@@ -14,7 +14,7 @@ from privtab.errors import BrokenBundle
 from privtab.plural import count
 
 if TYPE_CHECKING:
-    from privtab.bundle.inspect import Inspected, Signature
+    from privtab.bundle.inspect import Inspection, Signature
 
 PANEL = "Ship"
 
@@ -57,7 +57,7 @@ def run(
     fail_if(content.signature is not None and content.signature.verified is False)
 
 
-def _show(bundle: Path, content: Inspected) -> None:
+def _show(bundle: Path, content: Inspection) -> None:
     grid = table("", "")
     grid.show_header = False
     grid.columns[0].style = "bold"
@@ -67,7 +67,7 @@ def _show(bundle: Path, content: Inspected) -> None:
     out().print(grid)
 
 
-def _lines(bundle: Path, content: Inspected) -> list[tuple[str, str]]:
+def _lines(bundle: Path, content: Inspection) -> list[tuple[str, str]]:
     kind = KINDS[content.kind]
     if content.kind == "shard":
         kind += f" ({content.metadata.get('shard')})"

@@ -14,7 +14,7 @@ from privtab.cli._ask import (
     StepsOption,
     WithOption,
     active_roles,
-    check_said,
+    check_required_flags,
     entity,
     flag_names,
     group_names,
@@ -32,7 +32,7 @@ from privtab.cli._options import (
     ReadingOption,
     StateOption,
     VariantOption,
-    load_state_to_ask,
+    load_state_for_queries,
     readings,
 )
 from privtab.cli._output import Format, delayed_spinner, err, fail_if, out, print_if_data, progress, spinner
@@ -110,9 +110,9 @@ def run(
     _check(user, target, resource, operation, all_users=all_users)
     program = load_policy(policy, variant=variant, readings=readings(reading))
     flags = flag_names(flag, program)
-    check_said(flags, program)
+    check_required_flags(flags, program)
     with spinner("reading the state"):
-        loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial, at=at)
+        loaded, partial = load_state_for_queries(program, state, allow_partial=allow_partial, at=at)
         reference = Reference(program, loaded)
     active = active_roles(active_role, none=no_active_roles, program=program)
     query = _PathsQuery(reference, loaded, max_steps, format_, limit, flags, group_names(group), active)
@@ -256,9 +256,9 @@ class _PathsQuery:
         console = out()
         console.print(f"what user:{user} could gain", style="bold", soft_wrap=True)
         if not facts:
-            console.print("nothing on what is there already", style="dim")
+            console.print("nothing on existing entities", style="dim")
         else:
-            console.print(f"{count(len(facts), 'right')} on what is there already", style="dim")
+            console.print(f"{count(len(facts), 'right')} on existing entities", style="dim")
         for _, path in found:
             console.print(f"\n{path.goal}", style="bold red", end="")
             console.print(f"  in {count(len(path.steps), 'step')}", style="dim")
@@ -311,7 +311,7 @@ class _PathsQuery:
             names = sorted({user for user, _, _ in found})
             err().print(f"{count(len(found), 'escalation')} of {count(len(names), 'user')}", soft_wrap=True)
         else:
-            console.print("no user can gain anything on what is there already")
+            console.print("no user can gain anything on existing entities")
         return bool(found)
 
 

@@ -9,7 +9,7 @@ import typer
 
 from privtab.cli._complete import channels
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, complain, fail_if, out, print_if_data, table
+from privtab.cli._output import Format, fail_if, out, print_error, print_if_data, table
 from privtab.cli._registry_get import get
 from privtab.cli._registry_options import (
     ChannelArgument,
@@ -153,7 +153,7 @@ def list_(
             running.setdefault((current.system, key), []).append(current.channel)
     revisions, broken = all_records(registry)
     for error in broken:
-        complain(str(error))
+        print_error(str(error))
     listed = [
         (revision, running.get((revision.system, pin(revision.kind, revision.id, revision.shard)), []))
         for revision in revisions
@@ -350,7 +350,7 @@ def gc(
     if swept.abandoned_files:
         summary += f", {count(len(swept.abandoned_files), 'file')} of writers that died"
     if swept.unreadable_releases:
-        complain(
+        print_error(
             f"{count(len(swept.unreadable_releases), 'record')} cannot be read, so bundles without a record stay: "
             "`privtab registry check` tells more"
         )
@@ -383,7 +383,7 @@ def check(
     result = checked(open_registry(url, storage, token_file), repair=repair)
     if not print_if_data(format_, asdict(result)):
         for problem in result.problems:
-            complain(f"{problem.path}: {problem.message}{' (repaired)' if problem.repaired else ''}")
+            print_error(f"{problem.path}: {problem.message}{' (repaired)' if problem.repaired else ''}")
         out().print(
             f"{count(result.revisions, 'revision')} with {result.bytes:,} bytes, {count(result.channels, 'channel')} with "
             f"{count(result.entries, 'release')}: {count(len(result.problems), 'problem')}",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, complain, out, print_json
+from privtab.cli._output import Format, out, print_error, print_json
 from privtab.cli._rollout import (
     CaOption,
     ChannelOption,
@@ -21,7 +21,7 @@ from privtab.cli._rollout import (
     TokenOption,
     WhyOption,
     channel_json,
-    complain_late,
+    print_late,
     progress_console,
     reader_of,
     registry_of,
@@ -106,7 +106,7 @@ def run(
         )
         before = rollout.current()
         if before.trouble:
-            complain(before.trouble)
+            print_error(before.trouble)
         if before.sequence == 0:
             raise UsageError(_nothing_runs(opened, channel, system))
         goal = _target(rollout, before, to, policy=policy, state=state)
@@ -131,7 +131,7 @@ def run(
         report = {"outcome": outcome, "before": channel_json(before), "after": channel_json(after)}
         print_json({**report, "watched": snapshot_json(snapshot), "seconds": seconds})
     if snapshot is not None and not snapshot.complete:
-        complain_late(snapshot)
+        print_late(snapshot)
         raise typer.Exit(ExitCode.EXTERNAL)
 
 
@@ -204,4 +204,4 @@ def _describe_changes(before: Channel, after: Channel) -> str:
 
 def _nothing_runs(registry: Registry, channel: str, system: str) -> str:
     running = [f"{channel_.channel}/{channel_.system}" for channel_ in registry.channels()]
-    return f"{registry.url} runs nothing at {channel}/{system}: there {'is' if len(running) == 1 else 'are'} {', '.join(running) or 'no channels'}"
+    return f"{registry.url} has no channel {channel}/{system}; there are: {', '.join(running) or 'none'}"

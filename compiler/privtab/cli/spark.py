@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import typer
 
 from privtab._install import how_to_install
-from privtab.cli._output import complain
+from privtab.cli._output import print_error
 from privtab.exit_codes import ExitCode
 from privtab.spark.jobs import JOBS
 
@@ -33,7 +33,7 @@ def _run(job: str, arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("pyspark", "pyarrow", "numpy"):
             raise
-        complain(f"{error.name} is not installed: {how_to_install('compiler', 'spark')}")
+        print_error(f"{error.name} is not installed: {how_to_install('compiler', 'spark')}")
         return ExitCode.EXTERNAL
     return code
 

@@ -73,7 +73,7 @@ def run(
       privtab status --server http://127.0.0.1:8180 --watch 2
     """
     if registry is None and server is None and not opa:
-        raise UsageError("whose status? give `--registry URL`, `--server URL` or `--opa URL`")
+        raise UsageError("give `--registry URL`, `--server URL` or `--opa URL`")
     opened = None if registry is None else registry_of(registry)
     with reader_of(server, opa, token_file, ca) as read:
         if watch is not None:
@@ -129,7 +129,7 @@ def _take_snapshot(
         if not channels:
             available = sorted({f"{current.channel}/{current.system}" for current in registry.channels()})
             name = f"{channel}/{system}" if system else channel
-            raise UsageError(f"{registry.url} runs nothing at {name}; there is: {', '.join(available) or 'nothing'}")
+            raise UsageError(f"{registry.url} has no channel {name}; there are: {', '.join(available) or 'none'}")
     histories = {
         current.system: registry.history(current.channel, current.system, history) if history else []
         for current in channels

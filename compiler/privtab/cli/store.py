@@ -13,7 +13,7 @@ from privtab.cli._ask import (
     entity,
 )
 from privtab.cli._options import FormatOption, PolicyOption, VariantOption, with_options
-from privtab.cli._output import Format, complain, out, print_if_data
+from privtab.cli._output import Format, out, print_error, print_if_data
 from privtab.cli._store_changes import confirm, store_class
 from privtab.cli._store_delete import add_to as add_delete_to
 from privtab.cli._store_rows import print_done
@@ -88,7 +88,7 @@ def load(
 ) -> None:
     """Load the first rows into a new store.
 
-    No decision is asked for. Later changes are requests: `privtab store change`.
+    No decision is made. Later changes are requests: `privtab store change`.
 
     Example:
 
@@ -148,7 +148,7 @@ def verify(url: UrlArgument) -> None:
     journal = opened_store(url)
     found = journal.verify()
     for problem in found:
-        complain(problem)
+        print_error(problem)
     if found:
         raise typer.Exit(ExitCode.FINDINGS)
     head = journal.head()
@@ -216,7 +216,7 @@ def change(
             expected = planned.number if expect is None else expect
             done = store.change(request, add=added, remove=removed, new=created, request_id=request_id, expect=expected)
     except AccessDenied as denied:
-        complain(str(denied))
+        print_error(str(denied))
         raise typer.Exit(ExitCode.FINDINGS) from None
     print_done(done.number, done.changes, repeated=done.repeated)
 

@@ -37,7 +37,7 @@ def run(
     """
     from privtab._staged import write
     from privtab.backends.stubs import render
-    from privtab.cli._output import complain, print_file
+    from privtab.cli._output import print_error, print_file
     from privtab.cli._stored import load_policy
 
     if check and output is None:
@@ -48,7 +48,7 @@ def run(
     elif not check:
         write(output, text.encode())
     elif not _same(output, text):
-        complain(f"{output} is not what the policy says now; `privtab stubs {policy} -o {output}` writes it")
+        print_error(f"{output} is not what the policy says now; `privtab stubs {policy} -o {output}` writes it")
         raise typer.Exit(ExitCode.FINDINGS)
 
 

@@ -17,7 +17,7 @@ import typer
 
 from privtab.cli._complete import policies
 from privtab.cli._options import ReadingOption, readings
-from privtab.cli._output import as_json, complain, fail_if, out, print_text, progress
+from privtab.cli._output import as_json, fail_if, out, print_error, print_text, progress
 from privtab.errors import UsageError
 from privtab.plural import count
 
@@ -152,11 +152,11 @@ def run(
         *_shortfalls(results, min_mutation, "faults are noticed"),
     ]
     for message in shortfalls:
-        complain(message)
+        print_error(message)
     if filter_ is not None and not any(result.cases for result in results):
         raise UsageError(f"no case has `{filter_}` in it")
     if not suggest and not any(result.plan.cases for result in results):
-        raise UsageError("there are no scenarios: nothing was tested; `--suggest` prints entries to begin with")
+        raise UsageError("no scenarios, so nothing was tested; `--suggest` prints some to begin with")
     fail_if(shortfalls or any(result.failures for result in results))
 
 

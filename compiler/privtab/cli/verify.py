@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, complain, fail_if, out, print_if_data
+from privtab.cli._output import Format, fail_if, out, print_error, print_if_data
 from privtab.cli._signing import ScopeOption, VerificationKeyOption, trust
 from privtab.errors import BrokenBundle, FileError, SignatureRefused, UsageError
 
@@ -57,7 +57,7 @@ def run(
                     soft_wrap=True,
                 )
             else:
-                complain(f"{row['bundle']} is refused: {row['why']}")
+                print_error(f"{row['bundle']} is refused: {row['why']}")
     fail_if(not all(row["verified"] for row in rows))
 
 

@@ -15,7 +15,7 @@ from privtab.cli._ask import (
     NoActiveRolesOption,
     TableFormatOption,
     active_roles,
-    check_said,
+    check_required_flags,
     entity,
     flag_names,
     group_names,
@@ -29,10 +29,10 @@ from privtab.cli._options import (
     ReadingOption,
     StateOption,
     VariantOption,
-    load_state_to_ask,
+    load_state_for_queries,
     readings,
 )
-from privtab.cli._output import TableFormat, complain, fail_if, out, print_if_data, spinner
+from privtab.cli._output import TableFormat, fail_if, out, print_error, print_if_data, spinner
 from privtab.errors import UsageError
 from privtab.plural import count
 
@@ -101,12 +101,12 @@ def run(
         raise UsageError("`--group` is for a user: leave it out")
     program = load_policy(policy, variant=variant, readings=readings(reading))
     flags = flag_names(flag, program)
-    check_said(flags, program)
+    check_required_flags(flags, program)
     active = active_roles(active_role, none=no_active_roles, program=program)
     if active is not None and principal.startswith(("group:", "role:")):
         raise UsageError("active roles are those of a user: leave `--active-role` and `--no-active-roles` out")
     with spinner("reading the state"):
-        loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial, at=at)
+        loaded, partial = load_state_for_queries(program, state, allow_partial=allow_partial, at=at)
         found = find_operations(
             Reference(program, loaded),
             loaded,
@@ -137,7 +137,7 @@ def run(
     if format_ is not TableFormat.JSON:
         show_notes(notes)
     for rule in found.undecided:
-        complain(f"not decided: `{rule.id}` has too many choices of `with` objects")
+        print_error(f"not decided: `{rule.id}` has too many choices of `with` objects")
     fail_if(partial or found.undecided)
 
 

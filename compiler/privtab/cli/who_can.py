@@ -24,7 +24,7 @@ from privtab.cli._options import (
     ReadingOption,
     StateOption,
     VariantOption,
-    load_state_to_ask,
+    load_state_for_queries,
     readings,
 )
 from privtab.cli._output import TableFormat, delayed_spinner, fail_if, out, print_if_data, spinner, table
@@ -98,7 +98,7 @@ def run(
         flags=flag_names(flag, program),
     )
     with spinner("reading the state"):
-        loaded, partial = load_state_to_ask(program, state, allow_partial=allow_partial, at=at)
+        loaded, partial = load_state_for_queries(program, state, allow_partial=allow_partial, at=at)
     with delayed_spinner("looking for principals"):
         found = find_who_can(Reference(program, loaded), loaded, request)
     notes = unknown(program, loaded, entities=asked_entities(program, request))

@@ -63,7 +63,7 @@ def check_status(
     if status >= 500 or (status == 429 and pause is not None):
         raise DecisionUnavailable(f"{url} answered {status}{text}", retry_after=pause)
     if 300 <= status < 400:
-        raise PolicyError(f"{url} answered {status}, a redirect; a decision point is asked directly")
+        raise PolicyError(f"{url} answered {status}, a redirect: give the address of the decision point itself")
     raise PolicyError(f"{url} answered {status}{text}")
 
 

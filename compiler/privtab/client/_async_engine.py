@@ -79,7 +79,7 @@ class AsyncOpaEngine:
 
     def _reset(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_PendingCheck] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def active_system(self) -> ActiveSystem:
@@ -99,7 +99,7 @@ class AsyncOpaEngine:
         if self._loop is not loop:
             self._reset()
             self._loop = loop
-        waiting = _Waiting(request, loop.create_future())
+        waiting = _PendingCheck(request, loop.create_future())
         self._waiting.append(waiting)
         if len(self._waiting) == 1:
             if self._window:
@@ -153,7 +153,7 @@ class AsyncOpaEngine:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, waiting: Sequence[_Waiting]) -> None:
+    async def _answer(self, waiting: Sequence[_PendingCheck]) -> None:
         context = CallContext()
         deadlines = [
             check.context.deadline
@@ -186,7 +186,7 @@ class AsyncOpaEngine:
                     check.answer.set_result(answer)
 
 
-class _Waiting:
+class _PendingCheck:
     """A check waiting for its answer."""
 
     __slots__ = ("answer", "cached", "context", "ids", "request")

@@ -34,7 +34,7 @@ def summary(report: Report) -> str:
         f"{number} {_word(verdict)}" for verdict in reversed(ORDER) if (number := report.verdicts[verdict])
     )
     cells = f"{report.cells[Verdict.AGREES]:,} of {count(len(report.plan.cells), 'cell')} agree"
-    return f"{count(len(report.rows), 'row')}: {rows}; {cells}; {count(report.asked, 'question')} in {report.outcome.seconds:.1f} s"
+    return f"{count(len(report.rows), 'row')}: {rows}; {cells}; {count(report.requests, 'question')} in {report.outcome.seconds:.1f} s"
 
 
 def _word(verdict: Verdict) -> str:
@@ -89,11 +89,11 @@ def reading_lines(row: RowReport) -> list[str]:
     """Which reading of an ambiguous row the system follows."""
     if not row.readings:
         return []
-    if not row.readings[0].asked:
+    if not row.readings[0].requests:
         return ["ambiguous: no telling question was answered"]
     followed = [reading for reading in row.readings if reading.follows]
     shown = ", ".join(
-        f"{f'the reading `{reading.name}`' if reading.name else 'the row as it stands'} ({reading.answered} of {reading.asked})"
+        f"{f'the reading `{reading.name}`' if reading.name else 'the row as it stands'} ({reading.answered} of {reading.requests})"
         for reading in followed or row.readings
     )
     return [
@@ -109,7 +109,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "version": plan.program.version,
         "plan": plan.digest,
         "questions": len(plan.questions),
-        "asked": report.asked,
+        "asked": report.requests,
         "seconds": round(outcome.seconds, 3),
         "failure": outcome.failure,
         "left": list(outcome.left),
@@ -124,7 +124,7 @@ def _row_json(row: RowReport) -> dict[str, Any]:
     return row_json(row.rule) | {
         "row": row.name,
         "verdict": str(row.verdict),
-        "asked": row.asked,
+        "asked": row.requests,
         "answers": {str(answer): number for answer, number in row.answers.items()},
         "why": row.why or None,
         "causes": list(row.causes),
@@ -143,7 +143,7 @@ def _row_json(row: RowReport) -> dict[str, Any]:
             {
                 "name": reading.name or None,
                 "answered": reading.answered,
-                "asked": reading.asked,
+                "asked": reading.requests,
                 "follows": reading.follows,
             }
             for reading in row.readings
@@ -209,7 +209,7 @@ def as_markdown(report: Report) -> str:
     for row in report.rows:
         agree = sum(verdict is Verdict.AGREES for _, verdict in row.cells)
         waived = " (waived)" if row.waived is not None else ""
-        lines.append(f"| `{row.name}` | {row.verdict}{waived} | {row.asked} | {agree} of {len(row.cells)} |")
+        lines.append(f"| `{row.name}` | {row.verdict}{waived} | {row.requests} | {agree} of {len(row.cells)} |")
     for row in report.rows:
         if notes := row_notes(row):
             lines += ["", f"## `{row.name}`", "", *(f"- {as_text(note)}" for note in notes)]
@@ -225,7 +225,7 @@ def as_html(report: Report) -> str:
             "name": row.name,
             "verdict": str(row.verdict),
             "waived": row.waived is not None,
-            "asked": row.asked,
+            "asked": row.requests,
             "agree": sum(verdict is Verdict.AGREES for _, verdict in row.cells),
             "cells": len(row.cells),
             "lines": row_notes(row),

@@ -46,11 +46,11 @@ class ObservedCandidates(RowMasks):
     def __init__(self, program: Program, rule: Rule, candidates: Collection[Candidate]) -> None:
         super().__init__(program, rule, len(candidates))
         nobody, names = Reference(program, State()), privilege_names(program)
-        by_setting: dict[int, _OfSetting] = {}
+        by_setting: dict[int, _SettingCandidates] = {}
         for position, candidate in enumerate(candidates):
             number = id(candidate.setting)
             if number not in by_setting:
-                by_setting[number] = _OfSetting(nobody, names, candidate.setting)
+                by_setting[number] = _SettingCandidates(nobody, names, candidate.setting)
             by_setting[number].add(candidate, 1 << position)
         self._settings = tuple(by_setting.values())
 
@@ -69,7 +69,7 @@ class ObservedCandidates(RowMasks):
         return _union(known.mask for known in self._settings if known.context.types[slot] == type_)
 
 
-class _OfSetting:
+class _SettingCandidates:
     """The candidates for one kind of request, and for each thing that some are given: who they are."""
 
     def __init__(self, nobody: Reference, names: PrivilegeNames, setting: Setting) -> None:

@@ -26,7 +26,7 @@ _ASKED_OF_TYPES: Mapping[str, type[Member | Holds | Owner]] = {"member": Member,
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _ExistingCaller:
     """A caller who is there already."""
 
     number: int
@@ -43,7 +43,7 @@ class Packing:
         self.prefix = prefix
         self._vocabulary = vocabulary(program)
         self._generated = GeneratedCallers(program, prefix + mark)
-        self._known: dict[Hashable, _Known] = {}
+        self._known: dict[Hashable, _ExistingCaller] = {}
         self._entities: dict[str, Entity] = {}
         self._principals: dict[str, None] = {}
         """The entities that are principals themselves, as in `role:reader`."""
@@ -89,7 +89,7 @@ class Packing:
             packed = self._generated.add_caller(named, renamed, through_roles=through_roles)
             self._must_exist_beside(named, renamed)
             if shared:
-                self._known[key] = _Known(number, packed.user, packed.groups)
+                self._known[key] = _ExistingCaller(number, packed.user, packed.groups)
         else:
             attributes = given_values(self.program, named.values, renamed)
             packed = replace(renamed, user=known.user, groups=known.groups, attributes=attributes)

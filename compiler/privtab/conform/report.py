@@ -34,18 +34,18 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FollowedReading:
+class ReadingAgreement:
     """How many telling questions about an ambiguous row were answered as one reading says."""
 
     name: str
     """Empty: the row as it stands."""
     answered: int
-    asked: int
+    requests: int
 
     @property
     def follows(self) -> bool:
         """Whether every answer was that of the reading."""
-        return bool(self.asked) and self.answered == self.asked
+        return bool(self.requests) and self.answered == self.requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +54,12 @@ class RowReport:
 
     rule: Rule
     verdict: Verdict
-    asked: int
+    requests: int
     cells: tuple[tuple[Cell, Verdict], ...]
     findings: tuple[Finding, ...]
     """Every wrong answer, the one with the smallest world first."""
     answers: Mapping[Answer, int]
-    readings: tuple[FollowedReading, ...]
+    readings: tuple[ReadingAgreement, ...]
     why: str = ""
     """Why nothing was asked, if nothing was."""
     waived: Waiver | None = None
@@ -79,7 +79,7 @@ class Report:
     plan: Plan
     rows: tuple[RowReport, ...]
     outcome: Outcome
-    asked: int
+    requests: int
     unused: tuple[str, ...] = ()
     """Waivers that are expired or fit nothing, in words."""
 
@@ -121,11 +121,11 @@ def report(plan: Plan, outcome: Outcome, driver: Driver, waivers: Sequence[Waive
         if rule.id in by_rule or rule.id in plan.undecided
     ]
     rows = _with_causes(plan, rows)
-    whole = {row.name for row in rows if row.asked and sum(row.answers.values()) == len(by_rule[row.rule.id])}
+    whole = {row.name for row in rows if row.requests and sum(row.answers.values()) == len(by_rule[row.rule.id])}
     partly = {f"{entity}/{operation}" for entity, operation in plan.program.rules} - whole
     rows, unused = _waived(plan.program.system, rows, waivers, today, partly)
     answered = sum(question.id in outcome.answers for question in plan.questions)
-    return Report(plan=plan, rows=tuple(rows), outcome=outcome, asked=answered, unused=unused)
+    return Report(plan=plan, rows=tuple(rows), outcome=outcome, requests=answered, unused=unused)
 
 
 def verdict_of(question: Question, answer: Answer | None) -> Verdict:
@@ -169,7 +169,7 @@ def _row(
     return RowReport(
         rule=rule,
         verdict=_worst(verdict for _, _, verdict in verdicts),
-        asked=sum(answer not in (None, Answer.UNSUPPORTED) for _, answer in found),
+        requests=sum(answer not in (None, Answer.UNSUPPORTED) for _, answer in found),
         cells=tuple((plan.cells[number], _worst(proofs[number])) for number in cells),
         findings=tuple(findings),
         answers=answers,
@@ -203,7 +203,7 @@ def _worst(verdicts: Iterable[Verdict]) -> Verdict:
     return next((verdict for verdict in ORDER if verdict in found), Verdict.UNTESTED)
 
 
-def _readings(verdicts: Sequence[tuple[Question, Answer | None, Verdict]]) -> tuple[FollowedReading, ...]:
+def _readings(verdicts: Sequence[tuple[Question, Answer | None, Verdict]]) -> tuple[ReadingAgreement, ...]:
     """For the row and each other reading: how many of the distinguishing questions it answers as the system does."""
     telling = [
         (question, answer is Answer.ALLOWED)
@@ -214,10 +214,10 @@ def _readings(verdicts: Sequence[tuple[Question, Answer | None, Verdict]]) -> tu
     if not names:
         return ()
     return tuple(
-        FollowedReading(
+        ReadingAgreement(
             name=name,
             answered=sum(question.readings.get(name, question.expected) is allowed for question, allowed in telling),
-            asked=len(telling),
+            requests=len(telling),
         )
         for name in ("", *names)
     )
@@ -245,7 +245,7 @@ def _waived(
     unused = [
         f"the waiver for `{waiver.operation}` held until {waiver.until}: ask {waiver.who}"
         if waiver.until < today
-        else f"nothing makes `{waiver.operation}` {waiver.change} here: take the waiver away"
+        else f"nothing makes `{waiver.operation}` {waiver.change} here: remove the waiver"
         for number, waiver in enumerate(waivers)
         if number not in used and (waiver.until < today or waiver.operation not in partly)
     ]

@@ -158,7 +158,7 @@ def _asked(
     work: queue.SimpleQueue[Sequence[Question]] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[Sequence[Question], Sequence[Answer] | BaseException]] = queue.SimpleQueue()
     stopped = threading.Event()
-    pace = _Pace(settings.rate)
+    pace = _RateLimit(settings.rate)
     for chunk in chunks:
         work.put(chunk)
 
@@ -196,7 +196,7 @@ def _asked(
         stopped.set()
 
 
-class _Pace:
+class _RateLimit:
     """At most so many questions in a second, over all threads."""
 
     def __init__(self, rate: float | None) -> None:

@@ -21,7 +21,7 @@ from privtab.engines.lookups import WORD, HashIndex, TextDictionary
 
 
 @dataclass(frozen=True, slots=True)
-class Coded:
+class EncodedTable:
     """A table of texts: columns of numbers, and the texts of each column by number."""
 
     columns: Sequence[Codes]
@@ -48,7 +48,7 @@ class _GrantedBits(NamedTuple):
 
 
 def build_arrays(
-    tables: Mapping[str, Coded],
+    tables: Mapping[str, EncodedTable],
     within: Mapping[str, tuple[str, str]],
     chains: Mapping[str, Sequence[tuple[str, int]]],
 ) -> Arrays:
@@ -126,7 +126,9 @@ def _united(arrays: Sequence[pa.Array]) -> tuple[pa.Array, list[Codes]]:
     return encoded.dictionary, np.split(codes, np.cumsum([len(array) for array in arrays])[:-1])
 
 
-def _people(tables: Mapping[str, Coded], within: Mapping[str, tuple[str, str]], users: pa.Array) -> UserPrincipals:
+def _people(
+    tables: Mapping[str, EncodedTable], within: Mapping[str, tuple[str, str]], users: pa.Array
+) -> UserPrincipals:
     people = UserPrincipals.__new__(UserPrincipals)
     table = tables["principals"]
     people.within = dict(within)
@@ -148,14 +150,14 @@ def _people(tables: Mapping[str, Coded], within: Mapping[str, tuple[str, str]], 
     return people
 
 
-def _listed(table: Coded) -> dict[str, tuple[str, ...]]:
+def _listed(table: EncodedTable) -> dict[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}
     for name, principal in table.rows():
         found.setdefault(name, []).append(principal)
     return {name: tuple(principals) for name, principals in found.items()}
 
 
-def _scoped(table: Coded) -> dict[tuple[int, int], tuple[str, ...]]:
+def _scoped(table: EncodedTable) -> dict[tuple[int, int], tuple[str, ...]]:
     """The roles by name and scope, both by number."""
     roles = table.texts[2].to_pylist()
     found: dict[tuple[int, int], list[str]] = {}
@@ -164,7 +166,7 @@ def _scoped(table: Coded) -> dict[tuple[int, int], tuple[str, ...]]:
     return {key: tuple(role_names) for key, role_names in found.items()}
 
 
-def _scoped_texts(table: Coded) -> dict[tuple[str, str], tuple[str, ...]]:
+def _scoped_texts(table: EncodedTable) -> dict[tuple[str, str], tuple[str, ...]]:
     names, scopes = table.texts[0].to_pylist(), table.texts[1].to_pylist()
     return {(names[name], scopes[scope]): roles for (name, scope), roles in _scoped(table).items()}
 

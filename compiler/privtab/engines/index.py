@@ -62,7 +62,7 @@ class Principals(Mapping[str, tuple[str, ...]]):
     def __init__(self, document: Mapping[str, str]) -> None:
         """Raises TypeError or AttributeError unless all values are texts, which is all that can be wrong with them."""
         if not {*map(type, document.values())} <= {str}:
-            raise TypeError("principals are no text")
+            raise TypeError("principals are not text")
         self._joined = document
         self._split: dict[str, tuple[str, ...]] = {}
         self._texts = TextPool()

@@ -36,11 +36,11 @@ class Answers:
 
     def get(self, address: str) -> Any:
         """The JSON value at an address below the source's own; None where there is nothing (404). Raises FileError."""
-        raise UsageError(f"the import document asks for `{address}`: give the URL of a server, not {self.where}")
+        raise UsageError(f"the import document requests `{address}`: give the URL of a server, not {self.where}")
 
     def query(self, sql: str, values: Mapping[str, object]) -> Iterator[dict[str, Any]]:  # noqa: ARG002
         """The rows of a query. `values`: for its `:name` parameters. Raises FileError."""
-        raise UsageError(f"the import document asks by SQL: give the URL of a database, not {self.where}")
+        raise UsageError(f"the import document has SQL queries: give the URL of a database, not {self.where}")
 
 
 class HttpAnswers(Answers):
@@ -57,7 +57,7 @@ class HttpAnswers(Answers):
         """As Answers.get."""
         self._questions += 1
         if self._questions > MOST_QUESTIONS:
-            raise FileError(f"the import asks more than {MOST_QUESTIONS:,} questions")
+            raise FileError(f"the import needs more than {MOST_QUESTIONS:,} requests")
         url = self._url + address
         try:
             answer = self._fetcher.get(url, self._headers)

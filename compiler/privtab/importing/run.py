@@ -28,7 +28,7 @@ Row = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Untranslated:
+class UntranslatedItem:
     """Something that the system says and the state cannot. `denies`: without it callers may be allowed more."""
 
     what: str
@@ -41,7 +41,7 @@ class Untranslated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class ImportResult:
     """What came of an import."""
 
     state: State
@@ -49,9 +49,9 @@ class Imported:
     """Rows by table, each once."""
     translated: tuple[str, ...]
     """What stands otherwise in the state than in the system."""
-    not_taken: tuple[Untranslated, ...]
+    not_taken: tuple[UntranslatedItem, ...]
 
-    def refused(self, *, strict: bool, allow_partial: bool) -> tuple[Untranslated, ...]:
+    def refused(self, *, strict: bool, allow_partial: bool) -> tuple[UntranslatedItem, ...]:
         """What keeps the state from being used: anything not taken if `strict`, otherwise what may deny unless `allow_partial`."""
         if strict:
             return self.not_taken
@@ -59,10 +59,10 @@ class Imported:
 
 
 @dataclass(slots=True)
-class _Collected:
+class _CollectedRows:
     rows: dict[str, dict[tuple[tuple[str, str], ...], None]] = field(default_factory=dict)
     translated: dict[str, None] = field(default_factory=dict)
-    not_taken: dict[Untranslated, None] = field(default_factory=dict)
+    not_taken: dict[UntranslatedItem, None] = field(default_factory=dict)
 
     def row(self, table: str, cells: Row) -> None:
         self.rows.setdefault(table, {})[tuple(cells.items())] = None
@@ -73,15 +73,15 @@ def run(
     answers: Answers,
     program: Program,
     *,
-    given: Mapping[str, str] | None = None,
+    values: Mapping[str, str] | None = None,
     entities: Sequence[Entity] = (),
-) -> Imported:
+) -> ImportResult:
     """Ask a system what a document asks, and check the rows against a policy.
 
-    `given`: values for the document's `needs`. `entities`: those that wildcards may stand for. Raises UsageError where a value is
+    `values`: those for the document's `needs`, by name. `entities`: those that wildcards may stand for. Raises UsageError where a value is
     missing or strange, FileError where the system does not answer: then nothing is taken.
     """
-    values = dict(given or {})
+    values = dict(values or {})
     missing, strange = set(document.needs) - set(values), set(values) - set(document.needs)
     if missing:
         raise UsageError(
@@ -102,7 +102,7 @@ class _Collector:
     def __init__(self, document: Document, answers: Answers, entities: Sequence[Entity]) -> None:
         self.document = document
         self.answers = answers
-        self.found = _Collected()
+        self.found = _CollectedRows()
         self.lookups: dict[str, dict[str, str]] = {name: {} for step in document.steps for name in _lookup_names(step)}
         self._entities: dict[str, list[Entity]] = {}
         for entity in entities:
@@ -134,7 +134,7 @@ class _Collector:
             text = template.plain(values)
         except FormatError:
             text = template.text
-        self.found.not_taken[Untranslated(what=text, why="")] = None
+        self.found.not_taken[UntranslatedItem(what=text, why="")] = None
 
     def _data(self, step: Step, context: Mapping[str, Any]) -> Iterator[Any]:
         """The input of a step: the pages of an answer, the rows of a query, or values of the steps above."""
@@ -211,7 +211,7 @@ class _Collector:
             }
         except FormatError as error:
             denies = _denies(table, cells["effect"].text if table == "grants" else "")
-            self.found.not_taken[Untranslated(what=f"a row of {table}", why=str(error), denies=denies)] = None
+            self.found.not_taken[UntranslatedItem(what=f"a row of {table}", why=str(error), denies=denies)] = None
             return
         column = next((name for name in ENTITIES if name in row), None)
         if column is None or not self._is_pattern(row[column]):
@@ -220,10 +220,10 @@ class _Collector:
         matched = self._matched(row[column])
         if not matched:
             reason = (
-                "no entity of the list fits it" if self._entities else "there is no list of entities that it stands for"
+                "no entity of the list matches it" if self._entities else "no list of entities was given to expand it"
             )
             denies = _denies(table, row.get("effect", ""))
-            self.found.not_taken[Untranslated(what=_row_text(table, row), why=reason, denies=denies)] = None
+            self.found.not_taken[UntranslatedItem(what=_row_text(table, row), why=reason, denies=denies)] = None
             return
         self.found.translated[f"`{row[column]}` stands for {len(matched):,} entities of the list"] = None
         for entity in matched:
@@ -238,7 +238,7 @@ class _Collector:
         return [entity for entity in self._entities.get(type_, ()) if pattern_.fullmatch(entity.id)]
 
 
-def _checked(program: Program, document: Document, found: _Collected) -> Imported:
+def _checked(program: Program, document: Document, found: _CollectedRows) -> ImportResult:
     """The rows that are valid for the policy; the others are reported as not taken."""
     tables = {table: [dict(cells) for cells in rows] for table, rows in found.rows.items()}
     state, findings = validate(program, from_tables(tables, document.path))
@@ -250,14 +250,14 @@ def _checked(program: Program, document: Document, found: _Collected) -> Importe
     for (table, number), messages in messages_by_row.items():
         row = tables[table][number - 1] if number else {}
         denies = _denies(table, row.get("effect", "allow"))
-        not_taken[Untranslated(what=_row_text(table, row), why="; ".join(messages), denies=denies)] = None
+        not_taken[UntranslatedItem(what=_row_text(table, row), why="; ".join(messages), denies=denies)] = None
     deny = program.semantics.deny != "none"
-    return Imported(
+    return ImportResult(
         state=state,
         taken={table: len(getattr(state, table)) for table in tables},
         translated=tuple(found.translated),
         not_taken=tuple(
-            item if deny or not item.denies else Untranslated(what=item.what, why=item.why) for item in not_taken
+            item if deny or not item.denies else UntranslatedItem(what=item.what, why=item.why) for item in not_taken
         ),
     )
 

@@ -53,7 +53,7 @@ class Template:
                 lookup = values.get(match[2])
                 value = lookup.get(value) if isinstance(lookup, dict) and isinstance(value, str | int) else None
             if value is None or value in ("", []):
-                raise FormatError(f"there is nothing for `{match[0]}` in `{self.text}`")
+                raise FormatError(f"no value for `{match[0]}` in `{self.text}`")
             return written(value)
 
         return _PLACEHOLDER.sub(fill, self.text)

@@ -97,7 +97,7 @@ class Guard:
         """The decision if it is an allow; raises like `requires`."""
         asker = self.asker
         if not isinstance(asker, Asker):
-            raise UsageError("an AsyncClient is asked by coroutines: use async functions, or bind a Client")
+            raise UsageError("an AsyncClient needs async functions: make this function async, or bind a Client")
         user, details = _user_and_details(asker, asked_by, details)
         return asker.require(user, action, resource, **details)
 

@@ -23,6 +23,7 @@ from privtab.ir.comparisons import Comparisons
 from privtab.ir.facts import (
     Administers,
     Assigned,
+    BelongsTo,
     Carrier,
     Fact,
     Facts,
@@ -31,8 +32,7 @@ from privtab.ir.facts import (
     GrantedBelow,
     HasRole,
     Holding,
-    Is,
-    Joined,
+    IsCaller,
     Owned,
     OwnedBelow,
 )
@@ -128,7 +128,7 @@ class CounterexampleSearch:
             case Owner(target=target):
                 yield from self._owned(target)
             case Member(target=target):
-                yield Joined(target=target)
+                yield BelongsTo(target=target)
                 if self.program.entities[target.type].principal == "group":
                     other_type = self.other_program.entities.get(target.type)
                     other_has_no_group = other_type is None or other_type.principal != "group"
@@ -136,9 +136,9 @@ class CounterexampleSearch:
                         if carrier in self.semantics.carriers and (
                             other_has_no_group or carrier not in self.other_semantics.carriers
                         ):
-                            yield Joined(target=target, carrier=carrier)
+                            yield BelongsTo(target=target, carrier=carrier)
             case Self(target=target):
-                yield Is(target=target)
+                yield IsCaller(target=target)
             case Holds(target=target):
                 for carrier in self._carriers():
                     yield HasRole(target=target, carrier=carrier)

@@ -56,7 +56,7 @@ class Owned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
+class BelongsTo:
     """A row of `members`. With a `carrier`: a row of `memberships`, or a group of the request; the target is then a group."""
 
     target: Target
@@ -81,7 +81,7 @@ class HasRole:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Is:
+class IsCaller:
     """The target is the caller."""
 
     target: Target
@@ -117,7 +117,9 @@ class Holding:
     compare: Compare
 
 
-Fact: TypeAlias = Granted | Owned | Joined | Assigned | HasRole | Is | Administers | GrantedBelow | OwnedBelow | Holding
+Fact: TypeAlias = (
+    Granted | Owned | BelongsTo | Assigned | HasRole | IsCaller | Administers | GrantedBelow | OwnedBelow | Holding
+)
 Facts: TypeAlias = frozenset[Fact]
 
 
@@ -254,7 +256,7 @@ class FactSemantics:
                 return any(
                     fact.target == target and (fact.carrier is None or (is_group and fact.carrier in self.carriers))
                     for fact in facts
-                    if isinstance(fact, Joined)
+                    if isinstance(fact, BelongsTo)
                 )
             case Holds(target=target):
                 return any(
@@ -263,7 +265,7 @@ class FactSemantics:
                     if isinstance(fact, HasRole)
                 )
             case Self(target=target):
-                return Is(target=target) in facts
+                return IsCaller(target=target) in facts
             case ServiceAdmin():
                 return Administers() in facts
             case Compare():

@@ -16,6 +16,7 @@ from privtab.ir.comparisons import Comparisons
 from privtab.ir.facts import (
     Administers,
     Assigned,
+    BelongsTo,
     Carrier,
     Fact,
     Facts,
@@ -24,8 +25,7 @@ from privtab.ir.facts import (
     GrantedBelow,
     HasRole,
     Holding,
-    Is,
-    Joined,
+    IsCaller,
     Owned,
     OwnedBelow,
 )
@@ -148,15 +148,15 @@ class Solver(Circuits):
             case Owner(target=target):
                 return self._owner(target, side)
             case Member(target=target):
-                facts: list[Fact] = [Joined(target=target)]
+                facts: list[Fact] = [BelongsTo(target=target)]
                 if semantics.program.entities[target.type].principal == "group":
                     carriers = sorted(semantics.carriers - {"user"}) if not self._one_program else ()
-                    facts += [Joined(target=target, carrier=c) for c in carriers if c != "user"]
+                    facts += [BelongsTo(target=target, carrier=c) for c in carriers if c != "user"]
                 return self._any_fact(facts)
             case Holds(target=target):
                 return self._any_fact(HasRole(target=target, carrier=c) for c in self._carriers(side))
             case Self(target=target):
-                return self._any_fact([Is(target=target)])
+                return self._any_fact([IsCaller(target=target)])
             case ServiceAdmin():
                 return self._any_fact([Administers()])
             case Compare():

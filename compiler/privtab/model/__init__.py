@@ -143,7 +143,7 @@ def _one_per_position(found: list[tuple[Diagnostic, str]]) -> list[Diagnostic]:
 def _with_other_types(diagnostic: Diagnostic, others: list[str]) -> Diagnostic:
     if not others or diagnostic.code != p104_target_not_on_path.KIND.code:
         return diagnostic
-    return replace(diagnostic, help=f"the same goes for {listed(others)}; {diagnostic.help}")
+    return replace(diagnostic, help=f"the same applies to {listed(others)}; {diagnostic.help}")
 
 
 def _merge_repeated(found: Iterable[Diagnostic]) -> list[Diagnostic]:

@@ -24,7 +24,7 @@ class ChosenRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Clash:
+class DuplicateRow:
     """Two rows of one origin for the same pair; the first one applies."""
 
     pair: PairKey
@@ -38,7 +38,7 @@ class Selection:
     """The row of each pair, in the order of entities and then of the file, and the rows that clash."""
 
     pairs: Mapping[PairKey, ChosenRow]
-    clashes: tuple[Clash, ...]
+    clashes: tuple[DuplicateRow, ...]
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class _Layer:
 
 def select(tables: Tables, variant: VariantDecl | None, names: DeclaredNames, found: list[Diagnostic]) -> Selection:
     """Select the rows of the file under a variant."""
-    clashes: list[Clash] = []
+    clashes: list[DuplicateRow] = []
     base = _layer(tables.tables, tables.any, tables.core, names, found, clashes)
     if variant is not None:
         overlay = _layer(variant.tables, variant.any, variant.core, names, found, clashes)
@@ -73,7 +73,7 @@ def select(tables: Tables, variant: VariantDecl | None, names: DeclaredNames, fo
         for decl in (*somewhere.get(type_, ()), *everywhere):
             first = any_rows.setdefault(decl.operation.value, decl)
             if first is not decl and first.span != decl.span:
-                clashes.append(Clash((type_, decl.operation.value), "any", first, decl))
+                clashes.append(DuplicateRow((type_, decl.operation.value), "any", first, decl))
         for operation, decl in any_rows.items():
             pairs.setdefault((type_, operation), ChosenRow(decl, "any"))
         root = names.entities[type_].parent is None
@@ -142,7 +142,7 @@ def _layer(
     core: tuple[RowDecl, ...],
     names: DeclaredNames,
     found: list[Diagnostic],
-    clashes: list[Clash],
+    clashes: list[DuplicateRow],
 ) -> _Layer:
     by_type: dict[str, dict[str, RowDecl]] = {}
     misspelt: dict[str, list[RowDecl]] = {}
@@ -156,7 +156,7 @@ def _layer(
         for decl in table.rows:
             first = rows.setdefault(decl.operation.value, decl)
             if first is not decl:
-                clashes.append(Clash((table.entity.value, decl.operation.value), "row", first, decl))
+                clashes.append(DuplicateRow((table.entity.value, decl.operation.value), "row", first, decl))
     for type_, decls in misspelt.items():
         for decl in decls:
             by_type.setdefault(type_, {}).setdefault(decl.operation.value, decl)
@@ -166,13 +166,15 @@ def _layer(
     return _Layer(by_type, list(any_), _first_of_each(core, names, clashes))
 
 
-def _first_of_each(rows: tuple[RowDecl, ...], names: DeclaredNames, clashes: list[Clash]) -> list[RowDecl]:
+def _first_of_each(rows: tuple[RowDecl, ...], names: DeclaredNames, clashes: list[DuplicateRow]) -> list[RowDecl]:
     first: dict[str, RowDecl] = {}
     for decl in rows:
         if first.setdefault(decl.operation.value, decl) is not decl:
             for type_ in names.entities:
                 if names.entities[type_].parent is not None:
-                    clashes.append(Clash((type_, decl.operation.value), "core", first[decl.operation.value], decl))
+                    clashes.append(
+                        DuplicateRow((type_, decl.operation.value), "core", first[decl.operation.value], decl)
+                    )
                     break
     return list(first.values())
 

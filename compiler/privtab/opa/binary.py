@@ -57,7 +57,7 @@ def cached() -> Path:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundOpa:
+class OpaBinary:
     """An OPA, and why it was chosen."""
 
     path: Path
@@ -69,7 +69,7 @@ def find(*, require_built: bool = False) -> Path:
     return choose(require_built=require_built).path
 
 
-def choose(*, require_built: bool = False) -> FoundOpa:
+def choose(*, require_built: bool = False) -> OpaBinary:
     """Choose the pinned OPA from $PRIVTAB_OPA, PATH or the cache. Raises OpaError, which lists what was found instead.
 
     If $PRIVTAB_OPA names anything but the pinned version, that is an error. A program on PATH is trusted to print its own version.
@@ -82,7 +82,7 @@ def choose(*, require_built: bool = False) -> FoundOpa:
         problem = _not_built(path) or _wrong_hash(path, wanted_hash)
         if problem:
             raise OpaError(f"{path} is not accepted: {problem}; run `privtab opa install --require-built`")
-        return FoundOpa(path=path, why="it was built here and is unchanged")
+        return OpaBinary(path=path, why="it was built here and is unchanged")
     explicit_path = os.environ.get("PRIVTAB_OPA")
     if explicit_path:
         found_version = version(Path(explicit_path))
@@ -95,7 +95,7 @@ def choose(*, require_built: bool = False) -> FoundOpa:
         )
         if problem:
             raise OpaError(f"$PRIVTAB_OPA is {explicit_path}, which {problem}; privtab needs OPA {PINNED}")
-        return FoundOpa(path=Path(explicit_path), why="$PRIVTAB_OPA names it")
+        return OpaBinary(path=Path(explicit_path), why="$PRIVTAB_OPA names it")
     others: list[str] = []
     for path in (*_on_path("opa"), cached()):
         # Check this first: a program that other users can replace must not be run, not even for its version.
@@ -106,7 +106,7 @@ def choose(*, require_built: bool = False) -> FoundOpa:
             problem = _wrong_hash(path, wanted_hash) or (_not_built(path) if recorded else None)
             if problem is None:
                 why = "it was built here and is unchanged" if recorded else _location(path)
-                return FoundOpa(path=path, why=why + (", and has the hash that is asked for" if wanted_hash else ""))
+                return OpaBinary(path=path, why=why + (", and has the requested hash" if wanted_hash else ""))
         if problem or found_version is not None:
             others.append(f"{path} {problem or f'is version {found_version}'}")
     rejected = f" ({'; '.join(others)})" if others else ""

@@ -63,7 +63,7 @@ def desired_rights(
     are expressed where the target has none. Raises UsageError for rows that cannot be looked up.
     """
     if expand and not document.traits.knows_names:
-        raise UsageError(f"`--expand` needs the objects of a target, and {document.target} does not know them")
+        raise UsageError(f"`--expand` needs the objects of a target, and {document.target} does not list them")
     if expand and "login" not in document.traits.grantees:
         raise UsageError(f"`--expand` grants to users, and {document.target} does not")
     rows = _Rows(program, state, document, inventory, module, places, expand=expand)

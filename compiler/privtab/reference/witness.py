@@ -12,6 +12,7 @@ from privtab.ir.comparisons import Values
 from privtab.ir.facts import (
     Administers,
     Assigned,
+    BelongsTo,
     Carrier,
     Fact,
     Facts,
@@ -20,8 +21,7 @@ from privtab.ir.facts import (
     GrantedBelow,
     HasRole,
     Holding,
-    Is,
-    Joined,
+    IsCaller,
     Owned,
     OwnedBelow,
 )
@@ -176,10 +176,10 @@ class WitnessBuilder:
 
     def _name(self, target: Target) -> str:
         """The name of one entity: the caller's or their group's if the facts say so, otherwise one made from its type."""
-        if Is(target=target) in self.facts:
+        if IsCaller(target=target) in self.facts:
             return self.user
         for carrier in ("group", "from_request"):
-            if Joined(target=target, carrier=carrier) in self.facts:
+            if BelongsTo(target=target, carrier=carrier) in self.facts:
                 return GROUP if carrier == "group" else REQUEST_GROUP
         is_object = target.type == self.types[target.slot]
         is_first = target.slot == RESOURCE or (not self.separate_ancestors and not is_object)
@@ -212,9 +212,9 @@ class WitnessBuilder:
             case Owned(target=target, carrier=carrier):
                 owner = (self.entity(target), self._principal(carrier))
                 return State(owners=(owner,), memberships=self._memberships(carrier))
-            case Joined(target=target, carrier=None):
+            case BelongsTo(target=target, carrier=None):
                 return State(members=((self.user, self.entity(target)),))
-            case Joined(carrier="group"):
+            case BelongsTo(carrier="group"):
                 return State(memberships=((self.user, GROUP),))
             case Assigned(role=role, scope=scope, carrier=carrier):
                 scope_entity = None if scope is None else self.entity(scope)
@@ -224,7 +224,7 @@ class WitnessBuilder:
                 role = self.entity(target).id.rpartition("/")[2]
                 assignment = Assignment(principal=self._principal(carrier), role=role)
                 return State(assignments=(assignment,), memberships=self._memberships(carrier))
-            case Joined() | Is() | Holding():
+            case BelongsTo() | IsCaller() | Holding():
                 return State()
             case Administers():
                 return State(service_admins=(self.user,))

@@ -60,7 +60,7 @@ class Holds:
                     yield hold
                     return
             if time.monotonic() > deadline:
-                raise RegistryConflict("`privtab registry gc` removes a bundle of these just now: try again")
+                raise RegistryConflict("`privtab registry gc` is removing one of these bundles: try again")
             time.sleep(0.1)
 
     @contextlib.contextmanager

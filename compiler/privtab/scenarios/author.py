@@ -109,7 +109,7 @@ class Author:
                 help_ = "write the operation and its resource: `load table:m/c/s/t`"
                 self.reader.report("T103", text.span, f"`{text.value}` asks nothing", help_)
         if not named and not {"action", "resource", "ask"} & fields.keys():
-            self.reader.report("T002", span, "nothing is asked", "say `action` and `resource`")
+            self.reader.report("T002", span, "no request is given", "give `action` and `resource`")
         built = (self.request(fields, user, *part) for part in named)
         return [request for request in built if request is not None]
 

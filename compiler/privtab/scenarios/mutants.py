@@ -100,7 +100,7 @@ class Mutants:
                 yield mutant
 
     def _of(self, rule: Rule) -> Iterator[Mutant]:
-        point = _Point(self, rule)
+        point = _PointMutation(self, rule)
         types = {RESOURCE: rule.entity, **{slot.name: slot.types[0] for slot in rule.withs if not slot.polymorphic}}
         for change, text, formula in point.whole_cell_mutants(rule.requires, types):
             yield Mutant(change=change, text=text, original=rule, rule=replace(rule, requires=formula))
@@ -157,7 +157,7 @@ class Mutants:
         )
 
 
-class _Point:
+class _PointMutation:
     """Changes one point in a condition of a rule."""
 
     def __init__(self, mutants: Mutants, rule: Rule) -> None:

@@ -134,7 +134,7 @@ class BoundedProtocol(H11Protocol):
         self._head_timer = self._stalled_timer = None
 
 
-class Loop(asyncio.SelectorEventLoop):
+class HandshakeLimitedLoop(asyncio.SelectorEventLoop):
     """An event loop whose servers limit TLS handshakes to the time for the head of a request."""
 
     async def create_server(self, *args: Any, **kwargs: Any) -> Any:

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 
 from privtab.errors import PrivtabError
-from privtab.serving.guard import Refused
+from privtab.serving.guard import HttpError
 from privtab.serving.tokens import Tokens
 
 LOG = logging.getLogger("privtab.serve")
@@ -37,7 +37,7 @@ async def answered(
             return await endpoint(request)
         except PrivtabError as error:
             refuse(request, error)
-    except Refused as refusal:
+    except HttpError as refusal:
         return PlainTextResponse(str(refusal), refusal.status, refusal.headers)
     except ClientDisconnect:
         return PlainTextResponse("the request ended before its body did", 400)
@@ -48,7 +48,7 @@ async def answered(
 
 async def read_body(request: Request, limit: int, seconds: float = SECONDS) -> bytes:
     """Read the body of a request, at most `limit` bytes within `seconds`; raises Refused."""
-    too_large = Refused(413, f"a request has {limit} bytes at most", Connection="close")
+    too_large = HttpError(413, f"a request has {limit} bytes at most", Connection="close")
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > limit * _DRAINED:
         raise too_large
@@ -63,7 +63,7 @@ async def read_body(request: Request, limit: int, seconds: float = SECONDS) -> b
                 elif size > limit * _DRAINED:
                     break
     except TimeoutError:
-        raise Refused(408, "the request did not come in time", Connection="close") from None
+        raise HttpError(408, "the request did not come in time", Connection="close") from None
     if size > limit:
         raise too_large
     return bytes(body)
@@ -74,12 +74,12 @@ async def read_json_body(request: Request, limit: int) -> bytes:
     content_type = request.headers.get("content-type", "")
     media, _, parameters = content_type.partition(";")
     if media.strip().lower() != JSON:
-        raise Refused(400, f"Content-Type must be {JSON}")
+        raise HttpError(400, f"Content-Type must be {JSON}")
     charset = parameters.strip().lower().replace('"', "")
     if charset.startswith("charset=") and charset.removeprefix("charset=") not in ("utf-8", "utf8"):
-        raise Refused(400, "the charset of JSON is utf-8")
+        raise HttpError(400, "the charset of JSON is utf-8")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise Refused(415, "a body must not be compressed", Accept_Encoding="identity")
+        raise HttpError(415, "a body must not be compressed", Accept_Encoding="identity")
     return await read_body(request, limit)
 
 

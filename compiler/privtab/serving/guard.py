@@ -7,11 +7,11 @@ from enum import StrEnum
 
 from starlette.requests import Request
 
-from privtab.serving.envelope import note
+from privtab.serving.access_log import note
 from privtab.serving.tokens import Bearer, Tokens
 
 
-class Refused(Exception):
+class HttpError(Exception):
     """An error answer: a status, a message and headers."""
 
     def __init__(self, status: int, message: str, **headers: str) -> None:
@@ -26,15 +26,15 @@ def authorize(tokens: Tokens | None, scope: StrEnum, request: Request) -> Bearer
         return None
     kind, _, token = request.headers.get("authorization", "").partition(" ")
     if kind.lower() != "bearer" or not token.strip():
-        raise Refused(401, "a bearer token is needed", WWW_Authenticate='Bearer realm="privtab"')
+        raise HttpError(401, "a bearer token is needed", WWW_Authenticate='Bearer realm="privtab"')
     bearer = tokens.find(token.strip())
     if bearer is None:
         challenge = 'Bearer realm="privtab", error="invalid_token"'
-        raise Refused(401, "the bearer token is not known", WWW_Authenticate=challenge)
+        raise HttpError(401, "the bearer token is not known", WWW_Authenticate=challenge)
     note(request.scope, None, caller=bearer.name)
     if scope not in bearer.scopes:
         challenge = f'Bearer realm="privtab", error="insufficient_scope", scope="{scope}"'
-        raise Refused(403, f"the bearer token is not good for `{scope}`", WWW_Authenticate=challenge)
+        raise HttpError(403, f"the bearer token is not good for `{scope}`", WWW_Authenticate=challenge)
     return bearer
 
 
@@ -44,10 +44,10 @@ def check_binding(tokens: Tokens | None, bearer: Bearer | None, instance: str, l
         return
     stated = f"and the request says `{instance}`" if instance else "and the request has no `X-Privtab-Instance`"
     if bearer.instance and not bearer.is_for(instance):
-        raise Refused(403, f"the bearer token is for the sidecar `{bearer.instance}`, {stated}")
+        raise HttpError(403, f"the bearer token is for the sidecar `{bearer.instance}`, {stated}")
     if not bearer.instance and instance and tokens.bound(instance):
-        raise Refused(403, f"`{instance}` is a sidecar with its own bearer token, and this is another one")
+        raise HttpError(403, f"`{instance}` is a sidecar with its own bearer token, and this is another one")
     mismatched = {name: value for name, value in bearer.labels.items() if labels.get(name) != value}
     if mismatched:
         shown = ",".join(f"{name}={value}" for name, value in mismatched.items())
-        raise Refused(403, f"the bearer token is for sidecars with the labels `{shown}`")
+        raise HttpError(403, f"the bearer token is for sidecars with the labels `{shown}`")

@@ -13,7 +13,7 @@ from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, Resou
 from privtab.spark.attribute_columns import AttributesLike
 from privtab.spark.following import BY_BATCH, REFRESH, check_refresh, followed
 from privtab.spark.frames import opened as opened_frame
-from privtab.spark.joining import Joining, joining
+from privtab.spark.joining import PlannedJoins, joining
 from privtab.spark.limits import Limits
 from privtab.spark.moments import Moment, is_column, moment_of, state_at
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
@@ -111,7 +111,7 @@ def plan(
 
 def choose_plan(
     request: RequestColumns, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits | None, refresh: float | None
-) -> tuple[Choice, Joining | None]:
+) -> tuple[Choice, PlannedJoins | None]:
     """The choice for these requests, with the prepared joins if joins decide.
 
     Raises UsageError for an unknown plan, and for a stream that only joins could decide or that cannot follow its state.

@@ -12,7 +12,7 @@ from privtab.errors import UsageError
 from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, read_arguments
 from privtab.spark.attribute_columns import AttributesLike
 from privtab.spark.choose import choose_plan
-from privtab.spark.following import REFRESH, Followed, followed
+from privtab.spark.following import REFRESH, FollowedState, followed
 from privtab.spark.frames import Frame, opened
 from privtab.spark.limits import Limits
 from privtab.spark.moments import Moment, at_moment, each_moment, is_column
@@ -22,7 +22,7 @@ from privtab.spark.states import timed_rows
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from privtab.spark.shipping import Shipped
+    from privtab.spark.shipping import ShippedBytes
 
 NO_TIME = "null"
 """The reason for a row whose time is null."""
@@ -140,7 +140,7 @@ def _by_kernel(
     spark = request.frame.sparkSession
     check_executors(spark)
     if request.frame.isStreaming and refresh is not None:
-        source: Shipped | Followed = followed(policy, state, refresh)
+        source: ShippedBytes | FollowedState = followed(policy, state, refresh)
     else:
         source = prepared(policy, state, spark).ship(spark)
     frame, yes, why = decide_by_kernel(request, source)

@@ -42,7 +42,7 @@ _UNANSWERED = len(CODES) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Point:
+class _PortableDecisionPoint:
     """The decision point, in a form that can be sent to executors."""
 
     key: str
@@ -110,16 +110,16 @@ def decide_with(
     return to_caller(with_answer_columns(request, coded, *answer_columns(request), allowed, reason))
 
 
-def _point(connect: Connect, on_error: str, refresh: float | None) -> _Point:
+def _point(connect: Connect, on_error: str, refresh: float | None) -> _PortableDecisionPoint:
     if isinstance(connect, str | os.PathLike):
         where = os.fspath(connect)
-        return _Point(key=f"{where} {refresh}", where=where, on_error=on_error, refresh=refresh)
+        return _PortableDecisionPoint(key=f"{where} {refresh}", where=where, on_error=on_error, refresh=refresh)
     if not (isinstance(connect, Asker) or callable(connect)):
         raise UsageError(f"{connect!r} is not a client: give an address, a client, or a function that makes one")
     from pyspark import cloudpickle
 
     pickled: bytes = cloudpickle.dumps(connect)  # type: ignore[no-untyped-call]
-    return _Point(key=uuid.uuid4().hex, pickled=pickled, on_error=on_error)
+    return _PortableDecisionPoint(key=uuid.uuid4().hex, pickled=pickled, on_error=on_error)
 
 
 def _check_followed(client: Asker) -> None:
@@ -132,7 +132,7 @@ def _check_followed(client: Asker) -> None:
 
 
 def _function(
-    point: _Point, vocabulary: Vocabulary, layout: Layout, column_count: int
+    point: _PortableDecisionPoint, vocabulary: Vocabulary, layout: Layout, column_count: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def decide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from privtab.spark.executors import answers
@@ -147,12 +147,12 @@ def _function(
 _CLIENTS: WorkerCache[str, Asker] = WorkerCache(lambda client: client.close())
 
 
-def _client(point: _Point) -> Asker:
+def _client(point: _PortableDecisionPoint) -> Asker:
     """The client of this process for a decision point."""
     return _CLIENTS.get(point.key, lambda: _open_client(point))
 
 
-def _open_client(point: _Point) -> Asker:
+def _open_client(point: _PortableDecisionPoint) -> Asker:
     if point.where is not None:
         found = connect_to(point.where)
         if point.refresh is None or not isinstance(found, Embedded):
@@ -167,7 +167,11 @@ def _open_client(point: _Point) -> Asker:
 
 
 def answers(
-    point: _Point, vocabulary: Vocabulary, layout: Layout, column_count: int, batches: Iterable[pa.RecordBatch]
+    point: _PortableDecisionPoint,
+    vocabulary: Vocabulary,
+    layout: Layout,
+    column_count: int,
+    batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """The input rows with the columns of the request replaced by a code; `vocabulary` is the one that the driver read."""
     names = [*(f"c{number}" for number in range(column_count)), CODE]
@@ -178,7 +182,7 @@ def answers(
 
 
 def _codes(
-    point: _Point, vocabulary: Vocabulary, layout: Layout, columns: list[pa.Array]
+    point: _PortableDecisionPoint, vocabulary: Vocabulary, layout: Layout, columns: list[pa.Array]
 ) -> np.ndarray[Any, np.dtype[np.int8]]:
     # Rows with lists are not deduplicated here; the client sends equal requests only once anyway.
     no_lists = not any(pa.types.is_nested(column.type) for column in columns)
@@ -193,7 +197,7 @@ def _codes(
     return codes if distinct_rows is None else codes[distinct_rows[1]]
 
 
-def _decide_requests(point: _Point, requests: list[Request]) -> list[int]:
+def _decide_requests(point: _PortableDecisionPoint, requests: list[Request]) -> list[int]:
     """The code of each request; either all requests of a chunk are answered or none."""
     if not requests:
         return []

@@ -18,7 +18,7 @@ from privtab.client._bundles import BundleLocation, Content, Keep, ReadBundle
 from privtab.client.embedded import bundle_location
 from privtab.errors import DecisionUnavailable, FileError, PrivtabError, UsageError
 from privtab.spark.policies import OpenPolicy
-from privtab.spark.shipping import Shipped, WorkerCache, loaded
+from privtab.spark.shipping import ShippedBytes, WorkerCache, loaded
 from privtab.spark.state.bundles import is_bundle, missing_shards_error
 from privtab.spark.state.schemas import is_written
 from privtab.spark.states import cache_key
@@ -35,7 +35,7 @@ _ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Followed:
+class FollowedState:
     """A state that workers follow: its location, and the seconds for which a check of it is valid."""
 
     policy: OpenPolicy
@@ -64,7 +64,7 @@ def check_refresh(refresh: object) -> None:
         raise UsageError(f"refresh is {refresh!r}: give seconds, 0 or more, or None for a state that is read only once")
 
 
-def followed(policy: OpenPolicy, state: Any, refresh: float, alternative: str = "") -> Followed:
+def followed(policy: OpenPolicy, state: Any, refresh: float, alternative: str = "") -> FollowedState:
     """A state that executors can follow, loaded once here as a check. Raises UsageError for one that they cannot read.
 
     `alternative`: an alternative to suggest in the message.
@@ -77,14 +77,16 @@ def followed(policy: OpenPolicy, state: Any, refresh: float, alternative: str = 
         )
     where = os.fspath(state)
     policy_ = policy if not is_bundle(where) else replace(policy, program=None)
-    found = Followed(policy=policy_, where=where if "://" in where else str(Path(where).absolute()), refresh=refresh)
+    found = FollowedState(
+        policy=policy_, where=where if "://" in where else str(Path(where).absolute()), refresh=refresh
+    )
     current_engine(found)
     return found
 
 
-def current_engine(source: Shipped | Followed) -> Batches:
+def current_engine(source: ShippedBytes | FollowedState) -> Batches:
     """On an executor: the engine for the current state. Raises DecisionUnavailable if the state was not seen within its bound."""
-    if isinstance(source, Shipped):
+    if isinstance(source, ShippedBytes):
         return loaded(source)
     engine = _FOLLOWED.get(source.key, lambda: _engine(source))
     current = engine.now()
@@ -100,7 +102,7 @@ def current_engine(source: Shipped | Followed) -> Batches:
 _FOLLOWED: WorkerCache[tuple[str, str, float], BundledEngine] = WorkerCache()
 
 
-def _engine(source: Followed) -> BundledEngine:
+def _engine(source: FollowedState) -> BundledEngine:
     """Checks the state after half of the bound, so that a failed check can be repeated within the bound."""
     return BundledEngine(
         [_PolicyLocation(source.policy), _state_location(source)],
@@ -111,7 +113,7 @@ def _engine(source: Followed) -> BundledEngine:
     )
 
 
-def _state_location(source: Followed) -> BundleLocation:
+def _state_location(source: FollowedState) -> BundleLocation:
     if is_bundle(source.where):
         return _StateLocation(bundle_location(source.where, _config.resolve({})))
     return _RowsLocation(source.policy, source.where)

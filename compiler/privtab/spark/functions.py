@@ -12,7 +12,7 @@ from privtab.attributes import KINDS, requested
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
 from privtab.spark.attribute_columns import WANTED, AttributeColumn, declared
-from privtab.spark.following import REFRESH, Followed, check_refresh, followed
+from privtab.spark.following import REFRESH, FollowedState, check_refresh, followed
 from privtab.spark.kernel import Layout, decided_codes
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.preflight import check_executors
@@ -21,7 +21,7 @@ from privtab.spark.states import prepared
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from privtab.spark.shipping import Shipped
+    from privtab.spark.shipping import ShippedBytes
 
 ARGUMENTS = 3
 """The arguments before those that give attributes."""
@@ -98,7 +98,7 @@ def _given(policy: OpenPolicy, attributes: Iterable[str]) -> tuple[AttributeColu
     return tuple(found)
 
 
-def _function(source: Shipped | Followed, layout: Layout, type_: str | None, types: Sequence[str]) -> Any:
+def _function(source: ShippedBytes | FollowedState, layout: Layout, type_: str | None, types: Sequence[str]) -> Any:
     try:
         from pyspark.sql.pandas.functions import arrow_udf
     except ImportError:
@@ -113,7 +113,7 @@ def _function(source: Shipped | Followed, layout: Layout, type_: str | None, typ
     return arrow_udf(may, "boolean")  # type: ignore[call-overload]
 
 
-def _of_series(source: Shipped | Followed, layout: Layout, type_: str | None, types: Sequence[str]) -> Any:
+def _of_series(source: ShippedBytes | FollowedState, layout: Layout, type_: str | None, types: Sequence[str]) -> Any:
     """For Spark 4.0, which lacks `arrow_udf`."""
     import pandas as pd
     from pyspark.sql.pandas.functions import pandas_udf
@@ -133,7 +133,7 @@ def _of_series(source: Shipped | Followed, layout: Layout, type_: str | None, ty
 
 
 def answers(
-    source: Shipped | Followed,
+    source: ShippedBytes | FollowedState,
     layout: Layout,
     type_: str | None,
     types: Sequence[str],

@@ -26,7 +26,7 @@ UNPINNED_STEP = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joining:
+class PlannedJoins:
     """Requests, the joins that will decide them, and the figures of the rows."""
 
     request: RequestColumns
@@ -55,7 +55,7 @@ class Joining:
         return decided.select(*caller_columns, yes, why).toDF(*names, allowed, reason)
 
 
-def joining(request: RequestColumns, policy: OpenPolicy, state: Any, limits: Limits) -> Joining:
+def joining(request: RequestColumns, policy: OpenPolicy, state: Any, limits: Limits) -> PlannedJoins:
     """Prepare the state, and count the rows approximately if `limits` does not give their figures."""
     from privtab.spark.states import spark_state
 
@@ -68,7 +68,7 @@ def joining(request: RequestColumns, policy: OpenPolicy, state: Any, limits: Lim
         rows = rows.localCheckpoint()
     tables = spark_state(policy, state, request.frame.sparkSession)
     joins = joins_for(rows, policy, tables, request.constants, limits.joins)
-    return Joining(
+    return PlannedJoins(
         request=request, rows=rows, joins=joins, figures=limits.figures or joins.measure(rows), pinned=limits.joins.pin
     )
 

@@ -18,8 +18,8 @@ from privtab.engines.columns import REASONS, is_ascii
 from privtab.engines.dedupe import distinct
 from privtab.spark.arguments import RequestColumns
 from privtab.spark.attribute_columns import AttributeColumn, values
-from privtab.spark.following import Followed, current_engine
-from privtab.spark.shipping import Shipped
+from privtab.spark.following import FollowedState, current_engine
+from privtab.spark.shipping import ShippedBytes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -63,7 +63,7 @@ class Layout:
 
 
 def decide_by_kernel(
-    request: RequestColumns, shipped: Shipped | Followed, *, rows: int = ROWS
+    request: RequestColumns, shipped: ShippedBytes | FollowedState, *, rows: int = ROWS
 ) -> tuple[DataFrame, Column, Column]:
     """The frame with the additional column `asked.code`, and the columns `allowed` and `reason` computed from it."""
     return _coded(request, shipped, Layout.of(request, rows)), *answer_columns(request)
@@ -77,7 +77,7 @@ def answer_columns(request: RequestColumns) -> tuple[Column, Column]:
     return allowed, F.when(code.isNull(), UNDECIDED).otherwise(F.get(words, code.cast("int")))
 
 
-def _coded(request: RequestColumns, shipped: Shipped | Followed, layout: Layout) -> DataFrame:
+def _coded(request: RequestColumns, shipped: ShippedBytes | FollowedState, layout: Layout) -> DataFrame:
     try:
         from pyspark.sql.pandas.functions import arrow_udf
     except ImportError:
@@ -88,7 +88,7 @@ def _coded(request: RequestColumns, shipped: Shipped | Followed, layout: Layout)
     return request.frame.select("*", decide(*request.columns.values()).alias(request.code))
 
 
-def _decide_whole_rows(request: RequestColumns, shipped: Shipped | Followed, layout: Layout) -> DataFrame:
+def _decide_whole_rows(request: RequestColumns, shipped: ShippedBytes | FollowedState, layout: Layout) -> DataFrame:
     """For Spark 4.0, which lacks `arrow_udf`: whole rows are sent to the workers."""
     return mapped(request, lambda column_count: _batches_function(shipped, layout, column_count))
 
@@ -108,7 +108,7 @@ def mapped(request: RequestColumns, function: Callable[[int], Callable[[Any], An
 
 
 def _columns_function(
-    shipped: Shipped | Followed, layout: Layout
+    shipped: ShippedBytes | FollowedState, layout: Layout
 ) -> Callable[[Iterator[tuple[pa.Array, ...]]], Iterator[pa.Array]]:
     # Spark reads these annotations.
     def decide(columns: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
@@ -120,7 +120,7 @@ def _columns_function(
 
 
 def _batches_function(
-    shipped: Shipped | Followed, layout: Layout, column_count: int
+    shipped: ShippedBytes | FollowedState, layout: Layout, column_count: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def decide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from privtab.spark.kernel import answered_batches
@@ -134,7 +134,7 @@ def _batches_function(
 
 
 def decided_codes(
-    shipped: Shipped | Followed, layout: Layout, columns: Iterable[tuple[pa.Array, ...]]
+    shipped: ShippedBytes | FollowedState, layout: Layout, columns: Iterable[tuple[pa.Array, ...]]
 ) -> Iterator[pa.Array]:
     """The codes of all rows; `columns` has the arrays of each batch."""
     for part in combined_batches(columns, layout.rows):
@@ -142,7 +142,7 @@ def decided_codes(
 
 
 def answered_batches(
-    shipped: Shipped | Followed, layout: Layout, column_count: int, batches: Iterable[pa.RecordBatch]
+    shipped: ShippedBytes | FollowedState, layout: Layout, column_count: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The input rows with the columns of the request replaced by a code."""
     for part in combined_batches((tuple(batch.columns) for batch in batches), layout.rows):

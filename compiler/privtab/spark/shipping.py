@@ -34,7 +34,7 @@ MOST_OPEN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shipped:
+class ShippedBytes:
     """What a worker needs to open a state: its bytes, or the name of the file that contains them."""
 
     digest: str
@@ -55,17 +55,17 @@ class PackedState:
         content = packed((dict(batches.engine.program), batches.state))
         return cls(digest=digest(content), content=content)
 
-    def ship(self, spark: SparkSession, *, within: int = MOST_PICKLED) -> Shipped:
+    def ship(self, spark: SparkSession, *, within: int = MOST_PICKLED) -> ShippedBytes:
         """Make the state available to a session's executors."""
         if len(self.content) <= within:
-            return Shipped(digest=self.digest, content=self.content)
+            return ShippedBytes(digest=self.digest, content=self.content)
         name = f"privtab-{self.digest}.bin"
         with _LOCK:
             sent = _SENT.setdefault(spark, set())
             if name not in sent:
                 spark.addArtifacts(str(session_file(name, self.content)), file=True)
                 sent.add(name)
-        return Shipped(digest=self.digest, file=name)
+        return ShippedBytes(digest=self.digest, file=name)
 
 
 _SENT: weakref.WeakKeyDictionary[SparkSession, set[str]] = weakref.WeakKeyDictionary()
@@ -115,7 +115,7 @@ class WorkerCache(Generic[K, V]):
 _STATES: WorkerCache[str, Batches] = WorkerCache()
 
 
-def loaded(shipped: Shipped) -> Batches:
+def loaded(shipped: ShippedBytes) -> Batches:
     """On an executor: the shipped state, opened once for each process."""
 
     def load() -> Batches:
@@ -126,7 +126,7 @@ def loaded(shipped: Shipped) -> Batches:
     return _STATES.get(shipped.digest, load)
 
 
-def contents(shipped: Shipped) -> Any:
+def contents(shipped: ShippedBytes) -> Any:
     """On an executor: what was shipped, unpacked or mapped into memory."""
     if shipped.content is not None:
         return unpacked(shipped.content)

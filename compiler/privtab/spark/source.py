@@ -17,11 +17,11 @@ from privtab.hints import hint
 from privtab.request import Entity
 from privtab.spark.matrix import named
 from privtab.spark.matrix.broadcast import opened, pickled_matrix
-from privtab.spark.matrix.opening import all_users, open_matrix, open_state, principals_asked_for
+from privtab.spark.matrix.opening import all_users, open_matrix, open_state, requested_principals
 from privtab.spark.matrix.question import COLUMNS, DDL, Question, check, given
 from privtab.spark.policies import open_policy
 from privtab.spark.preflight import check_executors
-from privtab.spark.shipping import Shipped
+from privtab.spark.shipping import ShippedBytes
 from privtab.spark.state.schemas import is_written
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class EntitlementReader(DataSourceReader):
         self.columns = list(columns)
         self.pushed: dict[str, frozenset[str]] = {}
         """By column, the values that pass the filters of the query."""
-        self._shipped: Shipped | None = None
+        self._shipped: ShippedBytes | None = None
         if is_written(options["state"]):
             raise UsageError(
                 f"format privtab: {options['state']} holds tables written by Spark, which this format cannot read: use `entitlements`"
@@ -129,7 +129,7 @@ class EntitlementReader(DataSourceReader):
         )
         check(self._question, self._policy.vocabulary)
         self._named = self._list("users"), self._list("principals")
-        principals_asked_for(*self._named)
+        requested_principals(*self._named)
         self._count = self._number("partitions", PARTITIONS)
         file = options.get("entities") or options.get("path")
         self._keys = named.of_source(self._policy, self._source) if file is None else named.from_file(Path(file))
@@ -155,7 +155,7 @@ class EntitlementReader(DataSourceReader):
         for batch in batches:
             yield _filtered(batch, pushed).select(self.columns)
 
-    def _packed_matrix(self) -> Shipped:
+    def _packed_matrix(self) -> ShippedBytes:
         """The matrix for the users and operations that pass the filters, packed for the executors."""
         if self._shipped is None:
             users, principals = self._subjects(*self._named)
@@ -177,7 +177,7 @@ class EntitlementReader(DataSourceReader):
             )
         if principal_filter is None:
             return users, principals
-        asked_principals = principals_asked_for(users, principals)
+        asked_principals = requested_principals(users, principals)
         if asked_principals is None:
             asked_principals = [f"user:{user}" for user in all_users(self._policy, self._source)]
         return [], sorted(principal_filter & set(asked_principals))

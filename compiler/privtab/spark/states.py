@@ -95,11 +95,13 @@ def _packed(policy: OpenPolicy, state: Any, spark: SparkSession) -> PackedState:
 
 def arrays_of(policy: OpenPolicy, state: State) -> Arrays:
     """The arrays of a state, by its columns: no index and no object for each row is made."""
-    from privtab.engines.build_arrays import Coded, build_arrays
+    from privtab.engines.build_arrays import EncodedTable, build_arrays
     from privtab.state.large_index import coded_parts
 
     parts, within = coded_parts(_program(policy), state)
-    tables = {name: Coded(part.columns(), [level.texts for level in part.levels]) for name, part in parts.items()}
+    tables = {
+        name: EncodedTable(part.columns(), [level.texts for level in part.levels]) for name, part in parts.items()
+    }
     roles = {name: (role, scope) for name, (role, scope) in within.items()}
     return build_arrays(tables, roles, policy.vocabulary.chains)
 

@@ -66,7 +66,7 @@ class ListColumn:
         return [self._texts[row] for row in rows]
 
 
-class LongerColumn:
+class ExtendedColumn:
     """A column with more rows appended."""
 
     def __init__(self, first: Column, more: Column) -> None:

@@ -15,7 +15,7 @@ from privtab.moments import ALWAYS, Window
 from privtab.request import Entity
 from privtab.state.chains import GROUP, ROLE, RoleLimits, TransitiveContainers, check_size, joined, roles_from
 from privtab.state.located import locations
-from privtab.state.nodes import Assignment, LongerRows, State
+from privtab.state.nodes import Assignment, ExtendedRows, State
 
 
 def closed(program: Program, state: State) -> State:
@@ -108,7 +108,7 @@ def _longer(state: State, table: str, rows: Mapping[tuple[Any, Window], None]) -
     """The state with more rows in a table, each with its window; without those that it has."""
     own = set(zip(getattr(state, table), state.windows_of(table), strict=True))
     new = [row for row in rows if row not in own]
-    longer: dict[str, Any] = {table: LongerRows(getattr(state, table), tuple(value for value, _ in new))}
+    longer: dict[str, Any] = {table: ExtendedRows(getattr(state, table), tuple(value for value, _ in new))}
     windows = dict(state.windows)
     if table in windows or any(window != ALWAYS for _, window in new):
         windows[table] = (*state.windows_of(table), *(window for _, window in new))

@@ -17,7 +17,7 @@ from privtab.state.nodes import State
 _NOBODY: frozenset[str] = frozenset()
 
 
-class Held(NamedTuple):
+class UserHoldings(NamedTuple):
     """What a user holds."""
 
     principals: frozenset[str]
@@ -71,13 +71,13 @@ class Holdings:
             return found
         return found.union(*(self._values_where("memberships", "user", f"{GROUP}{group}", "group") for group in found))
 
-    def of_user(self, user: str, groups: Collection[str] = ()) -> Held:
+    def of_user(self, user: str, groups: Collection[str] = ()) -> UserHoldings:
         """What a user holds."""
         own = self.groups(user, groups)
         direct = {f"user:{user}", *(f"group:{group}" for group in own)}
         role_pairs = self.held_by(direct)
         principals, scoped = _divided(direct, role_pairs)
-        return Held(
+        return UserHoldings(
             principals=principals,
             scoped=scoped,
             roles=frozenset(role for role, _ in role_pairs),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from privtab.state.validate import Checker
 
 
-class _Screened(NamedTuple):
+class _ScreeningResult(NamedTuple):
     """Which rows need no finding, and the assessment of each column's texts."""
 
     passes: Truth
@@ -66,7 +66,7 @@ class ColumnChecker:
     def _table(
         self,
         name: str,
-        screen: Callable[[Mapping[str, CodedColumn]], _Screened],
+        screen: Callable[[Mapping[str, CodedColumn]], _ScreeningResult],
         read: Callable[[RawRow], object | None],
     ) -> ColumnRows | tuple[()]:
         """The valid rows of one table; repetitions are reported and omitted."""
@@ -111,7 +111,7 @@ class ColumnChecker:
                 self.checker.windows[name] = windows
         return ColumnRows(name, found)
 
-    def _grants(self, columns: Mapping[str, CodedColumn]) -> _Screened:
+    def _grants(self, columns: Mapping[str, CodedColumn]) -> _ScreeningResult:
         checker, assessor = self.checker, self.assessor
         effects = {"allow", "deny"} if self.program.semantics.deny != "none" else {"allow"}
         assessments = {
@@ -127,32 +127,34 @@ class ColumnChecker:
             return type_ >= 0 and checker.grant_problem(names[privilege], assessor.types[type_]) is None
 
         passes &= all_pairs(columns["privilege"].codes, types, can_be_granted)
-        return _Screened(passes, assessments)
+        return _ScreeningResult(passes, assessments)
 
-    def _owners(self, columns: Mapping[str, CodedColumn]) -> _Screened:
+    def _owners(self, columns: Mapping[str, CodedColumn]) -> _ScreeningResult:
         semantics = self.program.semantics.owner
         kinds = semantics.kinds if semantics is not None else ()
         assessments = {
             "entity": self.assessor.entities(columns["entity"]),
             "owner": self.assessor.principals(columns["owner"], kinds, bare="user"),
         }
-        return _Screened(self._without_finding(columns, assessments), assessments)
+        return _ScreeningResult(self._without_finding(columns, assessments), assessments)
 
-    def _members(self, columns: Mapping[str, CodedColumn]) -> _Screened:
+    def _members(self, columns: Mapping[str, CodedColumn]) -> _ScreeningResult:
         assessments = {"user": self.assessor.bare(columns["user"], "user"), "of": self.assessor.entities(columns["of"])}
         passes = self._without_finding(columns, assessments)
         is_checked = [type_ in self.checker.uses.member_types for type_ in self.assessor.types]
         passes &= np.array([*is_checked, False])[assessments["of"].of_rows(columns["of"])[1]]
-        return _Screened(passes, assessments)
+        return _ScreeningResult(passes, assessments)
 
-    def _memberships(self, columns: Mapping[str, CodedColumn]) -> _Screened:
+    def _memberships(self, columns: Mapping[str, CodedColumn]) -> _ScreeningResult:
         assessments = {
             "user": self.assessor.bare(columns["user"], "user", self.checker.names.member),
             "group": self.assessor.bare(columns["group"], "group"),
         }
-        return _Screened(self._without_finding(columns, assessments) & self.checker.uses.state_groups, assessments)
+        return _ScreeningResult(
+            self._without_finding(columns, assessments) & self.checker.uses.state_groups, assessments
+        )
 
-    def _assignments(self, columns: Mapping[str, CodedColumn]) -> _Screened:
+    def _assignments(self, columns: Mapping[str, CodedColumn]) -> _ScreeningResult:
         checker = self.checker
         assessments = {
             "principal": self.assessor.principals(columns["principal"], checker.names.holders),
@@ -169,13 +171,15 @@ class ColumnChecker:
             return declared and checker.advice(roles[role]) is None
 
         passes &= all_pairs(columns["role"].codes, types, is_useful)
-        return _Screened(passes, assessments)
+        return _ScreeningResult(passes, assessments)
 
-    def _service_admins(self, columns: Mapping[str, CodedColumn]) -> _Screened:
+    def _service_admins(self, columns: Mapping[str, CodedColumn]) -> _ScreeningResult:
         assessments = {"user": self.assessor.bare(columns["user"], "user")}
-        return _Screened(self._without_finding(columns, assessments) & self.checker.uses.service_admins, assessments)
+        return _ScreeningResult(
+            self._without_finding(columns, assessments) & self.checker.uses.service_admins, assessments
+        )
 
-    def _attributes(self, columns: Mapping[str, CodedColumn]) -> _Screened:
+    def _attributes(self, columns: Mapping[str, CodedColumn]) -> _ScreeningResult:
         assessor, program = self.assessor, self.program
         users, entities, attributes = columns["user"], columns["entity"], columns["attribute"]
         assessments = {
@@ -194,7 +198,7 @@ class ColumnChecker:
             return value_problem(program, entity, names[name], values[value]) is None
 
         passes &= all_pairs((types + 1) * count + attributes.codes, columns["value"].codes, is_value)
-        return _Screened(passes, assessments)
+        return _ScreeningResult(passes, assessments)
 
     def _without_finding(self, columns: Mapping[str, CodedColumn], assessments: Mapping[str, Assessment]) -> Truth:
         found = np.ones(len(next(iter(columns.values()))), np.bool_)

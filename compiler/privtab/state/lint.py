@@ -85,7 +85,7 @@ def _roles(program: Program, state: State) -> Iterator[Found]:
             role = principal.removeprefix("role:")
             if principal != role and role not in assigned and principal not in reported:
                 reported.add(principal)
-                message = f"nobody holds role `{role}`"
+                message = f"role `{role}` is not assigned"
                 yield table, principals.where([principal])[0], "S205", message, "assign it, or remove its rows"
 
 

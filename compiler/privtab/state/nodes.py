@@ -11,7 +11,7 @@ from privtab.errors import HasWindows
 from privtab.moments import ALWAYS, WINDOW, Window, edge_texts
 from privtab.printable import printable
 from privtab.request import Entity
-from privtab.state.columns import Column, ListColumn, LongerColumn
+from privtab.state.columns import Column, ExtendedColumn, ListColumn
 
 Effect: TypeAlias = Literal["allow", "deny"]
 TABLES = ("members", "memberships", "assignments", "grants", "owners", "service_admins", "attributes")
@@ -190,7 +190,7 @@ class State:
 
     def with_row(self, table: str, row: object) -> State:
         """The state with one more row."""
-        longer: Any = {table: LongerRows(getattr(self, table), (row,))}
+        longer: Any = {table: ExtendedRows(getattr(self, table), (row,))}
         return replace(self, **longer)
 
 
@@ -203,14 +203,14 @@ def merged(states: Iterable[State]) -> State:
     return State(**rows)
 
 
-class LongerRows(Sequence[Any]):
+class ExtendedRows(Sequence[Any]):
     """Rows with others appended, without copying the first."""
 
     __slots__ = ("first", "more")
 
     def __init__(self, first: Sequence[Any], more: tuple[Any, ...]) -> None:
-        self.first: Sequence[Any] = first.first if isinstance(first, LongerRows) else first
-        self.more: tuple[Any, ...] = (*first.more, *more) if isinstance(first, LongerRows) else more
+        self.first: Sequence[Any] = first.first if isinstance(first, ExtendedRows) else first
+        self.more: tuple[Any, ...] = (*first.more, *more) if isinstance(first, ExtendedRows) else more
 
     def __len__(self) -> int:
         return len(self.first) + len(self.more)
@@ -233,7 +233,7 @@ class LongerRows(Sequence[Any]):
 
     def column(self, table: str, name: str) -> Column:
         """As State.column."""
-        return LongerColumn(_column(self.first, table, name), _column(self.more, table, name))
+        return ExtendedColumn(_column(self.first, table, name), _column(self.more, table, name))
 
 
 def _some(rows: Sequence[Any], numbers: list[int]) -> Sequence[Any]:

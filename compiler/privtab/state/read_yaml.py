@@ -32,7 +32,7 @@ _TRUTH = re.compile(r"true|True|TRUE|false|False|FALSE")
 _TEXT_TAGS = {None, "!"} | {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float")}
 
 
-class _Stop(Exception):
+class _UnreadableFile(Exception):
     """The file cannot be read further: the reason, the line, and advice."""
 
     def __init__(self, message: str, line: int, advice: str | None = None) -> None:
@@ -54,7 +54,7 @@ def read_yaml(text: str, path: str, reader: RawReader, table: str | None = None)
     try:
         check_line_breaks(text)
         _Tables(text, path, reader).read(table)
-    except _Stop as stop:
+    except _UnreadableFile as stop:
         place = RowLocation(path=path, table=table or "", row=0, line=stop.line)
         reader.report("S002", stop.message, place, help=stop.advice)
     except yaml.MarkedYAMLError as error:
@@ -96,7 +96,7 @@ class _Tables:
             self.skip(event)
         while not isinstance(event := self.next(), StreamEndEvent):
             if isinstance(event, DocumentStartEvent):
-                raise _Stop("a second document begins here; a state is one document", _line(event))
+                raise _UnreadableFile("a second document begins here; a state is one document", _line(event))
 
     def tables(self, only: str | None) -> None:
         """Read `table: rows` pairs up to the end of the mapping."""
@@ -159,10 +159,12 @@ class _Tables:
         anchor = getattr(event, "anchor", None)
         if anchor is not None:
             sign = "alias `*" if isinstance(event, AliasEvent) else "anchor `&"
-            raise _Stop(f"{sign}{anchor}`: a state has no anchors and aliases", _line(event), "write the rows out")
+            raise _UnreadableFile(
+                f"{sign}{anchor}`: a state has no anchors and aliases", _line(event), "write the rows out"
+            )
         self.depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
         if self.depth > DEEPEST:
-            raise _Stop(
+            raise _UnreadableFile(
                 f"values are nested more than {DEEPEST} levels deep; nothing after this place was read", _line(event)
             )
         return event
@@ -170,7 +172,7 @@ class _Tables:
     def key(self, event: Event) -> str:
         """The text of a key; a collection as a key stops the reading."""
         if not isinstance(event, ScalarEvent):
-            raise _Stop(f"a key is {_kind_of(event)}, not text", _line(event))
+            raise _UnreadableFile(f"a key is {_kind_of(event)}, not text", _line(event))
         return str(event.value)
 
     def skip(self, event: Event) -> None:

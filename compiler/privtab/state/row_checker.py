@@ -21,7 +21,7 @@ class RowChecker:
     """
 
     def __init__(self, program: Program) -> None:
-        self._checker = _OneByOne(program, RawState())
+        self._checker = _SingleRowChecker(program, RawState())
         self._tables: dict[str, Callable[[RawRow], object]] = {
             "members": self._checker.member,
             "memberships": self._checker.membership,
@@ -58,7 +58,7 @@ class RowChecker:
         return Checker.similar_declared_role(self._checker, role)
 
 
-class _OneByOne(Checker):
+class _SingleRowChecker(Checker):
     """Checks each row without the others."""
 
     def similar_declared_role(self, role: str) -> str | None:  # noqa: ARG002  (some other row may speak of it)

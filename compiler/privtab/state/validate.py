@@ -160,9 +160,9 @@ class Checker:
                 kind, _, bare = principal.partition(":")
                 if kind == "group" and in_state:
                     advice = did_you_mean(bare, groups_with_members)
-                    self.note(self.valid_rows[table][row], "S164", f"nobody is in `{principal}`", advice)
+                    self.note(self.valid_rows[table][row], "S164", f"`{principal}` has no members", advice)
                 elif kind == "role" and (advice := did_you_mean(bare, known_roles)) is not None:
-                    self.note(self.valid_rows[table][row], "S165", f"nobody holds `{principal}`", advice)
+                    self.note(self.valid_rows[table][row], "S165", f"`{principal}` is not assigned", advice)
 
     def grant(self, row: RawRow) -> Grant | None:
         """One row of `grants`."""
@@ -214,7 +214,7 @@ class Checker:
         if entity.type not in self.uses.member_types:
             types = ", ".join(f"`{t}`" for t in sorted(self.uses.member_types))
             advice = f"members count on {types}" if types else None
-            self.warn(row, "S162", f"no rule asks who is a member of a `{entity.type}`", advice)
+            self.warn(row, "S162", f"no rule depends on the members of a `{entity.type}`", advice)
         return user, entity
 
     def membership(self, row: RawRow) -> tuple[str, str] | None:

@@ -61,7 +61,7 @@ class StoreLocation(BundleLocation):
         deadline = time.monotonic() + LONGEST_WAIT
         while (last := self._read(self._journal_here().head).number) < number:
             if time.monotonic() >= deadline:
-                raise DecisionUnavailable(f"{self.where} is at change {last:,}, and change {number:,} is asked for")
+                raise DecisionUnavailable(f"{self.where} is at change {last:,}, and change {number:,} is requested")
             time.sleep(PAUSE)
 
     def read_beside(

@@ -55,7 +55,7 @@ class Rows:
                 raise StoreError(f"change {number} of the journal names no row of a table")
             table, id_ = self.tables[change.table], row_id(cells)
             if (id_ in table) == (change.action == "add"):
-                verb = "adds a row that is there" if change.action == "add" else "removes a row that is not there"
+                verb = "adds a row that exists" if change.action == "add" else "removes a row that does not exist"
                 raise StoreError(f"change {number} of the journal {verb}, in `{change.table}`")
             if change.action == "add":
                 table[id_] = number, {name: cells[name] for name in COLUMNS[change.table].all if name in cells}

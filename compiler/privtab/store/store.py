@@ -151,11 +151,11 @@ class Store(Journal):
         `request_id`: each deletion has this id with a hash of its resource.
         Raises StoreError, and deletes nothing, if the database fails.
         """
-        waiting: list[_Waiting] = []
+        waiting: list[_PendingChange] = []
         for request in requests:
             part = hashlib.sha256(str(request.resource).encode()).hexdigest()[:16]
             own_id = None if request_id is None else _checked_id(f"{request_id} {part}")
-            waiting.append(_Waiting(ChangeRequest(request=request, delete=True), own_id, expect))
+            waiting.append(_PendingChange(ChangeRequest(request=request, delete=True), own_id, expect))
         self._commits.submit(waiting)
         results = [item.result for item in waiting if item.result is not None]
         for result in results:
@@ -238,19 +238,19 @@ class Store(Journal):
         return self.replayed(number)
 
     def _write(self, requested: ChangeRequest, request_id: str | None, expect: int | None) -> Outcome:
-        own = _Waiting(requested, None if request_id is None else _checked_id(request_id), expect)
+        own = _PendingChange(requested, None if request_id is None else _checked_id(request_id), expect)
         self._commits.submit([own])
         assert own.result is not None
         if isinstance(own.result, Outcome):
             return own.result
         raise own.result
 
-    def _write_together(self, take: Take[_Waiting]) -> None:
+    def _write_together(self, take: Take[_PendingChange]) -> None:
         """Carry out changes in one transaction, so that one synchronisation of the disk is for all of them.
 
         What threads ask for while others are planned is carried out with these.
         """
-        waiting: list[_Waiting] = []
+        waiting: list[_PendingChange] = []
         results: list[Outcome | PrivtabError] = []
         begun = ready = False
         try:
@@ -288,7 +288,7 @@ class Store(Journal):
             for item, result in zip(waiting, results, strict=True):
                 item.result = result
 
-    def _result(self, connection: Connection, writer: Writer, waiting: _Waiting) -> Outcome | PrivtabError:
+    def _result(self, connection: Connection, writer: Writer, waiting: _PendingChange) -> Outcome | PrivtabError:
         """What becomes of one change. It is planned on the rows that the changes before it left, and then written."""
         requested, request_id = waiting.requested, waiting.request_id
         try:
@@ -324,7 +324,7 @@ class Store(Journal):
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _PendingChange:
     """A change that a thread asked for, and what became of it."""
 
     requested: ChangeRequest
@@ -333,7 +333,7 @@ class _Waiting:
     result: Outcome | PrivtabError | None = None
 
 
-def _only(item: _Waiting) -> Take[_Waiting]:
+def _only(item: _PendingChange) -> Take[_PendingChange]:
     """Take one item, and then nothing."""
     items = [item]
     return lambda: [items.pop()] if items else []

@@ -97,7 +97,7 @@ def _format(reader: PolicyReader, node: Node) -> None:
     if not isinstance(node, Scalar) or not isinstance(node.value, int) or isinstance(node.value, bool):
         reader.wrong(node, "`privtab`", "the number of the format", "write `privtab: 1`")
     elif node.value != 1:
-        message = f"format {node.value} is not known here"
+        message = f"unknown format {node.value}"
         reader.take(p009_wrong_value.other(reader.span(node), message, "this privtab reads format 1: `privtab: 1`"))
 
 

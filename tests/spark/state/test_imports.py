@@ -75,4 +75,11 @@ def test_a_source_that_does_not_answer_and_a_missing_value_are_errors(tmp_path: 
     with pytest.raises(UsageError, match="needs `metalake`"):
         import_state(lake, "gravitino", str(tmp_path))
     with pytest.raises(FileError, match="there is no answer"):
-        import_state("gravitino/1.1.0", "gravitino", str(tmp_path), given={"metalake": "m"})
+        import_state("gravitino/1.1.0", "gravitino", str(tmp_path), values={"metalake": "m"})
+    with (
+        pytest.warns(DeprecationWarning, match="`given` of `import_state` is now `values`"),
+        pytest.raises(FileError, match="there is no answer"),
+    ):
+        import_state("gravitino/1.1.0", "gravitino", str(tmp_path), given={"metalake": "m"})  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="both `given` and `values`"):
+        import_state("gravitino/1.1.0", "gravitino", str(tmp_path), values={}, given={})  # type: ignore[call-arg]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from privtab._worker import Worker, spare_processes
 from privtab.analysis.diff.compare import Comparison, cell
 from privtab.analysis.diff.declared import compare_declared
-from privtab.analysis.diff.nodes import Declared, Detail, Diff, Named, Pair, RowChange, Verdict
+from privtab.analysis.diff.nodes import DeclarationChange, Detail, Diff, Pair, PolicyName, RowChange, Verdict
 from privtab.analysis.diff.renames import Renames, recognise
 from privtab.ir.nodes import Program
 from privtab.ir.support import Tool, check_support
@@ -34,8 +34,8 @@ def diff(before: Program, after: Program, *, shown: tuple[str, str] | None = Non
     rows = _rows(lambda pair: _row(comparison, pair, old_pairs, recognised), _pairs(renamed_before, after), comparison)
     names = shown or (f"{before.system}/{before.version}", f"{after.system}/{after.version}")
     return Diff(
-        before=Named(shown=names[0], system=before.system, version=before.version),
-        after=Named(shown=names[1], system=after.system, version=after.version),
+        before=PolicyName(shown=names[0], system=before.system, version=before.version),
+        after=PolicyName(shown=names[1], system=after.system, version=after.version),
         rows=tuple(rows),
         declared=declared,
     )
@@ -82,9 +82,9 @@ def _row(comparison: Comparison, pair: Pair, old_pairs: dict[Pair, Pair], recogn
     return replace(row, verdict=verdict, was=old_pair, recognised=reason)
 
 
-def _renamed(recognised: Renames) -> Iterator[Declared]:
+def _renamed(recognised: Renames) -> Iterator[DeclarationChange]:
     for old, new in recognised.names.types.items():
-        yield Declared(
+        yield DeclarationChange(
             kind="type",
             name=new,
             verdict=Verdict.RENAMED,
@@ -93,7 +93,7 @@ def _renamed(recognised: Renames) -> Iterator[Declared]:
             details=(Detail(what="", before=old, after=new),),
         )
     for old, new in recognised.names.privileges.items():
-        yield Declared(
+        yield DeclarationChange(
             kind="privilege",
             name=new,
             verdict=Verdict.RENAMED,

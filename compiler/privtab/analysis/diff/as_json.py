@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Cell, Declared, Diff, RowChange, Waiver, Witness
+from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Cell, DeclarationChange, Diff, RowChange, Waiver, Witness
 from privtab.diagnostics import Span
 
 
@@ -75,7 +75,7 @@ def _witness(witness: Witness) -> dict[str, Any]:
     return document
 
 
-def _declared(change: Declared) -> dict[str, Any]:
+def _declared(change: DeclarationChange) -> dict[str, Any]:
     return {
         "kind": change.kind,
         "name": change.name,

@@ -9,7 +9,7 @@ from privtab.analysis.diff.counterexample import Separation, common_request, sep
 from privtab.analysis.diff.effects import combine_verdicts, compare_effects, effect_texts, verdict
 from privtab.analysis.diff.levels import ComparedRequests, LevelComparison
 from privtab.analysis.diff.mapping import Renaming
-from privtab.analysis.diff.nodes import Cell, Declared, Pair, RowChange, Verdict, Witness
+from privtab.analysis.diff.nodes import Cell, DeclarationChange, Pair, RowChange, Verdict, Witness
 from privtab.analysis.diff.shapes import Shape
 from privtab.analysis.diff.witness import WitnessCheck
 from privtab.errors import Undecided
@@ -37,7 +37,7 @@ from privtab.ir.serialise import source_text
 class Comparison:
     """Compares rows of two programs with the same names."""
 
-    def __init__(self, before: Program, after: Program, declared: Sequence[Declared] = ()) -> None:
+    def __init__(self, before: Program, after: Program, declared: Sequence[DeclarationChange] = ()) -> None:
         """`declared`: the differences outside of the rows, from `compare_declared`."""
         self.before = before
         self.after = after
@@ -208,7 +208,7 @@ class Comparison:
             if self._affects(change, types, privileges, attributes):
                 yield change.name if change.kind == "semantics" else f"{change.kind} {change.name}"
 
-    def _affects(self, change: Declared, types: set[str], privileges: set[str], attributes: set[str]) -> bool:
+    def _affects(self, change: DeclarationChange, types: set[str], privileges: set[str], attributes: set[str]) -> bool:
         match change.kind:
             case "semantics":
                 return change.name != "gate"

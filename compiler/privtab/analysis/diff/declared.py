@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, TypeVar
 
 from privtab.analysis.diff.effects import verdict
-from privtab.analysis.diff.nodes import Declared, Detail, Verdict
+from privtab.analysis.diff.nodes import DeclarationChange, Detail, Verdict
 from privtab.attributes import KINDS, Attribute, Attributes
 from privtab.ir.nodes import Alias, EntityType, Privilege, Program, Role, Semantics
 from privtab.state.names import StateNames
@@ -14,7 +14,7 @@ from privtab.state.names import StateNames
 T = TypeVar("T")
 
 
-def compare_declared(before: Program, after: Program) -> Iterator[Declared]:
+def compare_declared(before: Program, after: Program) -> Iterator[DeclarationChange]:
     """Every difference, in the order of the file."""
     yield from _semantics(before.semantics, after.semantics)
     yield from _types(before, after)
@@ -34,20 +34,22 @@ def _pairs(before: Mapping[str, T], after: Mapping[str, T]) -> Iterator[tuple[st
 
 def _text_change(
     kind: Literal["alias", "set", "privilege", "type", "role", "attribute"], name: str, old: str | None, new: str | None
-) -> Iterator[Declared]:
+) -> Iterator[DeclarationChange]:
     """The change of a declaration that is shown as one text."""
     if old != new:
         state = Verdict.ADDED if old is None else Verdict.REMOVED if new is None else Verdict.CHANGED
-        yield Declared(kind=kind, name=name, verdict=state, details=(Detail(what="", before=old, after=new),))
+        yield DeclarationChange(kind=kind, name=name, verdict=state, details=(Detail(what="", before=old, after=new),))
 
 
-def _semantics(before: Semantics, after: Semantics) -> Iterator[Declared]:
+def _semantics(before: Semantics, after: Semantics) -> Iterator[DeclarationChange]:
     denies = "overrides" in {before.deny, after.deny}
 
-    def change(name: str, old: str | None, new: str | None, state: Verdict = Verdict.CHANGED) -> Iterator[Declared]:
+    def change(
+        name: str, old: str | None, new: str | None, state: Verdict = Verdict.CHANGED
+    ) -> Iterator[DeclarationChange]:
         if old != new and state is not Verdict.EQUAL:
             detail = Detail(what="", before=old, after=new)
-            yield Declared(kind="semantics", name=name, verdict=state, details=(detail,))
+            yield DeclarationChange(kind="semantics", name=name, verdict=state, details=(detail,))
 
     # With denials, wider inheritance or more callers also mean wider denials.
     inheritance_verdict = (
@@ -76,7 +78,7 @@ def _presence(owner: object) -> str:
     return "none" if owner is None else "declared"
 
 
-def _types(before: Program, after: Program) -> Iterator[Declared]:
+def _types(before: Program, after: Program) -> Iterator[DeclarationChange]:
     for name, old, new in _pairs(before.entities, after.entities):
         if old is None or new is None:
             yield from _text_change("type", name, _type_text(old), _type_text(new))
@@ -93,7 +95,7 @@ def _types(before: Program, after: Program) -> Iterator[Declared]:
         yield from _changed("type", name, changed, title if old.title != new.title else None)
 
 
-def _privileges(before: Program, after: Program) -> Iterator[Declared]:
+def _privileges(before: Program, after: Program) -> Iterator[DeclarationChange]:
     known = before.entities.keys() & after.entities.keys()
     for name, old, updated in _pairs(before.privileges, after.privileges):
         if old is None or updated is None:
@@ -117,7 +119,7 @@ def _privileges(before: Program, after: Program) -> Iterator[Declared]:
         )
 
 
-def _sets(before: Program, after: Program) -> Iterator[Declared]:
+def _sets(before: Program, after: Program) -> Iterator[DeclarationChange]:
     """Compare sets by their members. Sets are granted as well as required, so more members is not simply wider."""
     names = StateNames(before), StateNames(after)
     for name, old, new in _pairs(before.sets, after.sets):
@@ -129,7 +131,7 @@ def _sets(before: Program, after: Program) -> Iterator[Declared]:
         yield from _text_change("set", name, texts[0], texts[1])
 
 
-def _roles(before: Program, after: Program) -> Iterator[Declared]:
+def _roles(before: Program, after: Program) -> Iterator[DeclarationChange]:
     for name, old, new in _pairs(before.roles, after.roles):
         if old is None or new is None:
             yield from _text_change("role", name, _role_text(old), _role_text(new))
@@ -157,7 +159,7 @@ def _roles(before: Program, after: Program) -> Iterator[Declared]:
         )
 
 
-def _attributes(before: Attributes, after: Attributes) -> Iterator[Declared]:
+def _attributes(before: Attributes, after: Attributes) -> Iterator[DeclarationChange]:
     for kind in KINDS:
         for name, old, new in _pairs(before.of(kind), after.of(kind)):
             yield from _text_change("attribute", f"{kind}.{name}", _attribute_text(old), _attribute_text(new))
@@ -169,12 +171,12 @@ def _changed(
     details: tuple[Detail, ...],
     wording: Detail | None,
     state: Verdict = Verdict.CHANGED,
-) -> Iterator[Declared]:
+) -> Iterator[DeclarationChange]:
     if details:
         all_details = (*details, *(() if wording is None else (wording,)))
-        yield Declared(kind=kind, name=name, verdict=state, details=all_details)
+        yield DeclarationChange(kind=kind, name=name, verdict=state, details=all_details)
     elif wording is not None:
-        yield Declared(kind=kind, name=name, verdict=Verdict.CHANGED, details=(wording,), meaning=False)
+        yield DeclarationChange(kind=kind, name=name, verdict=Verdict.CHANGED, details=(wording,), meaning=False)
 
 
 def _alias_text(alias: Alias | None) -> str | None:

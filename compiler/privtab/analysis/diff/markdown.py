@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from privtab.analysis.diff.nodes import Declared, Diff, Verdict, Witness
+from privtab.analysis.diff.nodes import DeclarationChange, Diff, Verdict, Witness
 from privtab.analysis.diff.summary import (
     Group,
     also_by,
@@ -51,7 +51,7 @@ def _lines(diff: Diff, level: int) -> Iterator[str]:
         yield ""
 
 
-def _declared(change: Declared) -> Iterator[str]:
+def _declared(change: DeclarationChange) -> Iterator[str]:
     remark = f" (recognised by: {change.recognised})" if change.recognised else ""
     for detail in change.details:
         name = f"{change.kind} {as_code(change.name)}{f' {detail.what}' if detail.what else ''}"

@@ -158,7 +158,7 @@ class Detail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class DeclarationChange:
     """A change outside of the rows: semantics, entity types, privileges, aliases, sets, roles, attributes."""
 
     kind: Literal["semantics", "type", "privilege", "alias", "set", "role", "attribute"]
@@ -172,7 +172,7 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class PolicyName:
     """The policy on one side."""
 
     shown: str
@@ -185,10 +185,10 @@ class Named:
 class Diff:
     """Two programs compared: every operation of either, in the order of the file, and every changed declaration."""
 
-    before: Named
-    after: Named
+    before: PolicyName
+    after: PolicyName
     rows: tuple[RowChange, ...]
-    declared: tuple[Declared, ...]
+    declared: tuple[DeclarationChange, ...]
 
     @property
     def changes(self) -> tuple[RowChange, ...]:

@@ -71,7 +71,7 @@ def recognise(before: Program, after: Program) -> Renames:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _Fit:
+class _NameSimilarity:
     """How well two names fit; the greatest wins."""
 
     share: float
@@ -103,7 +103,7 @@ def _types(before: Program, after: Program, found: Renames) -> Renames:
     for name in removed:
         declaration = before.entities[name]
         unmatched = [type_ for type_ in added if type_ not in mapped.values()]
-        fits: list[_Fit] = []
+        fits: list[_NameSimilarity] = []
         for position, candidate_name in enumerate(unmatched):
             candidate = after.entities[candidate_name]
             parent = declaration.parent and mapped.get(declaration.parent, declaration.parent)
@@ -121,7 +121,7 @@ def _types(before: Program, after: Program, found: Renames) -> Renames:
             larger = max(len(old_keys), len(new_keys))
             if not larger and (same_title or similarity >= MIN_SIMILARITY):
                 fits.append(
-                    _Fit(
+                    _NameSimilarity(
                         MIN_SHARE,
                         same_title,
                         similarity,
@@ -132,7 +132,7 @@ def _types(before: Program, after: Program, found: Renames) -> Renames:
                 )
             elif larger and same / larger >= MIN_SHARE:
                 reason = f"{same} of {larger} row{'s' * (larger != 1)} the same"
-                fits.append(_Fit(same / larger, same_title, similarity, -position, candidate_name, reason))
+                fits.append(_NameSimilarity(same / larger, same_title, similarity, -position, candidate_name, reason))
         if fits:
             best = max(fits)
             mapped[name], reasons[name] = best.name, best.reason
@@ -177,7 +177,7 @@ def _privileges(before: Program, after: Program, found: Renames) -> Renames:
         shared = Counter(
             candidate for site in old_sites[name] for candidate in names_by_site[site] if candidate not in matched
         )
-        fits: list[_Fit] = []
+        fits: list[_NameSimilarity] = []
         for candidate, same in shared.items():
             total = len(old_sites[name] | new_sites[candidate])
             if same / total >= MIN_SHARE:
@@ -185,7 +185,7 @@ def _privileges(before: Program, after: Program, found: Renames) -> Renames:
                 same_title = old_privilege.title is not None and old_privilege.title == new_privilege.title
                 reason = f"{same} of {total} place{'s' * (total != 1)} that name it the same"
                 similarity = _similarity(name, candidate, len(shared))
-                fits.append(_Fit(same / total, same_title, similarity, -order[candidate], candidate, reason))
+                fits.append(_NameSimilarity(same / total, same_title, similarity, -order[candidate], candidate, reason))
         if fits:
             best = max(fits)
             mapped[name], reasons[name] = best.name, best.reason
@@ -274,7 +274,7 @@ def _operations(before: Program, after: Program, found: Renames) -> Renames:
             ]
             key = row_keys.row(rule)
             fits = [
-                _Fit(
+                _NameSimilarity(
                     1.0,
                     rule.title == after.rules[rule.entity, operation_name].title,
                     _similarity(pair[1], operation_name, len(unmatched)),

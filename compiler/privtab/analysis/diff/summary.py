@@ -142,14 +142,14 @@ def also_by(row: RowChange) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Folded:
+class FoldedChange:
     """A changed operation, with those that changed only because they require it by `can`."""
 
     row: RowChange
     through: tuple[RowChange, ...] = ()
 
 
-def folded(rows: Sequence[RowChange]) -> list[Folded]:
+def folded(rows: Sequence[RowChange]) -> list[FoldedChange]:
     """The operations whose rows changed, each with those that changed only through `can`, directly or indirectly."""
     by_name = {row.name: row for row in rows}
     through: dict[str, list[RowChange]] = {}
@@ -160,7 +160,7 @@ def folded(rows: Sequence[RowChange]) -> list[Folded]:
             roots.append(row)
         else:
             through.setdefault(root.name, []).append(row)
-    return [Folded(row=row, through=tuple(through.get(row.name, ()))) for row in roots]
+    return [FoldedChange(row=row, through=tuple(through.get(row.name, ()))) for row in roots]
 
 
 def _root(row: RowChange, rows: Mapping[str, RowChange], visited: set[str]) -> RowChange | None:

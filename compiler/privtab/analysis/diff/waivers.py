@@ -143,7 +143,7 @@ def _unused(waiver: Waiver) -> Diagnostic:
         severity=Severity.WARNING,
         message=f"nothing makes `{waiver.operation}` {waiver.change} here",
         span=waiver.span,
-        help="take the waiver away when the change is in",
+        help="remove the waiver after the change is merged",
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import combinations, product
 from math import prod
 
-from privtab.analysis.state_diff.affected import Affected
+from privtab.analysis.state_diff.affected import ChangeImpact
 from privtab.analysis.state_diff.causes import Causes
 from privtab.analysis.state_diff.entities import Division, EntityClass, EntityTree
 from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
@@ -99,7 +99,7 @@ class _Comparison:
             return
         self.tree = EntityTree(self.program, *(side.state for side in self.sides))
         self.named = self.tree.named([t.name for t in self.program.entities.values() if t.principal is not None])
-        affected = Affected(self.program, self.sides, self.tree).by_subject(self.rows)
+        affected = ChangeImpact(self.program, self.sides, self.tree).by_subject(self.rows)
         self.causes = Causes(self.program, self.sides, self.rows, self.tree.addresses)
         subjects_by_paths: dict[frozenset[str], list[Subject]] = defaultdict(list)
         for subject in sorted(affected):

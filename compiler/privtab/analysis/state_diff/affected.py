@@ -18,7 +18,7 @@ EVERYWHERE = frozenset({""})
 """The root of all paths: every entity."""
 
 
-class Affected:
+class ChangeImpact:
     """Finds what changed rows affect, by both states. Never too little; what a decision really depends on is decided later.
 
     An atom of a condition is about the object of a request or about what contains it. So a row with an entity affects the

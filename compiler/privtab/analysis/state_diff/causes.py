@@ -62,9 +62,9 @@ class Causes:
         self.tried = 0
         """The number of questions that were decided to find causes."""
 
-    def at(self, objects: Mapping[str, Entity]) -> CausesAt:
+    def at(self, objects: Mapping[str, Entity]) -> CauseFinder:
         """The same for requests about some objects."""
-        return CausesAt(self, objects)
+        return CauseFinder(self, objects)
 
     def relevant(self, subject: Subject, paths: Collection[str]) -> Rows:
         """The changed rows that may change a decision for a subject on objects with these paths and what contains them.
@@ -143,7 +143,7 @@ class Causes:
         return found
 
 
-class CausesAt:
+class CauseFinder:
     """Finds the rows that make a difference for requests about the same objects."""
 
     def __init__(self, causes: Causes, objects: Mapping[str, Entity]) -> None:

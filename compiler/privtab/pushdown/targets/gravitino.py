@@ -209,7 +209,7 @@ class Gravitino:
         after = self.read()
         different = in_order(set((plan.desired - after.rights) | (plan.revoke & after.rights)))
         if different:
-            raise PushError(f"{self.where}: the server did not do as told: {different[0]}")
+            raise PushError(f"{self.where}: the server did not carry out the plan: {different[0]}")
 
     def _calls(self, plan: Plan) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """The requests in order: owners last, since the account that pushes may lose rights with them."""

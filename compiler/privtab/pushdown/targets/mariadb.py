@@ -264,7 +264,7 @@ class MariaDb:
         after = self.read()
         different = in_order(set((plan.desired - after.rights) | (plan.revoke & after.rights)))
         if different:
-            raise PushError(f"{self.where}: the server did not do as told: {different[0]}")
+            raise PushError(f"{self.where}: the server did not carry out the plan: {different[0]}")
 
 
 def _account(name: str, host: str, accounts: set[Account]) -> Account:

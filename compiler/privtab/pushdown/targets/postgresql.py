@@ -284,7 +284,9 @@ class PostgreSql:
         left = difference(after, plan.desired, frozenset())
         if left.grant or (plan.revoke & after.rights):
             different = in_order(set(left.grant) | set(plan.revoke & after.rights))
-            raise PushError(f"{self.where}: nothing was changed, since the database did not do as told: {different[0]}")
+            raise PushError(
+                f"{self.where}: nothing was changed, since the database did not carry out the plan: {different[0]}"
+            )
         self._sql.commit()
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from privtab.analysis.diff import diff
 from privtab.analysis.diff.as_json import diff_json
-from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Declared, Diff, RowChange, Verdict, Waiver
+from privtab.analysis.diff.nodes import OPERATION_VERDICTS, DeclarationChange, Diff, RowChange, Verdict, Waiver
 from privtab.analysis.diff.summary import folded
 from privtab.analysis.diff.waivers import apply_waivers, failing
 from privtab.analysis.state_diff import StateDiff, state_diff
@@ -245,7 +245,7 @@ def state_diff_gate(
     return Gate(name="state", outcome=outcome, says=says, seconds=time.perf_counter() - started, state=found)
 
 
-def _affects_index(change: Declared) -> bool:
+def _affects_index(change: DeclarationChange) -> bool:
     """Whether a changed declaration affects the index of a state. A state cannot use a name that is new."""
     return change.meaning and (change.verdict is not Verdict.ADDED or change.kind in {"role", "semantics"})
 

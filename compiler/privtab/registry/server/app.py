@@ -32,9 +32,9 @@ from privtab.registry.server.metrics import CONTENT_TYPE, Metrics
 from privtab.registry.server.page import HEADERS, contents, page
 from privtab.registry.server.preferences import accepts_deltas, active_etag, wait_seconds
 from privtab.registry.server.sidecar import LastPoll, sidecar_identity
+from privtab.serving.access_log import AccessLog, caller_of, note
 from privtab.serving.endpoint import answered, running
-from privtab.serving.envelope import Envelope, caller_of, note
-from privtab.serving.guard import Refused, authorize, check_binding
+from privtab.serving.guard import HttpError, authorize, check_binding
 from privtab.serving.tokens import Tokens
 
 LOG = logging.getLogger("privtab.serve")
@@ -88,7 +88,7 @@ def application(server: ServerState) -> ASGIApp:
     ]
     app = Starlette(routes=routes, lifespan=lambda _: watching(server))
     app.router.redirect_slashes = False
-    return Envelope(app)
+    return AccessLog(app)
 
 
 def sidecar_routes(server: ServerState) -> list[Route]:
@@ -122,7 +122,7 @@ def _route(
                 identity, _ = _identity(request)
                 check_binding(server.tokens, bearer, identity.instance, identity.labels)
             return await endpoint(server, request)
-        except Refused as refusal:
+        except HttpError as refusal:
             _record_refusal(server, request, refusal)
             raise
 
@@ -134,9 +134,9 @@ def _route(
 
 def _refuse(request: Request, error: PrivtabError) -> Never:
     if isinstance(error, UsageError):
-        raise Refused(404, str(error))
+        raise HttpError(404, str(error))
     LOG.warning("%s: %s", request.url.path[:200], error)
-    raise Refused(503, "the registry's storage is unavailable", Retry_After="1")
+    raise HttpError(503, "the registry's storage is unavailable", Retry_After="1")
 
 
 # --- bundles ---------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ async def _bundle(server: ServerState, request: Request, *, folder: str = "") ->
     if wait is not None and desired.is_current(held_etag):
         desired = await _poll(server, request, poll, desired, name, identity, wait)
     if desired.channel.lost and held_etag is None:
-        raise Refused(503, "the last release cannot be read, so it is unknown whether it ran", Retry_After="5")
+        raise HttpError(503, "the last release cannot be read, so it is unknown whether it ran", Retry_After="5")
     stream = desired.channel.channel, desired.channel.system, desired.kind
     stays = desired.is_current(held_etag)
     headers = {
@@ -268,7 +268,7 @@ async def _status(server: ServerState, request: Request) -> Response:
     report = await document(request, server.large, lambda value: value)
     identity, address = _identity(request)
     if not server.fleet.record_status(identity, address, report):
-        raise Refused(400, "the body is not a status of an OPA: it needs labels with an id")
+        raise HttpError(400, "the body is not a status of an OPA: it needs labels with an id")
     server.metrics.reports.inc()
     return Response(status_code=200)
 
@@ -279,7 +279,7 @@ async def _logs(server: ServerState, request: Request) -> Response:
     counts = await document(request, server.large, partial(decisions.count_decisions, canaries=canaries))
     identity, address = _identity(request)
     if not server.fleet.record_counts(identity, address, counts, canaries):
-        raise Refused(400, "the body is not a decision log of an OPA: it is not a list")
+        raise HttpError(400, "the body is not a decision log of an OPA: it is not a list")
     server.metrics.logs.inc()
     return Response(status_code=200)
 
@@ -356,7 +356,7 @@ def _identity(request: Request) -> tuple[SidecarIdentity, str]:
     return identity, request.client.host if request.client else ""
 
 
-def _record_refusal(server: ServerState, request: Request, refusal: Refused) -> None:
+def _record_refusal(server: ServerState, request: Request, refusal: HttpError) -> None:
     server.metrics.refused.labels(refusal.status).inc()
     identity, address = _identity(request)
     if refusal.status in (401, 403):

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from privtab import strict_json
 from privtab.serving.endpoint import read_body
-from privtab.serving.guard import Refused
+from privtab.serving.guard import HttpError
 
 LARGEST = 4 << 20
 """Maximum bytes of a body as received."""
@@ -26,7 +26,7 @@ async def document(request: Request, large: asyncio.Semaphore, convert: Callable
     """The result of `convert` on the JSON of a body, gzipped or not; raises Refused. `large` admits one large body at a time."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", ""):
-        raise Refused(415, f"a body may be packed with gzip, not with {encoding[:20]}", Accept_Encoding="gzip")
+        raise HttpError(415, f"a body may be packed with gzip, not with {encoding[:20]}", Accept_Encoding="gzip")
     packed = await read_body(request, LARGEST)
     text = _unpacked(packed) if encoding == "gzip" else packed
     del packed
@@ -40,7 +40,7 @@ def _parsed(text: bytes) -> Any:
     try:
         return strict_json.loads(text)
     except ValueError as error:
-        raise Refused(400, f"the body is not JSON: {error}") from None
+        raise HttpError(400, f"the body is not JSON: {error}") from None
 
 
 def _unpacked(packed: bytes) -> bytes:
@@ -48,9 +48,9 @@ def _unpacked(packed: bytes) -> bytes:
     try:
         unpacked = reader.decompress(packed, LARGEST_UNPACKED + 1)
     except zlib.error:
-        raise Refused(400, "the body is not gzip") from None
+        raise HttpError(400, "the body is not gzip") from None
     if len(unpacked) > LARGEST_UNPACKED:
-        raise Refused(413, f"a body unpacks to {LARGEST_UNPACKED} bytes at most", Connection="close")
+        raise HttpError(413, f"a body unpacks to {LARGEST_UNPACKED} bytes at most", Connection="close")
     if not reader.eof:
-        raise Refused(400, "the body ends too early")
+        raise HttpError(400, "the body ends too early")
     return unpacked

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from privtab import __version__
+from privtab._deprecation import renamed_keyword
 from privtab.errors import UsageError
 from privtab.printable import no_formula
 from privtab.request import Entity
@@ -65,6 +66,7 @@ class Certificate:
         }
 
 
+@renamed_keyword("tell", "progress")
 def certify(
     policy: PolicyLike,
     state: object,
@@ -86,7 +88,7 @@ def certify(
     overwrite: bool = False,
     plan: str = "auto",
     spark: SessionLike = None,
-    tell: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Certificate:
     """Write the matrix with figures, findings and a page to a folder, atomically.
 
@@ -96,7 +98,7 @@ def certify(
 
     The folder contains `report.html`, `summary.json`, `findings.csv` and `entitlements/` (all rows, as Parquet or CSV). The page
     shows `shown` rows and says so. `people`: the users that exist; others are reported as having left. `destructive`: words that
-    mark an operation as destructive. `by`: who requested the certification. `tell` is called with progress messages. The other
+    mark an operation as destructive. `by`: who requested the certification. `progress` is called with progress messages. The other
     arguments are as in `entitlements`. Raises UsageError if the folder exists and `overwrite` is false.
     """
     if format not in ("parquet", "csv"):
@@ -104,11 +106,11 @@ def certify(
     target = Path(folder)
     if target.exists() and not overwrite:
         raise UsageError(f"{target} exists: name another folder, or say that it may be overwritten")
-    tell("reading the policy and the state")
+    progress("reading the policy and the state")
     opened = open_policy(policy)
     entities, users = of_spark(entities), of_spark(users)
     maker = MatrixMaker(opened, state, entities, users, spark, plan)
-    tell(f"{maker.plan}: {maker.why}")
+    progress(f"{maker.plan}: {maker.why}")
     source = maker.source()
     operation_names = None if operations is None else frozenset(listed(operations, "operations"))
     question = Question(
@@ -132,11 +134,11 @@ def certify(
         asked=tuple(_scope(opened, matrix.question, users, principals, entities)),
     )
     with atomic_folder(target) as place:
-        tell("writing the matrix")
-        rows = maker.rows(place / ".rows", matrix, source, destructive, shown, tell)
-        tell("counting")
+        progress("writing the matrix")
+        rows = maker.rows(place / ".rows", matrix, source, destructive, shown, progress)
+        progress("counting")
         counted = rows.totals()
-        tell("looking for findings")
+        progress("looking for findings")
         certificate = Certificate(
             folder=target,
             origin=origin,
@@ -146,7 +148,7 @@ def certify(
             left_out=matrix.left_out(),
             unchecked=_kinds_not_checked(source, people),
         )
-        tell("writing the page")
+        progress("writing the page")
         _write(place, rows, certificate, format)
     return certificate
 

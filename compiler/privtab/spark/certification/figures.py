@@ -15,7 +15,7 @@ from privtab.spark.certification.results import (
     GROUPS,
     PAIRS,
     SIDE,
-    Destroyer,
+    DestructivePrincipal,
     HeatMap,
     Totals,
     assembled,
@@ -99,7 +99,7 @@ class SparkRows:
         shown = self.rows.withColumn("destructive", self.destroys).orderBy(*order).limit(limit)
         return [row.asDict(recursive=True) for row in shown.collect()]
 
-    def destroyers(self, most: int) -> tuple[list[Destroyer], int]:
+    def destroyers(self, most: int) -> tuple[list[DestructivePrincipal], int]:
         """As Rows.destroyers."""
         by = (
             self.rows.where(self.destroys)
@@ -112,7 +112,7 @@ class SparkRows:
             )
         )
         found = [
-            Destroyer(
+            DestructivePrincipal(
                 principal=row["principal"],
                 entities=row["entities"],
                 operations=tuple(row["operations"]),

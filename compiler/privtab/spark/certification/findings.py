@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
-    from privtab.spark.certification.results import Destroyer, Rows
+    from privtab.spark.certification.results import DestructivePrincipal, Rows
     from privtab.state.nodes import State
 
 Level = Literal["high", "medium", "low"]
@@ -59,7 +59,7 @@ def of_matrix(rows: Rows) -> Iterator[Finding]:
         yield Finding(kind="open to anyone", level="medium", about=operation, text=text)
 
 
-def _held(destroyer: Destroyer) -> str:
+def _held(destroyer: DestructivePrincipal) -> str:
     """The principals through which access is held, without repeating the principal itself."""
     others = [name for name in destroyer.through if name != destroyer.principal]
     direct = ["directly"] if len(others) < len(destroyer.through) else []

@@ -22,7 +22,7 @@ from privtab.spark.certification.results import (
     PAIRS,
     SIDE,
     SIDES,
-    Destroyer,
+    DestructivePrincipal,
     HeatMap,
     Totals,
     assembled,
@@ -106,7 +106,7 @@ class LocalRows:
         """As Rows.open_operations."""
         return sorted((operation, len(paths)) for operation, paths in self._open.items())
 
-    def destroyers(self, most: int) -> tuple[list[Destroyer], int]:
+    def destroyers(self, most: int) -> tuple[list[DestructivePrincipal], int]:
         """As Rows.destroyers."""
         named = [name for name, _ in sorted(self._destroyers.items(), key=_most_first)[:most]]
         found: dict[str, tuple[set[tuple[str, str]], set[str], set[str]]] = {
@@ -126,7 +126,7 @@ class LocalRows:
                     operations.add(operation)
                     ways_used.add(way)
         destroyers = [
-            Destroyer(
+            DestructivePrincipal(
                 principal=principal,
                 entities=len(entities),
                 operations=tuple(sorted(ops)),

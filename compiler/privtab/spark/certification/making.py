@@ -103,7 +103,7 @@ class MatrixMaker:
         source: Source,
         words: Sequence[str],
         shown: int,
-        tell: Callable[[str], None],
+        progress: Callable[[str], None],
     ) -> Rows:
         """Write the rows to a folder. `words`: words that mark an operation as destructive; `shown`: number of rows on the page."""
         if self.plan == "process":
@@ -113,7 +113,7 @@ class MatrixMaker:
                 return LocalRows(folder, words, shown)
             except TooLargeError as error:
                 shutil.rmtree(folder)
-                tell(f"spark: {error}")
+                progress(f"spark: {error}")
         from privtab.spark.certification.figures import SparkRows
         from privtab.spark.matrix.frame import matrix_frame
 

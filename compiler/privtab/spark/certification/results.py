@@ -48,7 +48,7 @@ class HeatMap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Destroyer:
+class DestructivePrincipal:
     """A principal with destructive operations: on how many entities, which operations, and through which principals."""
 
     principal: str
@@ -69,7 +69,7 @@ class Rows(Protocol):
     def first_rows(self, limit: int) -> list[dict[str, Any]]:
         """The rows that the page shows: destructive operations first, then by principal and entity."""
 
-    def destroyers(self, most: int) -> tuple[list[Destroyer], int]:
+    def destroyers(self, most: int) -> tuple[list[DestructivePrincipal], int]:
         """The principals with destructive operations, those with the most rows first, at most `most`; and their total number."""
 
     def open_operations(self) -> list[tuple[str, int]]:

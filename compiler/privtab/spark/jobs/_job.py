@@ -79,7 +79,7 @@ def _table(spark: SparkSession, name: str) -> DataFrame:
 
 
 def write(
-    frame: DataFrame, options: argparse.Namespace, tell: ProgressReporter, *, answers: bool = False
+    frame: DataFrame, options: argparse.Namespace, progress: ProgressReporter, *, answers: bool = False
 ) -> dict[str, Any]:
     """Write a result atomically; returns its location and number of rows and, for answers, the numbers of allowed and invalid ones."""
     from pyspark.sql import Observation
@@ -92,13 +92,13 @@ def write(
         counted.append(F.count_if(F.col("allowed")).alias("allowed"))
         counted.append(F.count_if(F.col("reason") != NOT_GRANTED).alias("no_request"))
     with atomic_output(options.output, overwrite=options.overwrite) as place:
-        tell(f"writing {options.output}")
-        tell.place = Path(url2pathname(urlsplit(place).path)) if place.startswith("file://") else None
+        progress(f"writing {options.output}")
+        progress.place = Path(url2pathname(urlsplit(place).path)) if place.startswith("file://") else None
         writer = (
             frame.observe(observation, *counted).write.format(kind).mode("overwrite" if options.overwrite else "error")
         )
         writer.options(**WRITING.get(kind, {})).save(place)
-        tell.place = None
+        progress.place = None
     return {"output": options.output, "format": kind, **observation.get}
 
 
@@ -159,7 +159,7 @@ def _run(
         options = parser_.parse_args(arguments)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else ExitCode.USAGE
-    tell = ProgressReporter(quiet=options.quiet)
+    progress = ProgressReporter(quiet=options.quiet)
     try:
         if before is not None:
             before(options)
@@ -167,26 +167,26 @@ def _run(
         with ExitStack() as stack:
 
             def start() -> SparkSession:
-                tell("starting Spark")
+                progress("starting Spark")
                 spark = stack.enter_context(session(options, job))
-                tell.watch(spark)
+                progress.watch(spark)
                 return spark
 
-            return body(options, start if lazily else start(), tell)
+            return body(options, start if lazily else start(), progress)
     except (PolicyInvalid, StateInvalid) as error:
-        _complain(_error_text(error))
+        _print_error(_error_text(error))
         return ExitCode.FINDINGS
     except (UsageError, InvalidRequest) as error:
-        _complain(str(error))
+        _print_error(str(error))
         return ExitCode.USAGE
     except (PrivtabError, OSError) as error:
-        _complain(str(error))
+        _print_error(str(error))
         return ExitCode.EXTERNAL
     except spark_errors() as error:
-        _complain(f"Spark: {first_lines(str(error))}")
+        _print_error(f"Spark: {first_lines(str(error))}")
         return ExitCode.EXTERNAL
     finally:
-        tell.end()
+        progress.end()
 
 
 def _error_text(error: PrivtabError) -> str:
@@ -201,5 +201,5 @@ def _error_text(error: PrivtabError) -> str:
     return str(error)
 
 
-def _complain(message: str) -> None:
+def _print_error(message: str) -> None:
     sys.stderr.write(f"privtab: {message}\n")

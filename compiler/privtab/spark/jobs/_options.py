@@ -46,8 +46,10 @@ def parser(job: str, more: str, examples: Sequence[str]) -> argparse.ArgumentPar
         "--package", action="append", default=[], metavar="GROUP:ARTIFACT:VERSION",
         help="jars that Spark fetches, as those of Delta or Iceberg; may repeat",
     )  # fmt: skip
-    common.add_argument("--format", choices=("text", "json"), default="text", help="for a person, or for a program")
-    common.add_argument("--quiet", action="store_true", help="no progress")
+    common.add_argument(
+        "--format", choices=("text", "json"), default="text", help="output format: for people or for programs"
+    )
+    common.add_argument("--quiet", action="store_true", help="do not report progress")
     return parser_
 
 
@@ -76,13 +78,17 @@ def table_options(parser_: argparse.ArgumentParser, *, inputs: bool = True) -> N
             "--input-format", metavar="NAME", help="csv, json, parquet, delta …; default: by the suffix"
         )
         parser_.add_argument(
-            "--input-option", action="append", default=[], metavar="KEY=VALUE", help="of the reader; may repeat"
+            "--input-option",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help="an option of the reader; may repeat",
         )
-    parser_.add_argument("-o", "--output", metavar="FOLDER", help="where the result goes; must not exist")
+    parser_.add_argument("-o", "--output", metavar="FOLDER", help="output folder; must not exist")
     parser_.add_argument(
         "--output-format", metavar="NAME", help="like --input-format; default: by the suffix, else parquet"
     )
-    parser_.add_argument("--overwrite", action="store_true", help="replace what is there")
+    parser_.add_argument("--overwrite", action="store_true", help="replace an existing output")
 
 
 def named_options(parser_: argparse.ArgumentParser) -> None:
@@ -144,7 +150,7 @@ def check_options(options: argparse.Namespace) -> None:
         ("active-roles", options.active_roles, options.active_roles_separator),
     ):
         if separator is not None and not (column and separator):
-            raise UsageError(f"`--{what}-separator TEXT` goes with `--{what} COLUMN`")
+            raise UsageError(f"`--{what}-separator TEXT` needs `--{what} COLUMN`")
     if options.output is None and not options.explain:
         raise UsageError("give `--output FOLDER`, or `--explain`")
 

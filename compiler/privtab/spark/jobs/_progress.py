@@ -69,7 +69,7 @@ class ProgressReporter:
     @contextmanager
     def choice(self) -> Iterator[None]:
         """Report the plan that is chosen meanwhile, and why."""
-        handler = _Chosen(self)
+        handler = _ChoiceHandler(self)
         level = LOG.level
         LOG.addHandler(handler)
         LOG.setLevel(min(level or logging.INFO, logging.INFO))
@@ -100,12 +100,12 @@ def written_so_far(place: Path) -> str:
     return f"{rows:,} rows so far" if rows else f"{size / 2**20:,.1f} MiB so far" if size else ""
 
 
-class _Chosen(logging.Handler):
-    def __init__(self, tell: ProgressReporter) -> None:
+class _ChoiceHandler(logging.Handler):
+    def __init__(self, progress: ProgressReporter) -> None:
         super().__init__(logging.INFO)
-        self.tell = tell
+        self.progress = progress
 
     def emit(self, record: logging.LogRecord) -> None:
         """Report the first line of a choice; the rest is in the log."""
         if hasattr(record, "plan"):
-            self.tell(record.getMessage().partition("\n")[0])
+            self.progress(record.getMessage().partition("\n")[0])

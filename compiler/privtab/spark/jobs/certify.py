@@ -36,8 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     job_options.policy_options(parser)
     matrix_options(parser)
-    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where it all goes; must not exist")
-    parser.add_argument("--overwrite", action="store_true", help="replace what is there")
+    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="output folder; must not exist")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing output")
     parser.add_argument("--data-format", choices=("parquet", "csv"), default="parquet", help="of the rows (parquet)")
     parser.add_argument(
         "--people", metavar="FILE", help="the users that exist, one per line; others are reported as having left"
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--destructive", action="append", metavar="WORD", help="a word by which an operation destroys; may repeat"
     )
     parser.add_argument("--title", help="the title of the page")
-    parser.add_argument("--by", metavar="NAME", help="who asked for it; the user of this process where left off")
+    parser.add_argument("--by", metavar="NAME", help="who requested it; default: the user of this process")
     parser.add_argument("--shown", type=int, default=2000, metavar="ROWS", help="rows on the page (2000)")
     parser.add_argument(
         "--plan", choices=("auto", "process", "spark"), default="auto",
@@ -67,7 +67,7 @@ def _check_options(options: argparse.Namespace) -> None:
         raise UsageError("`--plan process` starts no Spark: leave `--master` and `--remote` off")
 
 
-def _certify(options: argparse.Namespace, spark: Callable[[], SparkSession], tell: ProgressReporter) -> int:
+def _certify(options: argparse.Namespace, spark: Callable[[], SparkSession], progress: ProgressReporter) -> int:
     from privtab.sensitive import DESTRUCTIVE
     from privtab.spark import certify
     from privtab.spark.certification.findings import LEVELS
@@ -92,7 +92,7 @@ def _certify(options: argparse.Namespace, spark: Callable[[], SparkSession], tel
         overwrite=options.overwrite,
         plan="spark" if options.plan == "auto" and (options.master or options.remote) else options.plan,
         spark=spark,
-        tell=tell,
+        progress=progress,
     )
     totals = written.totals
     page = Path(options.output) / "report.html"

@@ -45,12 +45,12 @@ def _check_options(options: argparse.Namespace) -> None:
     job_options.check_options(options)
 
 
-def _decide(options: argparse.Namespace, spark: SparkSession, tell: ProgressReporter) -> int:
+def _decide(options: argparse.Namespace, spark: SparkSession, progress: ProgressReporter) -> int:
     from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
     from privtab.spark import decide, plan
 
-    tell(f"reading {options.input}, the policy and the state")
+    progress(f"reading {options.input}, the policy and the state")
     frame = job.read(spark, options)
     if options.action_column and options.action_column not in frame.columns:
         raise UsageError(f"no column `{options.action_column}`; there are: {', '.join(frame.columns)}")
@@ -61,15 +61,15 @@ def _decide(options: argparse.Namespace, spark: SparkSession, tell: ProgressRepo
     }
     if options.explain:
         return job.explained(plan(frame, options.policy, options.state, **decide_arguments), options)
-    with tell.choice():
+    with progress.choice():
         decided = decide(frame, options.policy, options.state, **decide_arguments)
     if options.keep != "all":
         decided = decided.where("allowed" if options.keep == "allowed" else "not allowed")
-    result = job.write(decided, options, tell, answers=True)
+    result = job.write(decided, options, progress, answers=True)
     rows, allowed = result["rows"], result["allowed"]
     line = f"{options.output}  {rows:,} rows, {allowed:,} allowed, {rows - allowed:,} denied"
     if result["no_request"]:
-        line += f", {result['no_request']:,} of these no request (`reason` says why)"
+        line += f", {result['no_request']:,} invalid (see `reason`)"
     job.show(options, result | {"denied": rows - allowed}, [line])
     return 0
 

@@ -55,14 +55,12 @@ def matrix_options(parser: argparse.ArgumentParser) -> None:
         "-e",
         "--entities",
         metavar="TABLE",
-        help="a column `entity`, or `type` and `path`; all that the state names where left off",
+        help="a column `entity`, or `type` and `path`; default: all that the state names",
     )
     parser.add_argument(
-        "--operation", action="append", metavar="NAME", help="load, or table/load; may repeat; all where left off"
+        "--operation", action="append", metavar="NAME", help="load, or table/load; may repeat; default: all"
     )
-    parser.add_argument(
-        "--user", action="append", metavar="NAME", help="whom it is about; may repeat; every user where left off"
-    )
+    parser.add_argument("--user", action="append", metavar="NAME", help="a user; may repeat; default: every user")
     parser.add_argument(
         "--principal", action="append", metavar="NAME", help="role:analyst, group:hr, user:alice; may repeat"
     )
@@ -144,12 +142,12 @@ def _entities(path: Path) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _entitlements(options: argparse.Namespace, spark: SparkSession, tell: ProgressReporter) -> int:
+def _entitlements(options: argparse.Namespace, spark: SparkSession, progress: ProgressReporter) -> int:
     from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
     from privtab.spark import entitlements
 
-    tell("reading the policy and the state")
+    progress("reading the policy and the state")
     matrix = entitlements(
         options.policy,
         options.state,
@@ -166,7 +164,7 @@ def _entitlements(options: argparse.Namespace, spark: SparkSession, tell: Progre
     )
     if (options.output_format or Path(options.output).suffix) in ("csv", ".csv"):
         matrix = matrix.withColumn("via", F.to_json("via"))
-    result = job.write(matrix, options, tell)
+    result = job.write(matrix, options, progress)
     job.show(options, result, [f"{options.output}  {result['rows']:,} entitlements"])
     return 0
 

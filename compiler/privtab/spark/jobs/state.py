@@ -23,9 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code, which is 1 if rows are invalid."""
     parser = job_options.parser(
         "state",
-        "Good rows, findings and a summary go below the folder; its manifest is written last, and what it does not name\n"
-        "is not there. `privtab state build` makes bundles in shards of the same sources.\n\n"
-        "Exit code 1 where rows are wrong.",
+        "Valid rows, findings and a summary are written below the folder. Its manifest is written last; files that it does not\n"
+        "name are not part of the result. `privtab state build` makes bundles in shards from the same sources.\n\n"
+        "The exit code is 1 if rows are invalid.",
         ["sources.yaml -p gravitino/1.1.0 -o checked"],
     )
     parser.add_argument(
@@ -34,8 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "-p", "--policy", required=True, metavar="POLICY", help="a policy by name (cdap/final) or a path"
     )
-    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where it all goes")
-    parser.add_argument("--data-format", default="parquet", metavar="NAME", help="of the rows (parquet)")
+    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="output folder")
+    parser.add_argument("--data-format", default="parquet", metavar="NAME", help="format of the rows (parquet)")
     return job.run("state", _state, parser, arguments, _check_options)
 
 
@@ -44,12 +44,12 @@ def _check_options(options: argparse.Namespace) -> None:
         raise FileError(f"no such file or folder: {options.sources}")
 
 
-def _state(options: argparse.Namespace, spark: SparkSession, tell: ProgressReporter) -> int:
+def _state(options: argparse.Namespace, spark: SparkSession, progress: ProgressReporter) -> int:
     from privtab.spark import read_state
 
-    tell(f"reading {options.sources}")
+    progress(f"reading {options.sources}")
     found = read_state(spark, options.sources, options.policy)
-    tell(f"checking the rows, writing {options.output}")
+    progress(f"checking the rows, writing {options.output}")
     written = found.write(options.output, options.data_format)
     lines = [f"{options.output}  " + ", ".join(f"{count:,} {table}" for table, count in written["rows"].items())]
     lines += [

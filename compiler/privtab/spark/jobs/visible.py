@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code."""
     parser = job_options.parser(
         "visible",
-        "The output has the columns of the input, and of its rows those whose resource the user may do the action on.",
+        "The output has the columns of the input, and those of its rows on whose resource the user may perform the action.",
         [
             "-p cdap/final -s state.yaml -i datasets.csv -o mine.csv --user alice --action get --type dataset --path path"
         ],
@@ -41,10 +41,10 @@ def _check_options(options: argparse.Namespace) -> None:
     job_options.check_options(options)
 
 
-def _visible(options: argparse.Namespace, spark: SparkSession, tell: ProgressReporter) -> int:
+def _visible(options: argparse.Namespace, spark: SparkSession, progress: ProgressReporter) -> int:
     from privtab.spark import plan, user, visible
 
-    tell(f"reading {options.input}, the policy and the state")
+    progress(f"reading {options.input}, the policy and the state")
     frame = job.read(spark, options)
     visible_arguments: dict[str, Any] = {
         "subject": user(options.user) if options.user else options.subject,
@@ -53,9 +53,9 @@ def _visible(options: argparse.Namespace, spark: SparkSession, tell: ProgressRep
     }
     if options.explain:
         return job.explained(plan(frame, options.policy, options.state, **visible_arguments), options)
-    with tell.choice():
+    with progress.choice():
         visible_rows = visible(frame, options.policy, options.state, **visible_arguments)
-    result = job.write(visible_rows, options, tell)
+    result = job.write(visible_rows, options, progress)
     job.show(options, result, [f"{options.output}  {result['rows']:,} rows"])
     return 0
 

@@ -19,7 +19,7 @@ from privtab.spark.joins.conditions import ConditionWriter
 from privtab.spark.joins.figures import Figures, JoinLimits, measured
 from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, word
 from privtab.spark.joins.places import Layout, PathEntity, layout
-from privtab.spark.joins.prepare import Prepared, prepare
+from privtab.spark.joins.prepare import PreparedTables, prepare
 from privtab.spark.joins.rows import CASE, GROUPS, HIDDEN, REASON, USER, ColumnNames, kind, piece, prepared, reason
 from privtab.spark.joins.text import both, chosen, either, literal, one_of, quoted
 from privtab.spark.paths import decoded, last_name
@@ -77,7 +77,7 @@ def joins_for(
 class Joins:
     """Decides requests with given columns and constants by one state."""
 
-    def __init__(self, compiled: Layout, names: ColumnNames, holdings: Prepared, limits: JoinLimits) -> None:
+    def __init__(self, compiled: Layout, names: ColumnNames, holdings: PreparedTables, limits: JoinLimits) -> None:
         self.layout = compiled
         self.names = names
         self.holdings = holdings

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 REMEMBERED = 2
 """Number of prepared states that are cached."""
 
-_known: list[tuple[tuple[int, str, str], SparkState, Prepared]] = []
+_known: list[tuple[tuple[int, str, str], SparkState, PreparedTables]] = []
 _lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Prepared:
+class PreparedTables:
     """The tables that the joins need from a state."""
 
     principals: DataFrame
@@ -39,7 +39,7 @@ class Prepared:
     """Estimated bytes of each table as a hash table."""
 
 
-def prepare(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> Prepared:
+def prepare(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> PreparedTables:
     """Derive and count the tables; the last states are cached, so that only the first decision by a state waits for this."""
     key = (id(state), policy.digest, limits.keep)
     with _lock:
@@ -60,7 +60,7 @@ def forget(state: SparkState | None = None) -> None:
         _known[:] = [entry for entry in _known if state is not None and entry[1] is not state]
 
 
-def _prepared(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> Prepared:
+def _prepared(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> PreparedTables:
     tables = closed(policy.json["semantics"].get("hierarchy", ()), policy.vocabulary, state.tables)
     holdings = Holdings(policy.json, tables, state.counts())
     stored = _stored(holdings.held(), limits)
@@ -73,7 +73,9 @@ def _prepared(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> Prep
     found = {row["table"]: row for row in reduce(lambda first, second: first.unionAll(second), counts).collect()}
     rows = {name: row["rows"] for name, row in found.items()}
     sizes = {name: row["bytes"] + row["rows"] * (40 + 8 * holdings.numbers.words) for name, row in found.items()}
-    return Prepared(principals=frames["principals"][0], held=stored, places=frames["places"][0], rows=rows, sizes=sizes)
+    return PreparedTables(
+        principals=frames["principals"][0], held=stored, places=frames["places"][0], rows=rows, sizes=sizes
+    )
 
 
 def _counted(name: str, frame: DataFrame, keys: Sequence[str]) -> DataFrame:

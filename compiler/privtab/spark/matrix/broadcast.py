@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from privtab.engines.packed import digest, packed
-from privtab.spark.shipping import PackedState, Shipped, WorkerCache, contents
+from privtab.spark.shipping import PackedState, ShippedBytes, WorkerCache, contents
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from privtab.spark.matrix.question import Matrix
 
 
-def pickled_matrix(matrix: Matrix) -> Shipped:
+def pickled_matrix(matrix: Matrix) -> ShippedBytes:
     """Pack a matrix as bytes, to be pickled with the object that uses it."""
     content = packed(matrix)
-    return Shipped(digest=digest(content), content=content)
+    return ShippedBytes(digest=digest(content), content=content)
 
 
-def ship(matrix: Matrix, spark: SparkSession) -> Shipped:
+def ship(matrix: Matrix, spark: SparkSession) -> ShippedBytes:
     """Make a matrix available to a session's executors: pickled with the function if it is small, otherwise as a file."""
     content = packed(matrix)
     return PackedState(digest=digest(content), content=content).ship(spark)
@@ -28,6 +28,6 @@ def ship(matrix: Matrix, spark: SparkSession) -> Shipped:
 _MATRICES: WorkerCache[str, Matrix] = WorkerCache()
 
 
-def opened(shipped: Shipped) -> Matrix:
+def opened(shipped: ShippedBytes) -> Matrix:
     """On an executor: the shipped matrix, opened once for each process."""
     return _MATRICES.get(shipped.digest, lambda: contents(shipped))

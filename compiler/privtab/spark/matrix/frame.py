@@ -16,7 +16,7 @@ from privtab.spark.matrix import named
 from privtab.spark.matrix.broadcast import opened, ship
 from privtab.spark.matrix.compute import ArrayMatrix
 from privtab.spark.matrix.named import objects
-from privtab.spark.matrix.opening import Source, listed, open_matrix, open_state, principals_asked_for
+from privtab.spark.matrix.opening import Source, listed, open_matrix, open_state, requested_principals
 from privtab.spark.matrix.question import DDL, AttributesLike, Matrix, Question, Ways, given, report_omitted
 from privtab.spark.moments import Moment
 from privtab.spark.padding import without_padding
@@ -130,7 +130,7 @@ def _partitioned(
     frames: list[DataFrame] = []
     if is_frame(users):
         frames.append(_first(users).select(F.regexp_replace("user", "^user:", "").alias("user")).na.drop())
-    principal_list = principals_asked_for(None if frames else users, principals) or []  # type: ignore[arg-type]  # not a DataFrame, so a list
+    principal_list = requested_principals(None if frames else users, principals) or []  # type: ignore[arg-type]  # not a DataFrame, so a list
     if user_list := [principal[5:] for principal in principal_list if principal.startswith("user:")]:
         frames.append(_local(session, "user", user_list))
     request = MatrixRequest(

@@ -83,7 +83,7 @@ def open_matrix(
 
     Raises UsageError for a wrong question or invalid principals, and for a state too large for one process.
     """
-    subjects_asked = principals_asked_for(users, principals)
+    subjects_asked = requested_principals(users, principals)
     if source.tables is not None:
         raise UsageError(
             f"the state has {sum(source.tables.counts().values()):,} rows, more than the {LOCAL:,} that one process "
@@ -133,7 +133,7 @@ def decides_by_index(policy: OpenPolicy) -> tuple[Feature, ...]:
     return tuple(feature for feature in policy.beyond_arrays if feature is not Feature.ACTIVE_WITH_HIERARCHY)
 
 
-def principals_asked_for(users: Collection[str] | None, principals: Collection[str] | None) -> list[str] | None:
+def requested_principals(users: Collection[str] | None, principals: Collection[str] | None) -> list[str] | None:
     """The named principals without duplicates; None: every user. Raises UsageError for invalid ones."""
     if users is None and principals is None:
         return None

@@ -38,7 +38,7 @@ from privtab.spark.state.schemas import FINDINGS, schema, tables_of, windows_in
 from privtab.spark.state.sealing import Parts, parts_of, parts_to_sign, signed_parts
 from privtab.spark.state.tables import from_arrow
 from privtab.spark.state.vocabulary import policy_digest
-from privtab.spark.state.worker import RESULTS, work_on
+from privtab.spark.state.worker import RESULTS, build_shards
 from privtab.state.shards import PEOPLE
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class _Builder:
             tasks = min(MOST_TASKS, max(1, min(2 * len(changed), rows // ROWS_OF_A_TASK)))
             frame = frame.repartition(tasks, "root")
         worker = partial(
-            work_on, self.program, self.root, self.not_text(),
+            build_shards, self.program, self.root, self.not_text(),
             self.read.sources.orphans if self.read.sources.entities is not None else None,
         )  # fmt: skip
         frame.mapInArrow(worker, RESULTS).write.parquet(self.root.spark(results))

@@ -220,7 +220,7 @@ def row_warning(program: Program, table: str) -> Column | None:
             found = fn.when(fn.expr("false"), _warning("S162", "", None))
             for type_ in program.entities:
                 if type_ not in used.member_types:
-                    warned = _warning("S162", f"no rule asks who is a member of a `{type_}`", advice)
+                    warned = _warning("S162", f"no rule depends on the members of a `{type_}`", advice)
                     found = found.when(fn.substring_index(fn.col("of"), ":", 1) == type_, warned)
             return found
         case "memberships" if not used.state_groups:

@@ -5,31 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from privtab._deprecation import renamed_keyword
 from privtab._install import how_to_install
 from privtab.errors import StateInvalid, UsageError
 from privtab.request import Entity
 from privtab.spark.state.checked import DENIES, program_of
 
 if TYPE_CHECKING:
-    from privtab.importing.run import Imported
+    from privtab.importing.run import ImportResult
 
 
+@renamed_keyword("given", "values")
 def import_state(
     policy: object,
     document: str,
     source: str,
     *,
-    given: Mapping[str, str] | None = None,
+    values: Mapping[str, str] | None = None,
     entities: Iterable[str | Entity] = (),
     token: str | None = None,
     headers: Mapping[str, str] | None = None,
     strict: bool = False,
     allow_partial: bool = False,
-) -> Imported:
+) -> ImportResult:
     """Import the state of another system on the driver; its `state` is accepted wherever a state is.
 
     `document`: the name of a shipped import document (`postgresql`, `ranger`, …) or the path of one. `source`: the URL of the system or
-    of its database, or a file or folder of saved answers. `given`: the values that the document needs (`--set`). `entities`: those that
+    of its database, or a file or folder of saved answers. `values`: those that the document needs, by name (`--set`). `entities`: those that
     wildcards stand for. The result also says what was taken, what was translated, and what a state cannot express.
 
     Raises StateInvalid if a denial could be lost (unless `allow_partial`) or, if `strict`, if there is anything that a state cannot
@@ -44,7 +46,7 @@ def import_state(
     known = [entity if isinstance(entity, Entity) else Entity.parse(entity) for entity in entities]
     read = load(document)
     with answers.opened(source, token=token, headers=headers) as system:
-        found = run.run(read, system, program, given=given, entities=known)
+        found = run.run(read, system, program, values=values, entities=known)
     if refused := found.refused(strict=strict, allow_partial=allow_partial):
         raise StateInvalid(refused, "`strict` accepts none" if strict else DENIES)
     return found

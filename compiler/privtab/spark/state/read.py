@@ -15,7 +15,7 @@ from privtab.errors import FileError, StateInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOW
 from privtab.spark.preflight import check_executors
-from privtab.spark.shipping import Shipped
+from privtab.spark.shipping import ShippedBytes
 from privtab.spark.state import checks, files, row_checks
 from privtab.spark.state.checked import DENIES, program_of
 from privtab.spark.state.granted_privileges import granted_privileges
@@ -67,7 +67,7 @@ class Read:
     sources: Sources
     _wrong: dict[str, WrongRows | None] = field(default_factory=dict, init=False, compare=False, repr=False)
     """By table, the rows that are wrong together with others, once they were looked for."""
-    _places: list[Shipped | None] = field(default_factory=list, init=False, compare=False, repr=False)
+    _places: list[ShippedBytes | None] = field(default_factory=list, init=False, compare=False, repr=False)
     """Where entities with flat ids lie, once that is known."""
 
     def checked_rows(self, table: str) -> tuple[DataFrame, DataFrame | None]:
@@ -200,7 +200,7 @@ class Read:
             return rows if how == "left_anti" else rows.limit(0)
         return wrong.joined(rows, "left_anti" if how == "left_anti" else "inner")
 
-    def _places_for(self, table: str) -> Shipped | None:
+    def _places_for(self, table: str) -> ShippedBytes | None:
         """Where entities with flat ids lie, for rows about them: not for those that say so, and not without such ids."""
         if table == ENTITIES or not self.program.flat:
             return None
@@ -338,7 +338,7 @@ def read_written(spark: SparkSession, folder: str | Path, policy: object, *, all
     return TimedTables.without_windows(state)
 
 
-def _checked_rows(program: Program, source: Source, places: Shipped | None) -> tuple[DataFrame, DataFrame]:
+def _checked_rows(program: Program, source: Source, places: ShippedBytes | None) -> tuple[DataFrame, DataFrame]:
     table, window = source.table, windows_in(source.rows)
     good = fn.expr("false") if source.not_text else checks.ordinary(program, table, window)
     marked = source.rows
@@ -347,7 +347,7 @@ def _checked_rows(program: Program, source: Source, places: Shipped | None) -> t
     return ordinary, marked.filter(~good).mapInArrow(worker, row_checks.examined_schema(table, window))
 
 
-def _of_rows(program: Program, source: Source, places: Shipped | None) -> list[DataFrame]:
+def _of_rows(program: Program, source: Source, places: ShippedBytes | None) -> list[DataFrame]:
     """Findings about single rows: from `row_checks.examine`, and the warnings of `checks.spoken` about ordinary rows."""
     table = source.table
     _, rest = _checked_rows(program, source, places)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, WINDOW, Window, edge_texts
 from privtab.request import Entity
-from privtab.spark.shipping import Shipped, WorkerCache, contents
+from privtab.spark.shipping import ShippedBytes, WorkerCache, contents
 from privtab.spark.state.schemas import CANONICAL, FINDING
 from privtab.state.nodes import Assignment, AttributeRow, Grant, Placement, StateFinding
 from privtab.state.raw import COLUMNS, NotText, RawReader
@@ -29,13 +29,15 @@ def examined_schema(table: str, window: Sequence[str] = ()) -> str:
 
 
 def examine(
-    program: Program, table: str, not_text: Mapping[str, str], places: Shipped | None, batches: Iterator[Any]
+    program: Program, table: str, not_text: Mapping[str, str], places: ShippedBytes | None, batches: Iterator[Any]
 ) -> Iterator[Any]:
     """For `mapInArrow`: validate raw rows; the result has the columns of `examined_schema`.
 
     `places`: where entities with flat ids lie; rows about others are wrong.
     """
-    _checker(_Known(program)).places = None if places is None else _PLACES.get(places.digest, lambda: contents(places))
+    _checker(_ProgramKey(program)).places = (
+        None if places is None else _PLACES.get(places.digest, lambda: contents(places))
+    )
     for batch in batches:
         columns = {name: cells_of(batch.column(i)) for i, name in enumerate(batch.schema.names)}
         rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
@@ -51,7 +53,7 @@ def examined(
     window: Sequence[str] = (),
 ) -> Any:
     """Validate the rows of one batch; `not_text`: columns whose cells are not text, with their types."""
-    checker = _checker(_Known(program))
+    checker = _checker(_ProgramKey(program))
     names = (*CANONICAL[table], *window)
     out: dict[str, list[Any]] = {name: [] for name in (*names, "__good", "__findings", "__row")}
     for cells in rows:
@@ -155,7 +157,7 @@ def _json(cells: Mapping[str, object]) -> str:
     )
 
 
-class _Known:
+class _ProgramKey:
     """A program as a cache key, equal for equal policies, so that a worker creates one checker for all batches."""
 
     def __init__(self, program: Program) -> None:
@@ -167,9 +169,9 @@ class _Known:
         return hash(self.key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Known) and other.key == self.key
+        return isinstance(other, _ProgramKey) and other.key == self.key
 
 
 @lru_cache(maxsize=4)
-def _checker(known: _Known) -> RowChecker:
+def _checker(known: _ProgramKey) -> RowChecker:
     return RowChecker(known.program)

@@ -17,7 +17,7 @@ from privtab.engines.packed import digest, packed
 from privtab.errors import UsageError
 from privtab.ir.nodes import HierarchyKind, Program
 from privtab.ir.serialise import vocabulary
-from privtab.spark.shipping import PackedState, Shipped
+from privtab.spark.shipping import PackedState, ShippedBytes
 from privtab.state.attribute_rows import TABLE as ATTRIBUTES
 from privtab.state.attribute_rows import two_values
 from privtab.state.links import COLUMNS, Link, invalid_links
@@ -66,7 +66,7 @@ def wrong_rows(program: Program, table: str, rows: DataFrame) -> WrongRows | Non
     return _rows(("user", "type", "path", "attribute"), _values(program, rows)) if table == ATTRIBUTES else None
 
 
-def shipped_places(spark: SparkSession, rows: DataFrame) -> Shipped:
+def shipped_places(spark: SparkSession, rows: DataFrame) -> ShippedBytes:
     """Where entities with flat ids lie, by the valid rows of `entities`, for the executors."""
     places = dict(sorted(_pairs(rows)))
     content = packed(places)

@@ -22,7 +22,7 @@ from privtab.state.findings import CODES
 RESULTS = f"`kind` string, `root` string, {FINDINGS}"
 
 
-def work_on(
+def build_shards(
     program: Program, root: Root, not_text: Mapping[str, Mapping[str, str]], orphans: str | None, batches: Iterator[Any]
 ) -> Iterator[Any]:
     """For `mapInArrow`: write the bundles of roots from their rows; returns reports, findings and the principals of grants and owners.

@@ -22,9 +22,9 @@ from privtab.errors import (
     UsageError,
 )
 from privtab.printable import printable_json
+from privtab.serving.access_log import note
 from privtab.serving.endpoint import JSON, LOG, answered, read_json_body
-from privtab.serving.envelope import note
-from privtab.serving.guard import Refused, authorize
+from privtab.serving.guard import HttpError, authorize
 from privtab.serving.tokens import Tokens
 from privtab.store.guarded import DesiredChange, GuardedStore, WriteOptions, effect_of
 from privtab.store.planning import Plan
@@ -74,7 +74,7 @@ class StoreServer:
             return self.anonymous
         bearer = authorize(self.tokens, scope, request)
         if bearer is None:
-            raise Refused(401, "this server knows no tokens", WWW_Authenticate='Bearer realm="privtab"')
+            raise HttpError(401, "this server knows no tokens", WWW_Authenticate='Bearer realm="privtab"')
         return bearer.name
 
 
@@ -94,7 +94,7 @@ def routes(server: StoreServer) -> list[Route]:
         async def answer(request: Request) -> Response:
             try:
                 server.caller(request, StoreScope.READ)
-            except Refused as error:
+            except HttpError as error:
                 status, content = failure(error)
                 return json_response(status, content, dict(error.headers))
             return Response(await asyncio.to_thread(server.metrics.text), media_type=CONTENT_TYPE)
@@ -131,7 +131,7 @@ def route(
     scope: StoreScope,
     method: str = "GET",
     *,
-    failed: Callable[[PrivtabError | Refused], Answer] | None = None,
+    failed: Callable[[PrivtabError | HttpError], Answer] | None = None,
     media: str = JSON,
 ) -> Route:
     """An endpoint that finds out who asks, reads the body, and turns errors into answers. `failed`: the answer to an error."""
@@ -154,12 +154,12 @@ def route(
             status, content = await asyncio.to_thread(handler, server, call)
             note(request.scope, None, caller=user)
             return json_response(status, content, media=media)
-        except (PrivtabError, Refused) as error:
+        except (PrivtabError, HttpError) as error:
             status, content = shape(error)
             server.metrics.refused.labels(failure(error)[1]["error"]["kind"]).inc()
             if status >= 500:
                 LOG.warning("%s: %s", request.url.path[:200], error)
-            headers = dict(error.headers) if isinstance(error, Refused) else {}
+            headers = dict(error.headers) if isinstance(error, HttpError) else {}
             if status == 503:
                 headers["Retry-After"] = "1"
             return json_response(status, content, headers, media=media)
@@ -180,11 +180,11 @@ def json_response(
     return Response(printable_json(content).encode(), status, found, media_type=media)
 
 
-def failure(error: PrivtabError | Refused) -> Answer:
+def failure(error: PrivtabError | HttpError) -> Answer:
     """The answer to an error."""
     message = str(error)
     match error:
-        case Refused():
+        case HttpError():
             return error.status, _error("refused", message)
         case AccessDenied():
             return 403, _error("denied", message, decision=error.decision.to_json())

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from privtab.serving.guard import Refused
+from privtab.serving.guard import HttpError
 from privtab.store.guarded import GuardedStore
 from privtab.store.schema import row_id
 from privtab.store.server.calls import Answer, Call, Malformed
@@ -77,7 +77,7 @@ def authority(guarded: GuardedStore, call: Call) -> Answer:
 def journal(guarded: GuardedStore, call: Call) -> Answer:
     """The changes after a number, for auditors."""
     if call.user not in guarded.auditors:
-        raise Refused(403, f"user:{call.user} is no auditor: `privtab store serve --auditor` names them")
+        raise HttpError(403, f"user:{call.user} is no auditor: `privtab store serve --auditor` names them")
     text = call.query.get("after", "0")
     if not text.isdecimal() or not text.isascii() or len(text) > 18:
         raise Malformed("`after` is the number of a change")

@@ -18,12 +18,12 @@ _ERRORS = {
     "400": "The request is malformed.",
     "401": "There is no token, or it is not known.",
     "403": "The policy denies the request, or the token lacks the scope.",
-    "404": "What the request names is not there, or the caller may not see it.",
+    "404": "The resource does not exist, or the caller may not see it.",
     "408": "The request did not come in time.",
     "409": "Another change came first, what is to be created exists, or the idempotency key belongs to another request.",
     "413": "The body is too large.",
     "415": "The body is compressed.",
-    "422": "Rows are wrong, no operation authorises them, or the policy does not know a name.",
+    "422": "Rows are invalid, no operation authorises them, or a name is unknown to the policy.",
     "503": "The store cannot be read or written at the moment.",
 }
 

@@ -14,7 +14,7 @@ from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.errors import DecisionUnavailable, StoreError
 from privtab.request import Decision, Request
-from privtab.serving.guard import Refused
+from privtab.serving.guard import HttpError
 from privtab.store.journal import Journal
 from privtab.store.view import Snapshot, View
 from privtab.vocabulary import Vocabulary
@@ -35,12 +35,12 @@ def wait_for_change(journal: Journal) -> Callable[[HttpRequest], Awaitable[None]
             return
         named = _NUMBER.fullmatch(text.strip())
         if named is None:
-            raise Refused(400, f'{AT_LEAST} is the number of a change, as in "12"')
+            raise HttpError(400, f'{AT_LEAST} is the number of a change, as in "12"')
         deadline = time.monotonic() + LONGEST_WAIT
         while (last := (await asyncio.to_thread(_head, journal))) < int(named[1]):
             if time.monotonic() >= deadline:
-                raise Refused(
-                    503, f"the store is at change {last}, and change {named[1]} is asked for", Retry_After="1"
+                raise HttpError(
+                    503, f"the store is at change {last}, and change {named[1]} is requested", Retry_After="1"
                 )
             await asyncio.sleep(0.02)
 

@@ -19,7 +19,7 @@ from privtab.errors import (
     StoreConflict,
     UsageError,
 )
-from privtab.serving.guard import Refused
+from privtab.serving.guard import HttpError
 from privtab.store.server.apis.gravitino.answers import ApiRequest
 from privtab.store.server.apis.gravitino.objects import CreatedObjects, Exists
 from privtab.store.server.app import StoreScope, StoreServer, route
@@ -49,10 +49,10 @@ def routes(server: StoreServer) -> list[Route]:
     ]
 
 
-def failure(error: PrivtabError | Refused) -> Answer:
+def failure(error: PrivtabError | HttpError) -> Answer:
     """The answer to an error, as the system's ErrorResponse."""
     match error:
-        case Refused():
+        case HttpError():
             status = error.status
         case AccessDenied():
             status = 403

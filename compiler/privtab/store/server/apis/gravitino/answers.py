@@ -8,7 +8,7 @@ from typing import Any
 from privtab.errors import UsageError
 from privtab.names import decode_name, encode_name
 from privtab.request import Entity
-from privtab.serving.guard import Refused
+from privtab.serving.guard import HttpError
 from privtab.store.guarded import DesiredChange, WriteOptions
 from privtab.store.server.apis.gravitino.objects import CREATING, Exists, Objects, last_of
 from privtab.store.server.calls import NotFound, flag
@@ -65,7 +65,7 @@ class ApiRequest(Objects):
     def objects(self, method: str, names: Sequence[str]) -> dict[str, Any]:
         """Create, list, load or drop an object: `m/catalogs/c/schemas/s`."""
         if not names:
-            raise Refused(405, f"{method} is not supported here")
+            raise HttpError(405, f"{method} is not supported here")
         folders = names[1::2]
         types = [FOLDERS.get(folder) for folder in folders]
         path = [encode_name(name) for name in names[::2]]
@@ -81,14 +81,14 @@ class ApiRequest(Objects):
                 return {"identifiers": [{"namespace": namespace, "name": last_of(entity)} for entity in found]}
             if method == "POST":
                 return {type_: self.create(type_, path)}
-            raise Refused(405, f"{method} is not supported here")
+            raise HttpError(405, f"{method} is not supported here")
         entity = Entity(type_, "/".join(path))
         if method == "GET":
             self.need(self.loading(type_), entity)
             return {type_: self.described(self.existing(entity))}
         if method == "DELETE":
             return {"dropped": self.delete(entity)}
-        raise Refused(405, f"{method} is not supported here")
+        raise HttpError(405, f"{method} is not supported here")
 
     def create(self, type_: str, path: Sequence[str]) -> dict[str, Any]:
         """Create an object, which its creator then owns."""

@@ -36,7 +36,7 @@ def caller_of(scope: MutableMapping[str, Any]) -> str:
     return str(scope.get(_NOTE, {}).get("caller", ""))
 
 
-class Envelope:
+class AccessLog:
     """Adds the id of the request, or a new one, to each answer and to the log. Headers and bodies are not logged."""
 
     def __init__(self, app: ASGIApp) -> None:
