@@ -45,12 +45,12 @@ class ObservedCandidates(RowMasks):
 
     def __init__(self, program: Program, rule: Rule, candidates: Collection[Candidate]) -> None:
         super().__init__(program, rule, len(candidates))
-        nobody, names = Reference(program, State()), privilege_names(program)
+        empty_reference, names = Reference(program, State()), privilege_names(program)
         by_setting: dict[int, _SettingCandidates] = {}
         for position, candidate in enumerate(candidates):
             number = id(candidate.setting)
             if number not in by_setting:
-                by_setting[number] = _SettingCandidates(nobody, names, candidate.setting)
+                by_setting[number] = _SettingCandidates(empty_reference, names, candidate.setting)
             by_setting[number].add(candidate, 1 << position)
         self._settings = tuple(by_setting.values())
 
@@ -72,10 +72,10 @@ class ObservedCandidates(RowMasks):
 class _SettingCandidates:
     """The candidates for one kind of request, and for each thing that some are given: who they are."""
 
-    def __init__(self, nobody: Reference, names: PrivilegeNames, setting: Setting) -> None:
-        """`nobody`: an engine with an empty state, for the paths of the request."""
+    def __init__(self, empty_reference: Reference, names: PrivilegeNames, setting: Setting) -> None:
+        """`empty_reference`: an engine with an empty state, for the paths of the request."""
         self._names = names
-        self.context = EvaluationContext(nobody, setting.request)
+        self.context = EvaluationContext(empty_reference, setting.request)
         self.mask: Mask = 0
         self._held: dict[HeldAtom, Mask] = {}
         self._denied: dict[HeldAtom, Mask] = {}

@@ -114,7 +114,7 @@ def serve(
     config = uvicorn.Config(
         app,
         lifespan="on",
-        loop="privtab.serving.connections:Loop",
+        loop="privtab.serving.connections:HandshakeLimitedLoop",
         http=cast("type[asyncio.Protocol]", partial(BoundedProtocol, bounds)),
         ws="none",
         interface="asgi3",

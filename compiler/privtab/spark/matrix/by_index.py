@@ -135,9 +135,9 @@ class IndexMatrix(Matrix):
             ]
         return self._callers[key]
 
-    def _concerned(self, nobody: Caller, plan: Plan, paths: Mapping[str, list[str]]) -> Sequence[int]:
+    def _concerned(self, caller_without_rights: Caller, plan: Plan, paths: Mapping[str, list[str]]) -> Sequence[int]:
         """The subjects whose answer may differ from that of a user who holds nothing, or all if that user is allowed."""
-        if plan.holds(nobody, paths):
+        if plan.holds(caller_without_rights, paths):
             return range(len(self.subjects))
         found = set(self._always)
         if any(operand.of == "user" for _, comparison in plan.comparisons for operand in comparison.operands):
