@@ -11,6 +11,7 @@ import pytest
 
 import privtab
 from privtab import analysis
+from privtab.analysis import diff
 from privtab._install import how_to_install
 
 PROGRAM = """
@@ -84,5 +85,7 @@ def test_the_page_names_what_a_decision_has() -> None:
 def test_former_names_still_work_and_warn() -> None:
     with pytest.warns(DeprecationWarning, match="ReachableRights"):
         assert analysis.Reach is analysis.ReachableRights
+    with pytest.warns(DeprecationWarning, match="DeclarationChange"):
+        assert diff.Declared is diff.DeclarationChange
     with pytest.raises(AttributeError, match="Nothing"):
         analysis.Nothing  # noqa: B018

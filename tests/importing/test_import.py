@@ -433,7 +433,7 @@ def test_values_that_a_document_needs_are_required(lake: Path, tmp_path: Path) -
 def test_a_source_of_another_kind_is_refused(lake: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has SQL queries: give the URL of a database"):
         imported("postgresql", str(tmp_path), lake)
-    with pytest.raises(UsageError, match="asks for `/Users"):
+    with pytest.raises(UsageError, match="requests `/Users"):
         imported("scim", "sqlite://", lake)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from privtab._deprecation import renamed
 from privtab._worker import Worker, spare_processes
 from privtab.analysis.diff.compare import Comparison, cell
 from privtab.analysis.diff.declared import compare_declared
@@ -15,7 +16,9 @@ from privtab.ir.support import Tool, check_support
 
 MIN_PAIRS_PER_PROCESS = 100
 """The number of operations that one process compares in the time that it takes to start another process."""
-__all__ = ["Declared", "Diff", "RowChange", "Verdict", "diff"]
+__all__ = ["DeclarationChange", "Diff", "RowChange", "Verdict", "diff"]
+
+__getattr__ = renamed(__name__, {"Declared": "DeclarationChange"})
 
 
 def diff(before: Program, after: Program, *, shown: tuple[str, str] | None = None, renames: bool = True) -> Diff:
