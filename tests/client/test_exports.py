@@ -11,8 +11,8 @@ import pytest
 
 import privtab
 from privtab import analysis
-from privtab.analysis import diff
 from privtab._install import how_to_install
+from privtab.analysis import diff
 
 PROGRAM = """
 import json, sys
