@@ -421,7 +421,7 @@ def test_straight_into_an_opa(privtab: Privtab, idle_fleet: SidecarFleet) -> Non
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "which registry"),
+        ([], "no registry: give `--registry URL`"),
         (["-r", "x", "--fail-on", "narrower"], "wider, any, none"),
         (["-r", "x", "--skip-tests", " "], "say why"),
         (["-r", "x", "--engine", "spark"], "reference, opa, both"),
