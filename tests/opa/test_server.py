@@ -81,6 +81,12 @@ def test_a_bundle_that_changes_is_read_again_and_a_broken_one_is_not_taken(opa_b
         assert until(lambda: value(server.url, "one/rules/value") == 12, 20)
 
 
+def test_a_server_whose_random_label_has_digits_alone_starts(opa_binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("secrets.token_hex", lambda _: "1234567890123456")
+    with OpaServer(binary=opa_binary) as opa:
+        assert opa.revisions() == {}
+
+
 def test_names_come_from_files_or_from_the_caller(opa_binary: Path, bundle: Bundle) -> None:
     server = OpaServer([Path(bundle("one", 1, file="a b.c.tar.gz")), bundle("two", 2, file="a-b-c.tgz")])
     assert list(server.bundles) == ["a-b-c", "a-b-c-2"]

@@ -61,3 +61,11 @@ def test_without_pyarrow_the_finding_names_the_extra(tmp_path: Path, monkeypatch
     assert (finding.code, finding.place.table) == ("S001", "grants")
     assert finding.help is not None
     assert "extra `compiler`" in finding.help
+
+
+def test_names_of_columns_that_are_not_utf_8_are_reported(tmp_path: Path) -> None:
+    file = tmp_path / "members.parquet"
+    write(file, {"user": ["a"], "of": ["lake:l"]})
+    file.write_bytes(file.read_bytes().replace(b"\x04user", b"\x04\xffser"))
+    (finding,) = load(tmp_path).findings
+    assert (finding.code, "not a Parquet file" in finding.message) == ("S001", True)

@@ -25,6 +25,8 @@ from privtab.state.names import StateNames
 from privtab.state.nodes import Assignment, Grant, State
 
 USER, GROUP, BROUGHT, ROLE = "alice", "team", "guests", "crew"
+OTHERS = "others"
+"""A group that the caller is not in."""
 MOST_ROWS = 12
 """Rules that are affected by more rows are skipped, so that at most 4,096 states are tried."""
 
@@ -213,10 +215,10 @@ def program(text: str) -> Program | None:
 
 
 def requests(program_: Program, rule: Rule) -> list[Request]:
-    """All requests of a rule: each choice of types for its objects, of flags, named or not, about the caller or another user."""
+    """All requests of a rule: each choice of types for its objects, of flags, named or not, about the caller or another user, or about a group with the caller or without."""
     found = []
     flags = rule_flags(program_, rule)
-    names = {"user": [USER, "bob"], "group": [GROUP], "role": [ROLE]}
+    names = {"user": [USER, "bob"], "group": [GROUP, OTHERS], "role": [ROLE]}
     resources = [_entity(program_, rule.entity, 1, last) for last in names.get(rule.entity, [None])]
     if rule.unnamed:
         resources.append(Entity(rule.entity, resources[0].id.rpartition("/")[0]))

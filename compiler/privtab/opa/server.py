@@ -71,7 +71,7 @@ class OpaServer:
         self._requested_log = log
         self._timeout = timeout
         self._stack = contextlib.ExitStack()
-        self._instance_label = secrets.token_hex(8)
+        self._instance_label = f"server-{secrets.token_hex(8)}"  # digits alone would be a number for OPA
 
     def __enter__(self) -> Self:
         self.start()

@@ -48,7 +48,7 @@ def read(file: Path, reader: RawReader, table: str) -> None:
                 for cells in zip(*map(_cells, content.names, batch.columns), strict=True):
                     number += 1
                     reader.row(path, table, number, None, dict(zip(content.names, cells, strict=True)))
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         message = (str(error).splitlines() or [type(error).__name__])[0]
         reader.report("S001", f"not a Parquet file that can be read: {message}", place)
 
