@@ -340,7 +340,7 @@ def test_an_asynchronous_client_is_asked_by_coroutines_alone(opa: OpaServer) -> 
                     await read("web/salaries")
                 async with guard.allowed("read", "dataset:web/clicks") as found:
                     assert found.allowed
-                with pytest.raises(UsageError, match="coroutines"):
+                with pytest.raises(UsageError, match="async functions"):
                     read_now("web/clicks")
 
     asyncio.run(run())
