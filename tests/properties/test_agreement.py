@@ -110,6 +110,23 @@ def test_reference_and_opa_agree_on_very_many_requests(
     assert total >= 5_000
 
 
+@pytest.mark.slow
+def test_reference_and_opa_agree_on_what_lies_below_in_shards(opa_binary: Path) -> None:
+    features = [("below", *worlds.SHARDED), ("below", "nested")]
+    texts = [worlds.policy(8_000 + number, f"world{number}", features[number % 2]) for number in range(6)]
+    below = total = 0
+    with serving(texts, opa_binary, sharded=True) as (url, loaded), http.Session() as session:
+        for number, world in enumerate(loaded):
+            for seed in (80_000 + number * 10, 80_001 + number * 10):
+                state, requests = worlds.state(world.program, seed), worlds.requests(world.program, seed, 2)
+                found = differences(session, url, world, state, requests)
+                assert not found, f"{len(found)} of {len(requests)} differ; the first:\n{found[0]}"
+                total += len(requests)
+                below += bool(index(world.program, state).get("below"))
+    assert below
+    assert total > 200
+
+
 @pytest.mark.parametrize("sharded", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["whole", "sharded"])
 @pytest.mark.parametrize("policies", [1, pytest.param(6, marks=pytest.mark.slow)])
 def test_opa_agrees_with_the_reference_at_every_moment_of_a_state_with_windows(

@@ -1,18 +1,27 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import bundle_service
+import generated_programs
 import pytest
 import worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from seeds import seeds
 
 from privtab import pipeline
 from privtab.bundle.archive import json_bytes
+from privtab.engines.index import Index
+from privtab.engines.python import PythonEngine
+from privtab.errors import UnsupportedError
+from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
+from privtab.ir.serialise import program_json
 from privtab.moments import ALWAYS
 from privtab.moments import parts_of as windows_of
+from privtab.reference.evaluate import Reference
 from privtab.request import Entity
 from privtab.shard_names import shard_name
 from privtab.state.index import index, revision
@@ -106,6 +115,33 @@ def test_the_parts_together_are_the_whole_index(seed: int, tmp_path: Path) -> No
         ]
         assert entities_of_part
         assert {root(k) for k in entities_of_part} == {key}
+
+
+@pytest.mark.parametrize("seed", seeds(range(20), quick=4))
+def test_what_is_held_below_is_in_the_shard_of_its_root(seed: int) -> None:
+    program = generated_programs.program(seed, "below", *(("nested",) if seed % 2 else ("attributes",)))
+    state = worlds.state(program, seed)
+    whole, parts = index(program, state), shards(program, state)
+    assert len(parts) == 1 or json_bytes(merged(parts)) == json_bytes(whole)
+    root = root_keys(program)
+    for key in parts.keys() - {PEOPLE}:
+        of_privileges = parts[key].get("below", {}).values()
+        keys = [*parts[key].get("owned_below", ()), *(k for entities in of_privileges for k in entities)]
+        assert {root(k) for k in keys} <= {key}
+    # An engine that has the parts decides as one that has the whole.
+    loaded = json.loads(json.dumps({**parts[PEOPLE], "at": {shard_name(k): parts[k] for k in parts if k != PEOPLE}}))
+    document = json.loads(json.dumps(program_json(program, pipeline.optimised(program))))
+    engine, reference = PythonEngine(document, Index(loaded)), Reference(program, state)
+    for request in worlds.requests(program, seed, 40):
+        assert engine.allow(request) is reference.decide(request).allowed, request
+
+
+def test_rows_that_hold_for_a_time_are_refused_where_a_policy_looks_below() -> None:
+    program = next(p for p in (generated_programs.program(seed, "below") for seed in range(20)) if uses_below(p))
+    states = (worlds.timed(worlds.state(program, seed), seed) for seed in range(20))
+    state = next(state for state in states if windows_of(index(program, state))[1])
+    with pytest.raises(UnsupportedError, match="does not support rows with `from` or `until` for policies with"):
+        shards(program, state)
 
 
 @pytest.mark.parametrize("seed", range(40))

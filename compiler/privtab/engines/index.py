@@ -235,6 +235,12 @@ class Index:
             self.entity_attributes = holdings[0].attributes
             return
         self.entity_attributes = {key: values for part in holdings for key, values in part.attributes.items()}
+        self.owned_below = {key: owners for part in holdings for key, owners in part.owned_below.items()}
+        below: dict[str, dict[str, Mapping[str, Any]]] = {}
+        for part in holdings:
+            for privilege, entities in part.below.items():
+                below.setdefault(privilege, {}).update(entities)
+        self.below = below
         for part in holdings:
             self.origins |= part.origins
             for type_, table in part.tables.items():

@@ -51,8 +51,6 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
         Tool.SPARK_JOINS: "joins",
     },
     Feature.BELOW: {
-        Tool.SHARDS: "a sharded state",
-        Tool.SPARK_BUILD: "the build of a state in Spark",
         Tool.SPARK_JOINS: '`plan="joins"`',
     },
     Feature.ATTRIBUTES: {

@@ -8,7 +8,7 @@ A part in which something holds for a time has the form of such a state (`window
 
 People, below `privtab_state/<system>`: `revision`, `shards` (root key → true, for every shard that exists), and the parts
 of the index that are looked up by name. A shard, below `privtab_state/<system>/at/<shard_name(root key)>`: `revision`, and
-`allow`, `deny`, `owners`, `members` of the root entity and what lies below it.
+`allow`, `deny`, `owners`, `members` of the root entity and what lies below it, and what only some policies have.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from privtab.errors import UnsupportedError
+from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
@@ -51,8 +53,10 @@ BY_NAME = ("principals", "within", "scoped", "group_principals", "group_scoped",
 ROLES_OF_ROLES = "brought"
 FURTHER_BY_NAME = (ROLES_OF_ROLES, "user_attributes")
 """Parts of that which only some policies have (`roles_of_roles.py`, `attribute_rows.py`)."""
-FURTHER_HELD = ("entity_attributes",)
+FURTHER_HELD = ("below", "entity_attributes", "owned_below")
 """Parts of a shard which only some policies have."""
+BY_PRIVILEGE = (*GRANTS, "below")
+"""The parts of a shard in which entities are listed by privilege."""
 PEOPLE_ROOTS = ("revision", "shards", *BY_NAME)
 NEVER_TIMED = ("shards", *HELD_ALWAYS)
 """What windows do not concern in any part."""
@@ -71,6 +75,8 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
     check_support(program, Tool.SHARDS)
     root = root_keys(program)
     always, windows = parts_of(document)
+    if windows:
+        refuse_windows(program)
     shard_parts = (*HELD, *(part for part in FURTHER_HELD if part in always))
     found: dict[str, Document] = {}
     timed: dict[str, Document] = {}
@@ -82,6 +88,14 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
         found.setdefault(key, {part: {} for part in sorted(shard_parts)})
     with_windows = {key: stamped(_with_windows(found[key], timed.get(key, {}))) for key in sorted(found)}
     return {PEOPLE: people_part(document, found)} | with_windows
+
+
+def refuse_windows(program: Program) -> None:
+    """Raise UnsupportedError if a sharded state of a policy cannot have rows that hold for a time."""
+    if uses_below(program):
+        raise UnsupportedError(
+            "a sharded state does not support rows with `from` or `until` for policies with `or below`"
+        )
 
 
 def people_part(document: Mapping[str, Any], root_entities: Iterable[str]) -> Document:
@@ -96,11 +110,11 @@ def people_part(document: Mapping[str, Any], root_entities: Iterable[str]) -> Do
 
 def _entries(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None, Any]]:
     """What is held on entities: the part of the index, the key, the privilege if it is a grant, and what is held."""
-    for part in GRANTS:
+    for part in BY_PRIVILEGE:
         for privilege, entities in document.get(part, {}).items():
             for key, holders in entities.items():
                 yield part, key, privilege, holders
-    for part in ("owners", "members", *FURTHER_HELD):
+    for part in ("owners", "members", *(part for part in FURTHER_HELD if part not in BY_PRIVILEGE)):
         for key, names in document.get(part, {}).items():
             yield part, key, None, names
 
@@ -114,11 +128,15 @@ def _with_windows(part: Document, windows: Document) -> Document:
 
 
 def merged(documents: Mapping[str, Mapping[str, Any]]) -> Document:
-    """The whole index from which parts were made, with its revision; shards that the people's part does not name are omitted."""
+    """The whole index from which parts were made, with its revision; shards that the people's part does not name are omitted.
+
+    Without shards, the parts of an index that only shards have are left out.
+    """
     people, of_people = parts_of(documents[PEOPLE])
     split = [parts_of(documents[key]) for key in people["shards"]]
-    # Both parts of attributes are there for the same policies.
-    shard_parts = (*HELD, *(FURTHER_HELD if "user_attributes" in people else ()))
+    shard_parts = (*HELD, *(part for part in FURTHER_HELD if any(part in always for always, _ in split)))
+    if "user_attributes" in people:  # then there is the other part of attributes as well
+        shard_parts = tuple(dict.fromkeys((*shard_parts, "entity_attributes")))
     document = _united([always for always, _ in split], shard_parts) | {
         part: people[part] for part in (*BY_NAME, *FURTHER_BY_NAME) if part in (*BY_NAME, *people)
     }
@@ -135,13 +153,13 @@ def _united(shards: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Docume
     document: Document = {part: {} for part in names}
     for shard in shards:
         for part in names:
-            if part in GRANTS:
+            if part in BY_PRIVILEGE:
                 for privilege, entities in shard[part].items():
                     document[part].setdefault(privilege, {}).update(entities)
             else:
                 document[part].update(shard[part])
     for part in names:
-        if part in GRANTS:
+        if part in BY_PRIVILEGE:
             document[part] = {privilege: _by_key(entities) for privilege, entities in sorted(document[part].items())}
         else:
             document[part] = _by_key(document[part])

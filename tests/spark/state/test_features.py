@@ -200,7 +200,9 @@ def test_tables_are_those_of_the_policy(spark: SparkSession, drives: Program) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "features", [("nested", "hierarchy"), ("attributes", "hierarchy"), ("active", "hierarchy")], ids="-".join
+    "features",
+    [("nested", "hierarchy"), ("attributes", "hierarchy"), ("active", "hierarchy"), ("below", "nested")],
+    ids="-".join,
 )
 def test_a_build_is_what_the_packer_makes_and_only_changes_are_built_again(
     spark: SparkSession, features: tuple[str, ...], tmp_path: Path

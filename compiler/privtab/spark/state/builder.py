@@ -39,7 +39,7 @@ from privtab.spark.state.sealing import Parts, parts_of, parts_to_sign, signed_p
 from privtab.spark.state.tables import from_arrow
 from privtab.spark.state.vocabulary import policy_digest
 from privtab.spark.state.worker import RESULTS, build_shards
-from privtab.state.shards import PEOPLE
+from privtab.state.shards import PEOPLE, refuse_windows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,6 +79,8 @@ def build(
     """
     read = configuration if isinstance(configuration, Read) else read_state(spark, configuration, policy)
     check_support(read.program, Tool.SPARK_BUILD)
+    if any(windows_in(source.rows) for sources in read.sources.tables.values() for source in sources):
+        refuse_windows(read.program)
     manifest_entries = {} if provenance is None else {"provenance": provenance.to_json()}
     return _Builder(spark, read, place(folder), progress or (lambda _: None), manifest_entries, signing).run(
         allow_partial=allow_partial, full=full

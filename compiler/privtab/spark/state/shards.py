@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from privtab import arrow
 from privtab.arrow import Codes
+from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, WINDOW
 from privtab.request import Entity
@@ -54,7 +55,7 @@ class RootHoldings:
     timed: State = field(default_factory=State)
     """The grants and owners that hold for a time, with their windows."""
     rows: State | None = None
-    """All rows as in a file, if the shard is made from them: some hold for a time, or the policy takes attributes from the state."""
+    """All rows as in a file, if the shard is made from them: some hold for a time, or the policy takes attributes from the state or looks below."""
 
 
 def by_root(table: Any) -> Iterator[tuple[str, Any]]:
@@ -120,7 +121,7 @@ def root_holdings(
     for codes in (*(g[1] for g in found.values()), *(p[0] for p in pairs.values())):
         used[codes] = True
     timed, rows = cross_row_checks.timed(timed_rows), None
-    if timed.windows or program.attributes.from_origin("state"):
+    if timed.windows or program.attributes.from_origin("state") or uses_below(program):
         rows = _file_rows(
             timed,
             zip(*(_texts_of(codes, own) for codes, own in zip(granted, texts, strict=True)), strict=True),
