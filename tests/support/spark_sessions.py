@@ -28,8 +28,10 @@ def session(
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if connect:
-        # Let the server listen on a free port, not on the default one.
+        # Let the server listen on a free port, not on the default one. For tests, Spark fails where a stage is too large to be
+        # compiled, and does not interpret it as it does elsewhere.
         os.environ["SPARK_TESTING"] = "1"
+        settings = {"spark__sql__codegen__wholeStage": "false", **settings}
     builder = SparkSession.builder
     builder = builder.remote(f"local[{cores}]") if connect else builder.master(f"local[{cores}]")
     own_settings = {
