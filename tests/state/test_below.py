@@ -11,7 +11,6 @@ from privtab import model, syntax
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.engines.windowed import WindowedIndex
-from privtab.errors import UnsupportedError
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.model.lower import lower
@@ -21,7 +20,6 @@ from privtab.request import Entity, Request
 from privtab.source import SourceFile
 from privtab.state.index import index
 from privtab.state.nodes import Assignment, Grant, State
-from privtab.state.shards import shards
 
 POLICY = """
 privtab: 1
@@ -201,8 +199,3 @@ def test_a_denial_for_a_time_is_beside_the_row_that_it_concerns() -> None:
 def test_windows_in_which_nothing_holds_leave_the_index_as_it_is() -> None:
     state = State(grants=(ON_TABLE, ON_TABLE), windows={"grants": (ALWAYS, Window(7, 7))})
     assert index(program(), state) == index(program(), State(grants=(ON_TABLE,)))
-
-
-def test_shards_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="a sharded state does not support"):
-        shards(program(), State(grants=(ON_TABLE,)))

@@ -30,7 +30,8 @@ class ProgressReporter:
     place: Path | None = None
     """The folder to which rows are being written, if it is local."""
     started: float = field(default_factory=time.monotonic)
-    _stop: threading.Event | None = None
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _heartbeat: threading.Thread | None = None
 
     def __call__(self, phase: str) -> None:
         """Begin a new phase."""
@@ -40,17 +41,19 @@ class ProgressReporter:
             return
         sys.stderr.write(f"{self._clock()}  {phase}\n")
         sys.stderr.flush()
-        self._stop = stop = threading.Event()
-        threading.Thread(target=self._report_regularly, args=(phase, stop), daemon=True).start()
+        self._stop.clear()
+        self._heartbeat = threading.Thread(target=self._report_regularly, args=(phase,), daemon=True)
+        self._heartbeat.start()
 
     def end(self) -> None:
-        """End the current phase."""
-        if self._stop is not None:
+        """End the current phase; nothing more is printed about it."""
+        if self._heartbeat is not None:
             self._stop.set()
-            self._stop = None
+            self._heartbeat.join()
+            self._heartbeat = None
 
-    def _report_regularly(self, phase: str, stop: threading.Event) -> None:
-        while not stop.wait(BEAT):
+    def _report_regularly(self, phase: str) -> None:
+        while not self._stop.wait(BEAT):
             known = ", ".join(filter(None, (self.detail, written_so_far(self.place) if self.place else "")))
             sys.stderr.write(f"{self._clock()}  {phase} … {known}".rstrip() + "\n")
             sys.stderr.flush()
