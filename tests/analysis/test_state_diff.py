@@ -72,7 +72,7 @@ def check(policy: int, seed: int, changes: int) -> None:
     compare(generated_programs.program(policy, *FEATURES[policy % len(FEATURES)]), seed, changes)
 
 
-@pytest.mark.parametrize("seed", seeds(range(30), quick=1))
+@pytest.mark.parametrize("seed", seeds(range(30), quick=1, full=10))
 def test_attributes_of_the_state(seed: int) -> None:
     program = with_attributes_of_the_state(seed)
     for changes in (1, 4):
@@ -87,14 +87,14 @@ def test_attributes_of_many_states(subtests: pytest.Subtests, search_seed: int, 
             compare(with_attributes_of_the_state(seed), seed, seed % 8)
 
 
-@pytest.mark.parametrize("seed", seeds(range(20), quick=1))
+@pytest.mark.parametrize("seed", seeds(range(20), quick=1, full=8))
 def test_flat_ids(seed: int) -> None:
     program = generated_programs.program(seed, "flat", *(("nested", "below") if seed % 2 else ("hierarchy",)))
     for changes in (0, 4):
         compare(program, seed, changes)
 
 
-@pytest.mark.parametrize("seed", seeds(range(20), quick=2))
+@pytest.mark.parametrize("seed", seeds(range(20), quick=2, full=8))
 def test_attributes_that_requests_give(seed: int) -> None:
     program = generated_programs.program(seed, "attributes", *(("flat",) if seed % 3 == 2 else ()))
     compare(program, seed, 3)

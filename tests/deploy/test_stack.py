@@ -24,7 +24,7 @@ from privtab.request import Decision, Entity, Request
 
 ROOT = Path(__file__).resolve().parents[2]
 PRIVTAB = [sys.executable, "-m", "privtab"]
-PATIENCE = 150.0
+PATIENCE = 300.0
 LOAD = re.compile(r"(^  table:\n(?:.*\n)*?    load:\n(?:      .*\n)*?      requires: ).*$", re.MULTILINE)
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from lake_policy import asks
+from seeds import seeds
 from sqlalchemy import Connection
 
 from privtab.effects import Change
@@ -259,7 +260,7 @@ def office(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return load_program(path)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 13))])
+@pytest.mark.parametrize("seed", seeds(range(13), quick=1, full=4))
 def test_an_excerpt_decides_and_refuses_as_all_rows_do(
     office: Program, url: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,7 +288,7 @@ def test_an_excerpt_decides_and_refuses_as_all_rows_do(
     assert store.verify() == []
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 9))])
+@pytest.mark.parametrize("seed", seeds(range(9), quick=1, full=3))
 def test_changes_written_together_are_as_those_written_one_after_another(
     office: Program, url: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

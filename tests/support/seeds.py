@@ -1,4 +1,4 @@
-"""Seeds of generated worlds: a few for `make test`, the others for `make test-full`."""
+"""Seeds of generated worlds: a few for `make test`, more for `make test-full`, all of them for `make test-long`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 
-def seeds(numbers: range, *, quick: int) -> list[Any]:
-    """The numbers as parameters, of which only the first few are not marked as slow."""
+def seeds(numbers: range, *, quick: int, full: int | None = None) -> list[Any]:
+    """The numbers as parameters: the first `quick` without a mark, those up to `full` (None: all) marked as slow, the others as long."""
+    full = len(numbers) if full is None else full
     return [
         *numbers[:quick],
-        *(pytest.param(number, marks=pytest.mark.slow) for number in numbers[quick:]),
+        *(pytest.param(number, marks=pytest.mark.slow) for number in numbers[quick:full]),
+        *(pytest.param(number, marks=pytest.mark.long) for number in numbers[full:]),
     ]
