@@ -62,6 +62,18 @@ class Attribute:
             case _:
                 assert_never(self.type)
 
+    def has_relation(self, relation: str) -> bool:
+        """Whether values of the type stand in a relation to others."""
+        return self.type == "integer" or (self.type != "set" and relation in ("=", "in"))
+
+    def compares_to(self, relation: str, other: Attribute) -> bool:
+        """Whether values of the type stand in a relation to values of another type."""
+        if self.type == "enum" and {*self.values}.isdisjoint(other.values):
+            return False
+        if relation == "in":
+            return other.type == "set" and self.type in ("text", "enum")
+        return self.has_relation(relation) and other.type == self.type
+
     def read(self, text: str) -> Scalar | None:
         """The value that the text of a row means, of a set one of its words; None if it is not of the type."""
         value: Scalar = text

@@ -25,14 +25,13 @@ from privtab.ir.nodes import (
     Self,
     ServiceAdmin,
     Target,
-    Term,
 )
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
 from privtab.ir.unroll import located_sets
-from privtab.paths import base_type
 from privtab.request import NOT_SET, Entity, Request
 from privtab.scenarios.below import at_or_below
+from privtab.scenarios.compared import about_request
 from privtab.scenarios.coverage import Form
 from privtab.scenarios.needs import Caller, Callers, Denied, comparisons_of
 from privtab.scenarios.suggest import RequestNames
@@ -329,24 +328,12 @@ class Candidates:
             case ServiceAdmin():
                 return [(HeldAtom("admin"), "")]
             case Compare() as compare:
-                return [(HeldAtom("compare", compare=_of_request(compare, names)), "")]
+                return [(HeldAtom("compare", compare=about_request(compare, names.key)), "")]
 
     def _at_or_below(self, key: str, suffix: str) -> Iterator[tuple[str, str]]:
         """An entity and one of each type below it, by key and type; `suffix` ends their names. Itself has no type here."""
         for below, container in at_or_below(self.program, key, suffix):
             yield below, f"`{below.partition(':')[0]}` in a `{container.partition(':')[0]}`" if container else ""
-
-
-def _of_request(compare: Compare, names: RequestNames) -> Compare:
-    """A comparison about the entities of a request."""
-
-    def named(term: Term) -> Term:
-        if term.target is None:
-            return term
-        return replace(term, target=Target(slot=names.key(term.target), type=base_type(term.target.type)))
-
-    right = named(compare.right) if isinstance(compare.right, Term) else compare.right
-    return replace(compare, left=named(compare.left), right=right)
 
 
 def _keys(atom: HeldAtom) -> Iterable[str]:

@@ -12,7 +12,6 @@ from functools import cached_property, reduce
 from operator import and_
 from typing import assert_never
 
-from privtab.attributes import holds as stand_in
 from privtab.conform.candidates import Candidate, Setting
 from privtab.ir.names import PrivilegeNames, privilege_names
 from privtab.ir.nodes import (
@@ -32,9 +31,9 @@ from privtab.ir.nodes import (
     Target,
     Term,
 )
-from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.reference.evaluate import EvaluationContext, Reference, fulfilled
 from privtab.request import Entity
-from privtab.scenarios.compared import Values
+from privtab.scenarios.compared import Values, about_entity
 from privtab.scenarios.masks import Mask, RowMasks
 from privtab.scenarios.ways import AtomKind, HeldAtom
 from privtab.state.nodes import State
@@ -122,20 +121,13 @@ class _SettingCandidates:
 
     def _compares(self, compare: Compare, values: Values) -> bool:
         """As EvaluationContext.compares, with the values of a candidate."""
-        left = self._value(compare.left, values)
-        if isinstance(compare.right, Term):
-            right = self._value(compare.right, values)
-        else:
-            right = compare.right if compare.operator == "in" else compare.right[0]
-        return left is not None and right is not None and stand_in(left, compare.operator, right)
+        return fulfilled(compare, lambda term: self._value(term, values))
 
     def _value(self, term: Term, values: Values) -> object:
         if term.target is None:
             return values.get(term)
         path = self.context.path(term.target)
-        if not path:
-            return None
-        return values.get(replace(term, target=Target(slot=path[-1], type=path[-1].partition(":")[0])))
+        return values.get(about_entity(term, path[-1])) if path else None
 
     def _exactly(self, kind: AtomKind, target: Target) -> Mask:
         path = self.context.path(target)

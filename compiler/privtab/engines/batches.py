@@ -253,8 +253,8 @@ class Batches:
             names = names.fill_null("")
         users = names.dictionary_encode()
         user_positions = users.indices.to_numpy().astype(np.int64)
-        if (unnamed := pc.index(users.dictionary, "").as_py()) >= 0:
-            answers.reasons[(user_positions == unnamed) & (answers.reasons == OK)] = NULL
+        if (empty_name := pc.index(users.dictionary, "").as_py()) >= 0:
+            answers.reasons[(user_positions == empty_name) & (answers.reasons == OK)] = NULL
         codes = self.arrays.people.users.find(users.dictionary)
         depth = reader.depth(form.type)
         unnamed = rule["unnamed"] and not self.engine.single(form.type)

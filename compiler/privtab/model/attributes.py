@@ -107,23 +107,14 @@ def _mismatch(
     different_types = p110_wrong_comparison.different_types(
         span, word.text, own.describe(), comparison.right.text, other.describe()
     )
-    if relation == "in":
-        fits = other.type == "set" and (own.type == "text" or (own.type == "enum" and _share(own, other)))
-        return None if fits else different_types
-    refused = _refused(own, relation, word.text)
+    refused = _refused(own, relation, word.text) if relation != "in" else None
     if refused is not None:
         return p110_wrong_comparison.relation(span, word.text, own.describe(), relation, refused)
-    return None if own.type == other.type and (own.type != "enum" or _share(own, other)) else different_types
+    return None if own.compares_to(relation, other) else different_types
 
 
 def _refused(type_: Attribute, relation: str, written: str) -> str | None:
     """What to write instead of a relation that values of the type do not stand in; None if they do."""
     if type_.type == "set":
         return f"compare the other way round: `VALUE in {written}`, where VALUE is an attribute"
-    if relation in ("<", "<=", ">", ">=") and type_.type != "integer":
-        return "only whole numbers have an order; write `=` or `in {A, B}`"
-    return None
-
-
-def _share(left: Attribute, right: Attribute) -> bool:
-    return not {*left.values}.isdisjoint(right.values)
+    return None if type_.has_relation(relation) else "only whole numbers have an order; write `=` or `in {A, B}`"

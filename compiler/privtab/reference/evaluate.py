@@ -5,7 +5,7 @@ It is deliberately simple: `EvaluationContext.holds` evaluates a condition as wr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
@@ -198,12 +198,7 @@ class EvaluationContext:
 
     def compares(self, compare: Compare, user: str | None = None) -> bool:
         """Whether both values exist and stand in the relation, for the caller or another user."""
-        left, constants = self.value(compare.left, user), compare.right
-        if isinstance(constants, Term):
-            right = self.value(constants, user)
-        else:  # `=`, `<` and so on have one constant
-            right = constants if compare.operator == "in" else constants[0]
-        return left is not None and right is not None and holds(left, compare.operator, right)
+        return fulfilled(compare, lambda term: self.value(term, user))
 
     def value(self, term: Term, user: str | None = None) -> object:
         """The value of an attribute, of the caller or of another user; None if it is absent."""
@@ -387,3 +382,13 @@ class EvaluationContext:
             if path and refers_to(role, path_of(path[-1])):
                 return Reason(path[-1], f"role:{role}")
         return None
+
+
+def fulfilled(compare: Compare, value_of: Callable[[Term], object]) -> bool:
+    """Whether both values of a comparison exist and stand in the relation."""
+    left, constants = value_of(compare.left), compare.right
+    if isinstance(constants, Term):
+        right = value_of(constants)
+    else:  # `=`, `<` and so on have one constant
+        right = constants if compare.operator == "in" else constants[0]
+    return left is not None and right is not None and holds(left, compare.operator, right)

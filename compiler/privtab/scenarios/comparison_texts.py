@@ -42,7 +42,12 @@ def comparison(program: Program, names: StateNames, text: str) -> Compare | Prob
         return own
     if isinstance(other, Problem):
         return other
-    if not _comparable(own, relation, other):
+    comparable = (
+        own.compares_to(relation, other)
+        if isinstance(other, Attribute)
+        else own.has_relation(relation) and all(map(own.fits, other))
+    )
+    if not comparable:
         return Problem(_CODE, f"`{text}` compares what cannot be compared", f"`{found['left']}` is {own.describe()}")
     return Compare(left=left, operator=relation, right=right)
 
@@ -75,13 +80,3 @@ def _declared(program: Program, term: Term) -> Attribute | Problem:
     of = f"a `{term.target.type}`" if term.target is not None else f"the {term.kind}"
     known = program.attributes.of(term.kind)
     return Problem(_CODE, f"unknown attribute `{term.attribute}` of {of}", did_you_mean(term.attribute, known))
-
-
-def _comparable(left: Attribute, relation: Operator, right: Attribute | tuple[Scalar, ...]) -> bool:
-    """Whether values of a type stand in a relation to constants, or to values of another type."""
-    if left.type == "set" or (relation in ("<", "<=", ">", ">=") and left.type != "integer"):
-        return False
-    if isinstance(right, tuple):
-        return all(map(left.fits, right))
-    share = left.type != "enum" or not {*left.values}.isdisjoint(right.values)
-    return share and (right.type == "set" and left.type != "bool" if relation == "in" else right.type == left.type)

@@ -12,12 +12,12 @@ from privtab.errors import UsageError
 from privtab.ir.formula import asked_condition, leaves
 from privtab.ir.levels import types_of
 from privtab.ir.names import privilege_names
-from privtab.ir.nodes import RESOURCE, Atom, Compare, HasBelow, OwnsBelow, Program, Target, Term
+from privtab.ir.nodes import RESOURCE, Atom, Compare, HasBelow, OwnsBelow, Program, Target
 from privtab.ir.serialise import vocabulary
 from privtab.locations import GrowingLocations, Locations
 from privtab.request import Entity, Request
 from privtab.scenarios.below import at_or_below
-from privtab.scenarios.compared import ComparedAttributes, Values
+from privtab.scenarios.compared import ComparedAttributes, Values, about_request
 from privtab.scenarios.ways import MAX_WAYS, HeldAtom, HeldSet, Ways, smallest, transversals
 from privtab.state.located import locations
 from privtab.state.nodes import State
@@ -124,22 +124,12 @@ class Callers:
         """The comparisons of the condition, about the entities of the request."""
         slots = {RESOURCE: self.request.resource, **self.request.with_}
 
-        def of_request(term: Term) -> Term | None:
-            target = term.target
-            if target is None:
-                return term
+        def key_of(target: Target) -> str | None:
             keys = [key for key in self._path_keys(slots[target.slot]) if key.partition(":")[0] == target.type]
-            if not keys:
-                return None
-            key = keys[0] if target.level == "first" else keys[-1]
-            return replace(term, target=Target(slot=key, type=target.type))
+            return None if not keys else keys[0] if target.level == "first" else keys[-1]
 
-        for atom in asked:
-            if isinstance(atom, Compare):
-                left = of_request(atom.left)
-                right = of_request(atom.right) if isinstance(atom.right, Term) else atom.right
-                if left is not None and right is not None:
-                    yield replace(atom, left=left, right=right)
+        found = (about_request(atom, key_of) for atom in asked if isinstance(atom, Compare))
+        yield from (compare for compare in found if compare is not None)
 
     def _with_places(self, ways: Ways) -> Ways:
         """The ways, with each entity on which something may be held that is asked for on an entity or below."""

@@ -187,7 +187,7 @@ class Holdings:
 def _divided(
     principals: Collection[str], role_pairs: Collection[tuple[str, str | None]]
 ) -> tuple[frozenset[str], tuple[tuple[str, str], ...]]:
-    """Some principals with the roles that are held everywhere; and those within a scope, as `Held.scoped`."""
+    """Some principals with the roles that are held everywhere; and those within a scope, as `UserHoldings.scoped`."""
     everywhere = {f"role:{role}" for role, scope in role_pairs if scope is None}
     scoped = {(f"role:{role}", scope) for role, scope in role_pairs if scope is not None}
     return frozenset(principals) | everywhere, tuple(sorted(scoped))
