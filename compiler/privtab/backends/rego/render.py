@@ -45,7 +45,6 @@ def render(
     for row in emitter.rows():
         rows.setdefault(row.entity, []).append(row)
     common = {
-        "active": program.semantics.active_roles == "request",
         "name": name,
         "program": program,
         "system": program.system,
