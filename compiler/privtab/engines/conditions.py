@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, assert_never
 
 from privtab.attributes import Attributes
 from privtab.engines.attributes import Comparison, Operand, operand
-from privtab.paths import Chains, at_level, located, shapes_of
+from privtab.paths import Chains, Level, at_level, located, shapes_of
 
 RESOURCE = ""
 """The slot of the request's resource; other slots are the names of its `with` objects."""
@@ -122,7 +122,7 @@ class ConditionReader:
         if type_ not in self.nested:
             return [atom]
         level = atom.get("level", "nearest")
-        types = located(type_, level, form.levels[atom["slot"]], self._parents[type_])
+        types = self.targets(type_, level, atom["slot"], form)
         if level == "any":
             types = (types[min(distance, len(types) - 1)],)
         return [{**atom, "type": name} for name in types]
@@ -172,11 +172,7 @@ class ConditionReader:
             value["operator"],
             tuple(right) if isinstance(right, list) else self._operand(right, slot, form),
         )
-        unnamed = any(
-            term.of == "entity" and term.slot == RESOURCE and self.depth(term.type) >= self.own_depth(form)
-            for term in compared.operands
-            if not form.named
-        )
+        unnamed = any(term.of == "entity" and self.unnamed(term.type, term.slot, form) for term in compared.operands)
         possible = form.attributes or all(term.held for term in compared.operands)
         return Atom("compare", comparison=compared) if possible and not unnamed else NEVER
 
@@ -184,8 +180,7 @@ class ConditionReader:
         found = operand(value, slot, self.attributes)
         if found.type not in self.nested:
             return found
-        level = value.get("level", "nearest")
-        [type_] = located(found.type, level, form.levels[found.slot], self._parents[found.type])
+        [type_] = self.targets(found.type, value.get("level", "nearest"), found.slot, form)
         return replace(found, type=type_)
 
     def _can(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
@@ -197,15 +192,21 @@ class ConditionReader:
         slot, type_ = value["slot"] or slot, value["type"]
         if type_ in self.nested:
             level = value.get("level", "nearest")
-            types = located(type_, level, form.levels[slot], self._parents[type_])
             join = _any if level == "any" else _all
+            types = self.targets(type_, level, slot, form)
             return join(self._atom_at(kind, value, slot, name, form) for name in types)
         return self._atom_at(kind, value, slot, type_, form)
 
     def _atom_at(self, kind: Kind, value: Mapping[str, Any], slot: str, type_: str, form: RequestShape) -> Condition:
-        if slot == RESOURCE and not form.named and self.depth(type_) >= self.own_depth(form):
-            return NEVER
-        return Atom(kind, slot, type_, value.get("privilege", ""))
+        return NEVER if self.unnamed(type_, slot, form) else Atom(kind, slot, type_, value.get("privilege", ""))
+
+    def targets(self, type_: str, level: Level, slot: str, form: RequestShape) -> tuple[str, ...]:
+        """The types of single levels that a target of a type that nests, or lies below one, means in such a request."""
+        return located(type_, level, form.levels[slot], self._parents[type_])
+
+    def unnamed(self, type_: str, slot: str, form: RequestShape) -> bool:
+        """Whether such a request leaves out the name of the entity of a type on a slot's path."""
+        return slot == RESOURCE and not form.named and self.depth(type_) >= self.own_depth(form)
 
 
 def _all(parts: Iterable[Condition]) -> Condition:

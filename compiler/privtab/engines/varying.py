@@ -118,7 +118,7 @@ def allow_rows(engine: RowEngine, vocabulary: Vocabulary, rows: Rows, positions:
 
 def _well_spelt(column: pa.Array) -> Truth:
     """As `well_formed`, whether or not the last name is left out."""
-    return well_formed(pc.replace_substring_regex(column, "/$", ""))
+    return well_formed(pc.replace_substring_regex(column, r"([^/])/\z", r"\1"))
 
 
 def _is_id(names: Vocabulary, entity: Entity, *, unnamed: bool) -> bool:

@@ -47,9 +47,7 @@ class Tool(Enum):
 
 UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
     # The texts are the subjects of the messages.
-    Feature.NESTED: {
-        Tool.SPARK_JOINS: "joins",
-    },
+    Feature.NESTED: {},
     Feature.BELOW: {
         Tool.SPARK_JOINS: '`plan="joins"`',
     },
@@ -96,22 +94,18 @@ def lacking(program: Program, tool: Tool) -> tuple[Feature, ...]:
 def check_support(program: Program, tool: Tool) -> None:
     """Raise UnsupportedError if a program uses a feature that the tool does not support."""
     for feature in lacking(program, tool):
-        nested = next((type_.name for type_ in program.entities.values() if type_.nested), "")
-        raise refusal(feature, tool, nested)
+        raise refusal(feature, tool)
 
 
-def refusal(feature: Feature, tool: Tool, nested: str = "") -> UnsupportedError:
-    """The error of a tool for a policy with a feature that it does not support; `nested`: the type that nests."""
+def refusal(feature: Feature, tool: Tool) -> UnsupportedError:
+    """The error of a tool for a policy with a feature that it does not support."""
     subject = UNSUPPORTED[feature][tool]
     advice = f": {_INSTEAD[tool]}" if tool in _INSTEAD else ""
-    if feature is Feature.NESTED:
-        return UnsupportedError(
-            f"{subject} are not supported for policies in which a type nests, as `{nested}` does here{advice}"
-        )
     return UnsupportedError(f"{subject} does not support policies with {_FEATURES[feature]}{advice}")
 
 
 _FEATURES: Mapping[Feature, str] = {
+    Feature.NESTED: "a type that nests",
     Feature.BELOW: "`or below`",
     Feature.ATTRIBUTES: "attributes",
     Feature.GIVEN: "comparisons of attributes that requests give",

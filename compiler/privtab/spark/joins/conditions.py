@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import TypeAlias, assert_never
 
 from privtab.engines.conditions import RESOURCE, Atom, fold
+from privtab.paths import base_type
+from privtab.spark.joins.keys import further, path_at, width
+from privtab.spark.joins.levels import EACH, level_word
 from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, BitKey, Case, Layout, PathEntity
 from privtab.spark.joins.rows import GROUPS, USER, ColumnNames
-from privtab.spark.joins.text import beginning, bitwise_or, both, either
+from privtab.spark.joins.text import bitwise_or, both, either
 from privtab.spark.paths import decoded, last_name
 
 Found: TypeAlias = Callable[[str, str, PathEntity, int], str]
@@ -32,6 +35,18 @@ class ConditionWriter:
         return fold(case.condition, lambda atom: self._atom(atom, case), both, either)
 
     def _atom(self, atom: Atom, case: Case) -> str:
+        word = level_word(atom.type)
+        if word not in EACH:
+            return self._located_atom(atom, case)
+        path, levels = self.names.path_of(atom.slot), self.layout.by_level(atom)
+        further_names = f"({width(path)} - {self.layout.reader.depth(case.types[atom.slot])})"
+        tests = [(number, self._located_atom(level, case)) for number, level in enumerate(levels)]
+        if word == "every":
+            return both(f"({further_names} < {number} OR {test})" for number, test in tests)
+        comparison = ">" if word == "above" else ">="
+        return either(f"({further_names} {comparison} {number} AND {test})" for number, test in tests)
+
+    def _located_atom(self, atom: Atom, case: Case) -> str:
         match atom.kind:
             case "has":
                 return self._has(atom, case)
@@ -40,7 +55,7 @@ class ConditionWriter:
             case "service_admin":
                 return self._set(ADMIN, atom, case, self.layout.tests(atom))
             case "self":
-                return f"coalesce({decoded(last_name(self._path(atom)))} = {USER}, false)"
+                return f"coalesce({decoded(last_name(self._path(atom, case)))} = {USER}, false)"
             case "member":
                 return self._member(atom, case)
             case "holds":
@@ -54,15 +69,15 @@ class ConditionWriter:
 
     def _member(self, atom: Atom, case: Case) -> str:
         direct = self._set(MEMBER, atom, case, self.layout.tests(atom))
-        if self.layout.reader.principal[atom.type] != "group" or not self.names.has("groups"):
+        if self.layout.reader.principal[base_type(atom.type)] != "group" or not self.names.has("groups"):
             return direct
-        path = self._path(atom)
+        path = self._path(atom, case)
         in_request_groups = f"exists({GROUPS}, g -> g = {path} OR g = {decoded(last_name(path))})"
         return either([direct, f"coalesce({in_request_groups}, false)"])
 
-    def _path(self, atom: Atom) -> str:
-        name = "path" if atom.slot == RESOURCE else f"with_{atom.slot}_path"
-        return beginning(self.names.text(name), self.layout.reader.depth(atom.type))
+    def _path(self, atom: Atom, case: Case) -> str:
+        path, shape = self.names.path_of(atom.slot), self.layout.reader.shapes[case.types[atom.slot]]
+        return path_at(path, self.layout.chain(atom.type)[-1], further(path, shape))
 
     def _has(self, atom: Atom, case: Case) -> str:
         layout, semantics = self.layout, self.layout.semantics
@@ -108,7 +123,7 @@ class ConditionWriter:
         return word, bit
 
     def _words(self, atom: Atom, case: Case, places: list[PathEntity], word: int) -> str:
-        types = {RESOURCE: case.type, **dict(case.withs)}
+        types = case.types
         columns = []
         for place in places:
             slot = RESOURCE if place.prefix == EVERYWHERE else atom.slot

@@ -18,11 +18,12 @@ from privtab.ir.support import Tool, check_support
 from privtab.spark.joins.conditions import ConditionWriter
 from privtab.spark.joins.figures import Figures, JoinLimits, measured
 from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, word
-from privtab.spark.joins.places import Layout, PathEntity, layout
+from privtab.spark.joins.keys import further
+from privtab.spark.joins.keys import steps as steps_at
+from privtab.spark.joins.places import ABOVE, Layout, PathEntity, layout
 from privtab.spark.joins.prepare import PreparedTables, prepare
 from privtab.spark.joins.rows import CASE, GROUPS, HIDDEN, REASON, USER, ColumnNames, kind, piece, prepared, reason
 from privtab.spark.joins.text import both, chosen, either, literal, one_of, quoted
-from privtab.spark.paths import decoded, last_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -193,7 +194,10 @@ class Joins:
 
     def _single(self, part: str) -> bool:
         """Whether a part has only one place for each type."""
-        return all(len(places) == 1 for places in self.layout.specs[part].values())
+        return all(
+            len(places) == 1 and not (places[0].several or places[0].optional)
+            for places in self.layout.specs[part].values()
+        )
 
     def _with_place(self, rows: DataFrame, part: str, masks: Mapping[int, int], name: str) -> DataFrame:
         """Rows with a column `name`, true if any principal holds anything of `masks` at the single place of a part, else null."""
@@ -217,7 +221,9 @@ class Joins:
             steps = steps.selectExpr(*keys, "step.at AS at", f"step.key AS {KEY}").join(places, KEY, "left_semi")
             found = self._held(steps.distinct(), keys, columns)
         else:
-            steps = keys_of_part.distinct().select("*", F.expr(f"inline({self._steps(part)})").alias("at", KEY))
+            # Where a type nests, a key may have no places.
+            inline = "inline_outer" if self.layout.reader.nested else "inline"
+            steps = keys_of_part.distinct().select("*", F.expr(f"{inline}({self._steps(part)})").alias("at", KEY))
             if self.denials:
                 found = self._held_at_existing(steps, keys, columns)
             else:
@@ -228,11 +234,8 @@ class Joins:
         """SQL array of the places of a part, each with its number, counted from `first`, and its key."""
         types_by_steps: dict[str, list[str]] = {}
         for type_, places in self.layout.specs[part].items():
-            steps = ", ".join(
-                f"named_struct('at', {position}, 'key', {_key(piece(part), place)})"
-                for position, place in enumerate(places, first)
-            )
-            types_by_steps.setdefault(f"array({steps})", []).append(type_)
+            further_names = further(piece(part), self.layout.reader.shapes[type_], above=part == ABOVE)
+            types_by_steps.setdefault(steps_at(piece(part), places, further_names, first), []).append(type_)
         if len(types_by_steps) == 1:
             return next(iter(types_by_steps))
         return chosen(((one_of(kind(part), types), steps) for steps, types in types_by_steps.items()), "null")
@@ -345,12 +348,3 @@ def _answer(name: str) -> str:
 
 def _column(part: str, position: int, number: int) -> str:
     return f"{HIDDEN}{part}_{position}_{number}"
-
-
-def _key(path: str, place: PathEntity) -> str:
-    """SQL expression for the key of a place on a path; null for a null path."""
-    if place.depth == 0:
-        return f"CASE WHEN {path} IS NOT NULL THEN {literal(place.prefix)} END"
-    beginning = f"substring_index({path}, '/', {place.depth})"
-    name = decoded(last_name(beginning)) if place.last else beginning
-    return f"concat({literal(place.prefix)}, {name})"

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.engines.conditions import ConditionReader
 from privtab.engines.plan import GrantSemantics
-from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, BitKey, BitNumbers
-from privtab.spark.joins.text import beginning, bitwise_or, chosen, literal, one_of
+from privtab.spark.joins.keys import further, keys
+from privtab.spark.joins.levels import LevelReader
+from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, BitKey, BitNumbers, chain
+from privtab.spark.joins.text import bitwise_or, chosen, literal, one_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,7 +39,7 @@ class Holdings:
         self.tables = tables
         self._nonempty = {table for table, count in counts.items() if count}
         self._privileges = list(program["privileges"])
-        self._chains = ConditionReader(program).chains
+        self._reader = LevelReader(program)
         self._state_groups = "state" in program["semantics"]["groups"]
         self._nests_groups = "groups" in program["semantics"].get("hierarchy", ())
         self._used_kinds = {
@@ -163,9 +164,9 @@ class Holdings:
     def _chain(self, type_: str, path: str) -> str:
         """SQL array of the keys of an entity and of all entities that contain it."""
         arms: dict[str, list[str]] = {}
-        for name, chain in self._chains.items():
-            keys = ", ".join(f"concat({literal(link + ':')}, {beginning(path, depth)})" for link, depth in chain)
-            arms.setdefault(f"array({keys})", []).append(name)
+        for name, shape in self._reader.shapes.items():
+            places = chain(self._reader, f"{name}/nearest" if shape.nested is not None else name)
+            arms.setdefault(keys(path, places, further(path, shape)), []).append(name)
         return chosen(((one_of(type_, names), keys) for keys, names in arms.items()), "cast(null AS array<string>)")
 
 

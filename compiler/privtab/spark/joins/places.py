@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
-from privtab.engines.conditions import NEVER, RESOURCE, Atom, Condition, atoms_of
+from privtab.engines.conditions import NEVER, RESOURCE, Atom, Condition, RequestShape, atoms_of
 from privtab.engines.index import Index
-from privtab.engines.plan import GrantSemantics, Plan
+from privtab.engines.plan import GrantSemantics
 from privtab.engines.python import PythonEngine
+from privtab.paths import at_level, base_type, level_of
+from privtab.spark.joins.levels import EACH, LevelReader, level_word
 
 ABOVE, AT = "above", "at"
 """Parts of a request: the entities above its resource, and the resource. The others are named by the slot of a `with` object."""
@@ -32,16 +34,33 @@ BitKey: TypeAlias = str | tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PathEntity:
-    """A place on a path; its key is the prefix plus the first `depth` names of the path, or only the last of these names."""
+    """A place on a path; its key is the prefix plus the first `depth` names of the path, or only the last of these names.
+
+    Where a type nests, `depth` counts one level, and paths have further names. The place is the entity with so many names more, if
+    there is one; the `nearest`, which has all of them; its `parent`; or all entities `around` the nearest, from the outermost on.
+    """
 
     prefix: str
     depth: int
     last: bool = False
+    further: int | Literal["nearest", "parent", "around"] = 0
+
+    @property
+    def several(self) -> bool:
+        """Whether any number of entities is there."""
+        return self.further == "around"
+
+    @property
+    def optional(self) -> bool:
+        """Whether some paths have no entity there."""
+        return isinstance(self.further, int) and self.further > 0
 
     def text(self) -> str:
         """Readable text."""
         if self.prefix == EVERYWHERE:
             return "everywhere"
+        if self.further:
+            return f"{self.prefix}(level {self.further + 1 if isinstance(self.further, int) else self.further})"
         return self.prefix + ("(last name)" if self.last else f"(names 1 to {self.depth})" if self.depth else "(root)")
 
 
@@ -53,12 +72,18 @@ class Case:
     type: str
     withs: tuple[tuple[str, str], ...]
     """(slot, type of the object)"""
-    plan: Plan
+    condition: Condition
+    """`Layout` has the places where each of its atoms is looked up."""
 
     @property
-    def condition(self) -> Condition:
-        """The condition; `Layout` has the places where each of its atoms is looked up."""
-        return self.plan.condition
+    def types(self) -> Mapping[str, str]:
+        """By slot, the type of its object."""
+        return {RESOURCE: self.type, **dict(self.withs)}
+
+
+RowForm: TypeAlias = tuple[bool, tuple[str, ...], tuple[str, ...], tuple[bool, ...]]
+"""A form of requests: (named, flags set, types of the `with` objects, whether the paths of the resource and of these objects have more
+than one level). The last is empty if all numbers of levels have the same case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +96,7 @@ class Rule:
     flags: tuple[str, ...]
     unnamed: bool
     """Whether the last name of the path may be omitted."""
-    cases: Mapping[tuple[bool, tuple[str, ...], tuple[str, ...]], int]
-    """By (named, flags set, types of the `with` objects)."""
+    cases: Mapping[RowForm, int]
     required_flags: tuple[str, ...] = ()
     """Flags for which every request must give a value."""
 
@@ -103,7 +127,7 @@ class Layout:
         self.rules = tuple(rules)
         self.cases = tuple(cases)
         self.semantics = engine.semantics
-        self.reader = engine.reader
+        self.reader = LevelReader(engine.program)
         self.specs: dict[str, dict[str, tuple[PathEntity, ...]]] = {}
         """By part, then by the type of its entity, the places to look up."""
         self.numbers = BitNumbers(engine.program, engine.semantics)
@@ -120,11 +144,20 @@ class Layout:
         """The part of a request that a place belongs to."""
         if slot != RESOURCE:
             return slot_part(slot)
-        return ABOVE if place.depth < self.reader.depth(type_) or place.prefix == EVERYWHERE else AT
+        is_above = place.depth < self.reader.depth(type_) or place.further in ("parent", "around")
+        return ABOVE if is_above or place.prefix == EVERYWHERE else AT
 
     def chain(self, type_: str) -> list[PathEntity]:
         """The places of an entity of a type and of its ancestors, the root first."""
-        return [entity_place(link, depth) for link, depth in self.reader.chains[type_]]
+        return chain(self.reader, type_)
+
+    def by_level(self, atom: Atom) -> list[Atom]:
+        """The atom for each possible level, the first first, if it is about `EACH` of them; otherwise itself."""
+        if level_word(atom.type) not in EACH:
+            return [atom]
+        type_ = base_type(atom.type)
+        levels = range(1, self.reader.shapes[type_].bound + 1)
+        return [replace(atom, type=at_level(type_, level)) for level in levels]
 
     def relevant_places(self, atom: Atom) -> list[PathEntity]:
         """The places whose grants count for an atom, its own place last."""
@@ -140,13 +173,13 @@ class Layout:
         """The places to look up for service admin, membership or a held role; none for other atoms."""
         if atom.kind == "service_admin":
             return [PathEntity(EVERYWHERE, 0)]
-        depth = self.reader.depth(atom.type) if atom.type else 0
         match atom.kind:
             case "member":
-                places = [entity_place(atom.type, depth)]
-                return places + named_places("group", depth) if self.reader.principal[atom.type] == "group" else places
+                own = self.chain(atom.type)[-1]
+                is_group = self.reader.principal[base_type(atom.type)] == "group"
+                return [own, *named_places("group", own)] if is_group else [own]
             case "holds":
-                return named_places("role", depth)
+                return named_places("role", self.chain(atom.type)[-1])
             case _:
                 return []
 
@@ -156,14 +189,17 @@ class Layout:
             role
             for role, grants in self.semantics.roles.items()
             if any(
-                f.privilege in grants.get(link, ()) for f in privilege_atoms for link, _ in self.reader.chains[f.type]
+                f.privilege in grants.get(link, ())
+                for f in privilege_atoms
+                for link, _ in self.reader.chains[base_type(f.type)]
             )
         )
 
     def _places(self, case: Case) -> Iterator[tuple[str, str, PathEntity]]:
         """(slot, type of the slot's entity, place) for every place that a case's condition looks up."""
-        types = {RESOURCE: case.type, **dict(case.withs)}
-        for atom in atoms_of(case.condition):
+        types = case.types
+        atoms = itertools.chain.from_iterable(map(self.by_level, atoms_of(case.condition)))
+        for atom in atoms:
             if atom.kind in ("has", "owner"):
                 with_ancestors = atom.kind == "has" and (self.semantics.down or self.roles)
                 chain = self.chain(atom.type)
@@ -182,14 +218,24 @@ def slot_part(slot: str) -> str:
     return f"with_{slot}"
 
 
-def entity_place(type_: str, depth: int) -> PathEntity:
-    """The place of an entity of a type on a path."""
-    return PathEntity(f"{type_}:", depth)
+def chain(reader: LevelReader, type_: str) -> list[PathEntity]:
+    """The places of an entity of a type and of its ancestors, the root first."""
+    base, level = base_type(type_), level_word(type_)
+    if level not in ("nearest", "parent"):
+        links = ((base_type(link), depth, max(level_of(link) - 1, 0)) for link, depth in reader.chains[type_])
+        return [PathEntity(f"{link}:", depth - more, further=more) for link, depth, more in links]
+    shape = reader.shapes[base]
+    links_above, links = shape.chain[: shape.nested], shape.chain[shape.nested :]
+    return [
+        *(PathEntity(f"{link}:", depth) for link, depth in links_above),
+        PathEntity(f"{links[0][0]}:", links[0][1], further="around"),
+        *(PathEntity(f"{link}:", depth, further=level) for link, depth in links),
+    ]
 
 
-def named_places(kind: str, depth: int) -> list[PathEntity]:
-    """The places of a group or role by the entity's last name and by its whole path."""
-    return [PathEntity(f":{kind}/", depth, last=True), PathEntity(f":{kind}=", depth)]
+def named_places(kind: str, own: PathEntity) -> list[PathEntity]:
+    """The places of a group or role by the entity's last name and by its whole path; `own`: the place of the entity."""
+    return [replace(own, prefix=f":{kind}/", last=True), replace(own, prefix=f":{kind}=")]
 
 
 def layout(
@@ -200,6 +246,7 @@ def layout(
     `flags`: True if set for all rows, None if a column decides; flags that are missing here are not set.
     """
     engine = PythonEngine(program, Index(_NOTHING))
+    reader = LevelReader(program)
     numbers: dict[tuple[Any, ...], int] = {}
     rules: list[Rule] = []
     cases: list[Case] = []
@@ -209,15 +256,28 @@ def layout(
         row = program["rules"][type_of_rule][operation]
         unnamed = row["unnamed"] and not engine.single(type_of_rule)
         objects = {slot: tuple(row["with"][slot]) for slot in slots}
-        found: dict[tuple[bool, tuple[str, ...], tuple[str, ...]], int] = {}
+        found: dict[RowForm, int] = {}
         for named, set_flags, types in _forms(objects, sorted(operation_flags), flags, unnamed=unnamed):
             withs = dict(zip(objects, types, strict=True))
-            plan = engine.plan_of(type_of_rule, operation, frozenset(set_flags), withs, named=named)
-            key = (plan.condition, type_of_rule if plan.condition != NEVER else "", *sorted(withs.items()))
-            number = numbers.setdefault(key, len(numbers))
-            if number == len(cases):
-                cases.append(Case(number=number, type=type_of_rule, withs=tuple(sorted(withs.items())), plan=plan))
-            found[named, set_flags, types] = number
+            by_levels: dict[tuple[bool, ...], int] = {}
+            for has_more in itertools.product(*_levels(reader, {RESOURCE: type_of_rule, **withs})):
+                form = RequestShape(
+                    flags=frozenset(set_flags),
+                    types={RESOURCE: type_of_rule, **withs},
+                    named=named,
+                    levels={slot: 1 + more for slot, more in zip((RESOURCE, *objects), has_more, strict=True)},
+                )
+                condition = reader.condition(type_of_rule, operation, form)
+                key = (condition, type_of_rule if condition != NEVER else "", *sorted(withs.items()))
+                number = numbers.setdefault(key, len(numbers))
+                if number == len(cases):
+                    case = Case(
+                        number=number, type=type_of_rule, withs=tuple(sorted(withs.items())), condition=condition
+                    )
+                    cases.append(case)
+                by_levels[has_more] = number
+            same = len(set(by_levels.values())) == 1
+            found |= {(named, set_flags, types, () if same else levels): n for levels, n in by_levels.items()}
         rules.append(
             Rule(
                 type=type_of_rule,
@@ -230,6 +290,11 @@ def layout(
             )
         )
     return Layout(engine, rules, cases)
+
+
+def _levels(reader: LevelReader, types: Mapping[str, str]) -> list[tuple[bool, ...]]:
+    """For each slot, whether its path may have more than one level."""
+    return [(False, True) if type_ in reader.nested else (False,) for type_ in types.values()]
 
 
 def _forms(

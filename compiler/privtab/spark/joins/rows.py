@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.engines.columns import DEPTH, FLAG, MALFORMED, NULL, REASONS, UNKNOWN, WITH
+from privtab.engines.conditions import RESOURCE
+from privtab.paths import PathShape
+from privtab.spark.joins.keys import width
 from privtab.spark.joins.places import ABOVE, AT, Layout, Rule, slot_part
 from privtab.spark.joins.text import beginning, both, chosen, either, literal, one_of, quoted
 
@@ -50,6 +53,10 @@ class ColumnNames:
         if value is not None:
             return f"concat({', '.join(_pieces(value))})" if "'" in value or "\\" in value else literal(value)
         return quoted(name) if name in self.columns else "cast(null AS string)"
+
+    def path_of(self, slot: str) -> str:
+        """SQL expression for the path of the object in a slot."""
+        return self.text("path" if slot == RESOURCE else f"with_{slot}_path")
 
     def flag(self, name: str) -> bool | None:
         """Whether a flag is set: True, False, or None if a column decides."""
@@ -115,17 +122,36 @@ def _invalid_reason(rule: Rule, layout: Layout, names: ColumnNames) -> str:
         given_groups = names.text("groups")
         empty.append(f"{given_groups} IS NULL OR exists({given_groups}, g -> g IS NULL OR g = '')")
     tests.append((either(empty), NULL))
-    tests.append((_malformed(path), MALFORMED))
-    depth = layout.reader.depth(rule.type)
-    depths = [str(depth), *([str(depth - 1)] if rule.unnamed else [])]
-    tests.append((f"{width(path)} NOT IN ({', '.join(depths)})", DEPTH))
+    shapes = layout.reader.shapes
+    shape = shapes[rule.type]
+    if shape.nested is None:
+        tests.append((_malformed(path), MALFORMED))
+        depths = [str(shape.depth), *([str(shape.depth - 1)] if rule.unnamed else [])]
+        tests.append((f"{width(path)} NOT IN ({', '.join(depths)})", DEPTH))
+    else:
+        tests.append((_malformed(_with_names(path) if rule.unnamed else path), MALFORMED))
+        tests.append((_too_few_or_many(path, shape), DEPTH))
     for slot, types in rule.slots.items():
         slot_path = names.text(f"with_{slot}_path")
         tests.append((_malformed(slot_path), MALFORMED))
         type_ = names.text(f"with_{slot}_type")
-        expected_depth = chosen(((f"{type_} = {literal(t)}", str(layout.reader.depth(t))) for t in types), "-1")
-        tests.append((f"{width(slot_path)} <> {expected_depth}", DEPTH))
+        fixed = [t for t in types if shapes[t].nested is None]
+        expected_depth = chosen(((f"{type_} = {literal(t)}", str(layout.reader.depth(t))) for t in fixed), "-1")
+        by_levels = [
+            (f"{type_} = {literal(t)}", _too_few_or_many(slot_path, shapes[t])) for t in types if t not in fixed
+        ]
+        tests.append((chosen(by_levels, f"{width(slot_path)} <> {expected_depth}"), DEPTH))
     return chosen([(test, _reason_literal(code)) for test, code in tests], "cast(null AS string)")
+
+
+def _with_names(path: str) -> str:
+    """SQL expression for a path without the `/` at its end, where the last name is left out."""
+    return f"CASE WHEN endswith({path}, '/') AND {path} <> '/' THEN left({path}, length({path}) - 1) ELSE {path} END"
+
+
+def _too_few_or_many(path: str, shape: PathShape) -> str:
+    """Condition that a path on which a type nests has a wrong number of names."""
+    return f"{width(path)} NOT BETWEEN {shape.depth} AND {shape.most}"
 
 
 def _malformed(path: str) -> str:
@@ -134,11 +160,6 @@ def _malformed(path: str) -> str:
     end = "(?s:(?!.))"
     name = f"(?:(?![*?]+(?:/|{end}))(?:[^%/]|%2F|%25)*+|(?:%2A|%3F)+)"
     return f"({wrong_slashes} OR ({suspicious} AND NOT {path} RLIKE '^{name}(?:/{name})*{end}'))"
-
-
-def width(path: str) -> str:
-    """SQL expression for the number of names in a path."""
-    return f"CASE WHEN {path} = '' THEN 0 ELSE length({path}) - length(replace({path}, '/', '')) + 1 END"
 
 
 def _by_rule(layout: Layout, names: ColumnNames, value_of: Callable[[Rule], str], default: str) -> str:
@@ -165,9 +186,12 @@ def _grouped(values: list[tuple[str, str]]) -> list[tuple[str, str]]:
 def _case(rule: Rule, layout: Layout, names: ColumnNames) -> str:
     arms = []
     path = names.text("path")
-    for (named, flags, types), number in rule.cases.items():
+    shapes = layout.reader.shapes
+    for (named, flags, types, has_more), number in rule.cases.items():
         tests = []
-        if rule.unnamed:
+        if rule.unnamed and shapes[rule.type].nested is not None:
+            tests.append(f"{'NOT ' if named else ''}endswith({path}, '/')")
+        elif rule.unnamed:
             tests.append(f"{width(path)} = {layout.reader.depth(rule.type) - (not named)}")
         for flag in rule.flags:
             if names.flag(f"flag_{flag}") is None:
@@ -176,6 +200,9 @@ def _case(rule: Rule, layout: Layout, names: ColumnNames) -> str:
         for (slot, known), type_ in zip(rule.slots.items(), types, strict=True):
             if len(known) > 1:
                 tests.append(f"{names.text(f'with_{slot}_type')} = {literal(type_)}")
+        for slot, type_, more in zip((RESOURCE, *rule.slots), (rule.type, *types), has_more, strict=False):
+            if shapes[type_].nested is not None:
+                tests.append(f"{width(names.path_of(slot))} {'>' if more else '='} {shapes[type_].depth}")
         arms.append((both(tests), str(number)))
     numbers = {number for _, number in arms}
     return numbers.pop() if len(numbers) == 1 else chosen(_grouped(arms), "-1")
@@ -201,7 +228,9 @@ def _piece(layout: Layout, names: ColumnNames, part: str, specs: Mapping[str, ob
 
 
 def _of_resource(layout: Layout, part: str, type_: str, path: str, depth: int) -> str:
+    nests = type_ in layout.reader.nested
     if part == ABOVE:
-        return beginning(path, depth - 1) if depth else "''"
-    unnamed = any(rule.unnamed for rule in layout.rules if rule.type == type_)
+        return beginning(path, f"{width(path)} - 1" if nests else depth - 1) if depth else "''"
+    # Without its last name, a path on which a type nests has entities of that type all the same.
+    unnamed = not nests and any(rule.unnamed for rule in layout.rules if rule.type == type_)
     return f"CASE WHEN {width(path)} = {depth} THEN {path} END" if unnamed else path
