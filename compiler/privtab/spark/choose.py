@@ -194,10 +194,10 @@ def choice_for(request: RequestColumns, policy: OpenPolicy, state: Any, *, plan:
     if features := lacking(policy.as_program, Tool.SPARK_JOINS):
         why = f"joins do not support {_words(features)}"
         return Choice(plan="kernel", why=why, figures={**counts, "rows": sum(counts.values())})
-    return _by_size(request, counts, limits)
+    return _by_size(request, counts, limits, "index fits" if policy.beyond_arrays else "arrays fit")
 
 
-def _by_size(request: RequestColumns, counts: Mapping[str, int], limits: Limits) -> Choice:
+def _by_size(request: RequestColumns, counts: Mapping[str, int], limits: Limits, fits: str) -> Choice:
     rows = sum(counts.values())
     size = sum(count * _WIDTH.get(table, 0) for table, count in counts.items())
     figures: dict[str, int] = {**counts, "rows": rows, "arrays, about, in bytes": size}
@@ -208,14 +208,14 @@ def _by_size(request: RequestColumns, counts: Mapping[str, int], limits: Limits)
         why = f"the state's arrays would take {size >> 20:,} MiB in each executor, more than the limit of {limits.size >> 20:,}"
         return Choice(plan="joins", why=why, figures=figures)
     if rows <= limits.large or request.frame.isStreaming:
-        why = f"the state has {rows:,} rows, whose arrays fit every executor"
+        why = f"the state has {rows:,} rows, whose {fits} every executor"
         return Choice(plan="kernel", why=why, figures=figures)
     distinct, repetitive = _sampled(request, limits.few)
     figures |= {"distinct requests seen": distinct}
     if repetitive:
         why = f"about {distinct:,} distinct requests are too few for building arrays of {rows:,} rows"
         return Choice(plan="joins", why=why, figures=figures)
-    why = f"the state has {rows:,} rows, whose arrays fit every executor, and there are many requests"
+    why = f"the state has {rows:,} rows, whose {fits} every executor, and there are many requests"
     return Choice(plan="kernel", why=why, figures=figures)
 
 
