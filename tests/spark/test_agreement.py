@@ -24,7 +24,7 @@ from privtab.spark.joins import Figures
 from privtab.state.nodes import State
 
 DISTINCT_JOINS = "joins of distinct requests"
-POLICIES = {"kernel": 10, "joins": 2, DISTINCT_JOINS: 2}
+POLICIES = {"kernel": 10, "joins": len(worlds.BY_JOINS), DISTINCT_JOINS: len(worlds.BY_JOINS)}
 """By plan: joins are planned anew for each policy, which takes longer than all that they decide."""
 BEYOND_JOINS: tuple[tuple[str, ...], ...] = (
     ("nested",),
@@ -141,7 +141,10 @@ def differences(spark: SparkSession, plan: str, generated_worlds: Iterable[World
 def plain_worlds(folder: Path, plan: str, seeds: Iterable[int]) -> Iterator[World]:
     """Policies that joins support, too."""
     for seed in seeds:
-        yield generated(folder, seed, REQUESTS // POLICIES[plan], worlds.IN_SPARK if seed % 2 else ())
+        features = (
+            worlds.BY_JOINS[seed % len(worlds.BY_JOINS)] if plan != "kernel" else worlds.IN_SPARK if seed % 2 else ()
+        )
+        yield generated(folder, seed, REQUESTS // POLICIES[plan], features)
 
 
 def other_worlds(folder: Path, seeds: Iterable[int]) -> Iterator[World]:

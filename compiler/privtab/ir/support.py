@@ -59,7 +59,6 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
         Tool.CONFORM: "`conform`",
         Tool.SHARDS: "a sharded state",
         Tool.SPARK_BUILD: "the build of a state in Spark",
-        Tool.SPARK_JOINS: '`plan="joins"`',
     },
     Feature.ACTIVE_WITH_HIERARCHY: {},
 }

@@ -54,7 +54,9 @@ FEATURES = ("implies", "below", "hierarchy", "active")
 """What a world can have besides what every world has; each is a module of this package. `nested` and `attributes` have to be asked for,
 since tools refuse them."""
 IN_SPARK = ("implies", "hierarchy")
-"""Those of the features that joins in Spark support."""
+"""Those of the features that arrays in Spark support."""
+BY_JOINS = ((), IN_SPARK, ("nested",), ("flat", "nested", *IN_SPARK))
+"""Features of policies that joins in Spark support, one or several at once."""
 SHARDED = ("implies", "hierarchy", "active")
 """Those of the features that sharded states support."""
 

@@ -32,13 +32,15 @@ class ConditionWriter:
 
     def case(self, case: Case) -> str:
         """SQL expression for whether a case's condition holds; never null."""
-        return fold(case.condition, lambda atom: self._atom(atom, case), both, either)
+        holds = fold(case.condition, lambda atom: self._atom(atom, case), both, either)
+        located = [f"{self.names.whole_path_of(slot)} IS NOT NULL" for slot in case.types if slot in self.names.located]
+        return both([*located, holds]) if located else holds
 
     def _atom(self, atom: Atom, case: Case) -> str:
         word = level_word(atom.type)
         if word not in EACH:
             return self._located_atom(atom, case)
-        path, levels = self.names.path_of(atom.slot), self.layout.by_level(atom)
+        path, levels = self.names.whole_path_of(atom.slot), self.layout.by_level(atom)
         further_names = f"({width(path)} - {self.layout.reader.depth(case.types[atom.slot])})"
         tests = [(number, self._located_atom(level, case)) for number, level in enumerate(levels)]
         if word == "every":
@@ -76,7 +78,7 @@ class ConditionWriter:
         return either([direct, f"coalesce({in_request_groups}, false)"])
 
     def _path(self, atom: Atom, case: Case) -> str:
-        path, shape = self.names.path_of(atom.slot), self.layout.reader.shapes[case.types[atom.slot]]
+        path, shape = self.names.whole_path_of(atom.slot), self.layout.reader.shapes[case.types[atom.slot]]
         return path_at(path, self.layout.chain(atom.type)[-1], further(path, shape))
 
     def _has(self, atom: Atom, case: Case) -> str:

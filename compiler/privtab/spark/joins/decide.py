@@ -8,21 +8,36 @@ decides. Where requests repeat, each distinct request is decided once: everythin
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
+from privtab.engines.conditions import RESOURCE
 from privtab.errors import UsageError
 from privtab.ir.support import Tool, check_support
 from privtab.spark.joins.conditions import ConditionWriter
 from privtab.spark.joins.figures import Figures, JoinLimits, measured
+from privtab.spark.joins.flat import with_whole_path
 from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, word
 from privtab.spark.joins.keys import further
 from privtab.spark.joins.keys import steps as steps_at
 from privtab.spark.joins.places import ABOVE, Layout, PathEntity, layout
 from privtab.spark.joins.prepare import PreparedTables, prepare
-from privtab.spark.joins.rows import CASE, GROUPS, HIDDEN, REASON, USER, ColumnNames, kind, piece, prepared, reason
+from privtab.spark.joins.rows import (
+    CASE,
+    GROUPS,
+    HIDDEN,
+    REASON,
+    USER,
+    ColumnNames,
+    kind,
+    piece,
+    prepared,
+    reason,
+    whole,
+)
 from privtab.spark.joins.text import both, chosen, either, literal, one_of, quoted
 
 if TYPE_CHECKING:
@@ -30,6 +45,7 @@ if TYPE_CHECKING:
 
     from privtab.spark.policies import OpenPolicy, PolicyLike
     from privtab.spark.state.tables import SparkState
+    from privtab.vocabulary import Vocabulary
 
 NOT_GRANTED = "not granted"
 CHANGED = "changed between reads"
@@ -72,7 +88,22 @@ def joins_for(
     # Groups are taken from requests only if the policy says so.
     ignored = set() if opened.vocabulary.request_groups else {"groups"}
     names = ColumnNames(columns=frozenset(requests.columns) - ignored, constants=dict(constants or {}))
+    names = replace(names, located=frozenset(_located(opened.vocabulary, names)))
     return Joins.of(opened, names, state, limits or JoinLimits())
+
+
+def _located(vocabulary: Vocabulary, names: ColumnNames) -> Iterator[str]:
+    """The slots of requests whose objects may have flat ids."""
+    shapes = [shape for shapes in vocabulary.operations.values() for shape in shapes.values()]
+    types_by_slot: dict[str, set[str]] = {RESOURCE: set(vocabulary.operations)}
+    for shape in shapes:
+        for slot, types in shape.withs.items():
+            types_by_slot.setdefault(slot, set()).update(types)
+    for slot, types in types_by_slot.items():
+        constant = names.constants.get("type" if slot == RESOURCE else f"with_{slot}_type")
+        possible = types if constant is None else types & {constant}
+        if any(map(vocabulary.lies_in_state, possible)) and (slot == RESOURCE or names.has(f"with_{slot}_path")):
+            yield slot
 
 
 class Joins:
@@ -114,7 +145,7 @@ class Joins:
 
     def measure(self, rows: DataFrame) -> Figures:
         """Estimate the number of distinct requests, and of distinct keys of each part that are looked up."""
-        requests = prepared(rows, self.layout, self.names)
+        requests = prepared(self._with_whole_paths(rows), self.layout, self.names)
         keys = {part: self.keys(part) for part in self.used}
         if self._sends("places"):
             for part in filter(self._single, self.used):
@@ -151,16 +182,25 @@ class Joins:
         """
         first_steps = dict(zip(self.used, itertools.accumulate(map(self._width, self.used), initial=0), strict=False))
         arrays = ", ".join(f"coalesce({self._steps(part, first)}, array())" for part, first in first_steps.items())
-        rows = prepared(requests, self.layout, self.names)
-        names = [*requests.columns, USER, *([GROUPS] if self.names.has("groups") else [])]
+        located = self._with_whole_paths(requests)
+        rows = prepared(located, self.layout, self.names)
+        names = [*located.columns, USER, *([GROUPS] if self.names.has("groups") else [])]
         steps = rows.select(*names, F.expr(f"inline_outer(concat({arrays}))").alias("at", KEY))
         columns = {
             _column(part, position, number): (first_steps[part] + position, number)
             for part, pairs in self.used.items()
             for position, number in pairs
         }
-        found = self._held_at_existing(steps, requests.columns, columns)
+        found = self._held_at_existing(steps, located.columns, columns)
         return self._answered(prepared(found, self.layout, self.names), requests.columns, "true")
+
+    def _with_whole_paths(self, requests: DataFrame) -> DataFrame:
+        """Requests with the whole paths of objects that may have flat ids."""
+        for slot in sorted(self.names.located):
+            type_, path = self.names.type_of(slot), self.names.path_of(slot)
+            located = self._side("located")
+            requests = with_whole_path(requests, self.layout.vocabulary, type_, path, located, whole(slot))
+        return requests
 
     def _width(self, part: str) -> int:
         """The most places of a part."""
@@ -168,7 +208,7 @@ class Joins:
 
     def _decided(self, requests: DataFrame, figures: Figures) -> DataFrame:
         """Decide each row, without combining equal requests."""
-        rows = prepared(requests, self.layout, self.names)
+        rows = prepared(self._with_whole_paths(requests), self.layout, self.names)
         decided = rows
         for part in self.used:
             found = self._part(rows, part)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.engines.plan import GrantSemantics
+from privtab.spark.joins.flat import with_whole_path
 from privtab.spark.joins.keys import further, keys
 from privtab.spark.joins.levels import LevelReader
 from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, BitKey, BitNumbers, chain
@@ -21,7 +22,10 @@ from privtab.spark.joins.text import bitwise_or, chosen, literal, one_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from privtab.spark.policies import OpenPolicy
+
 PRINCIPAL, KEY, HOLDER = "__privtab_principal", "__privtab_key", "__privtab_holder"
+WHOLE = "__privtab_whole"
 
 
 def word(number: int) -> str:
@@ -32,11 +36,23 @@ def word(number: int) -> str:
 class Holdings:
     """Derives from the tables of a state everything that any row of the policy may need."""
 
-    def __init__(self, program: Mapping[str, Any], tables: Mapping[str, DataFrame], counts: Mapping[str, int]) -> None:
-        """`counts`: the number of rows of each table. Empty tables are left out of the plan, as each part of it costs time."""
+    def __init__(
+        self,
+        policy: OpenPolicy,
+        tables: Mapping[str, DataFrame],
+        counts: Mapping[str, int],
+        located: DataFrame | None,
+    ) -> None:
+        """`counts`: the number of rows of each table. Empty tables are left out of the plan, as each part of it costs time.
+
+        `located`: the whole paths of entities with flat ids, if the policy has such.
+        """
+        program = policy.json
         self.semantics = GrantSemantics.read(program)
         self.numbers = BitNumbers(program, self.semantics)
         self.tables = tables
+        self._names = policy.vocabulary
+        self._located = located
         self._nonempty = {table for table, count in counts.items() if count}
         self._privileges = list(program["privileges"])
         self._reader = LevelReader(program)
@@ -107,13 +123,13 @@ class Holdings:
             return [plain]
         scoped = self._scoped().select("role", "scoped", "scope")
         on_and_above = f"explode({self._chain('type', 'path')}) AS scope"
-        inside = grants.selectExpr(
+        inside = self._with_whole_path(grants, "type", "path").selectExpr(
             "grantee AS role", f"concat(type, ':', path) AS {KEY}", on_and_above, *word_expressions
         )
         inside_scopes = inside.join(scoped, ["role", "scope"]).selectExpr(f"scoped AS {PRINCIPAL}", KEY, *word_columns)
         if not self.semantics.down:
             return [plain, inside_scopes]
-        scope_ancestors = self._scoped().selectExpr(
+        scope_ancestors = self._with_whole_path(self._scoped(), "scope_type", "scope_path").selectExpr(
             "role", "scoped", "scope", f"explode({self._chain('scope_type', 'scope_path')}) AS on"
         )
         above_scopes = plain.withColumnsRenamed({PRINCIPAL: "role", KEY: "on"}).join(
@@ -161,8 +177,15 @@ class Holdings:
             "concat(scope_type, ':', scope_path) AS scope", "scope_type", "scope_path",
         ).distinct()  # fmt: skip
 
+    def _with_whole_path(self, rows: DataFrame, type_: str, path: str) -> DataFrame:
+        """Rows with the whole path of an entity in the column `WHOLE`, if the policy has flat ids."""
+        if self._located is None:
+            return rows
+        return with_whole_path(rows, self._names, type_, path, self._located, WHOLE)
+
     def _chain(self, type_: str, path: str) -> str:
-        """SQL array of the keys of an entity and of all entities that contain it."""
+        """SQL array of the keys of an entity and of all entities that contain it, in rows as by `_with_whole_path`."""
+        path = path if self._located is None else WHOLE
         arms: dict[str, list[str]] = {}
         for name, shape in self._reader.shapes.items():
             places = chain(self._reader, f"{name}/nearest" if shape.nested is not None else name)

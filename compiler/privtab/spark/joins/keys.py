@@ -26,14 +26,19 @@ def further(path: str, shape: PathShape, *, above: bool = False) -> str:
 
 
 def path_at(path: str, place: PathEntity, further_names: str) -> str:
-    """SQL expression for the path of the entity at a place; undefined if there is none or several."""
+    """SQL expression for the path of the entity at a place, as it is written; undefined if there is none or several."""
     match place.further:
         case "nearest":
-            return beginning(path, f"{place.depth} + {further_names}")
+            return _written(path, place, f"{place.depth} + {further_names}")
         case "parent":
-            return beginning(path, f"{place.depth} + {further_names} - 1")
+            return _written(path, place, f"{place.depth} + {further_names} - 1")
         case _:
-            return beginning(path, place.depth + (0 if place.further == "around" else place.further))
+            return _written(path, place, place.depth + (0 if place.further == "around" else place.further))
+
+
+def _written(path: str, place: PathEntity, depth: str | int) -> str:
+    names = beginning(path, depth)
+    return beginning(names, -place.written) if place.written else names
 
 
 def key(path: str, place: PathEntity, further_names: str) -> str:
@@ -64,6 +69,6 @@ def _array(path: str, places: Sequence[PathEntity], further_names: str, item: Ca
     for number, place in enumerate(places):
         if place.several:
             depths = f"slice(sequence({place.depth}, {place.depth} + {further_names}), 1, {further_names})"
-            own_key = f"concat({literal(place.prefix)}, {beginning(path, 'depth')})"
+            own_key = f"concat({literal(place.prefix)}, {_written(path, place, 'depth')})"
             arrays.append(f"transform({depths}, depth -> {item(number, own_key)})")
     return arrays[0] if len(arrays) == 1 else f"concat({', '.join(arrays)})"

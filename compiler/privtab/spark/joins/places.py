@@ -17,6 +17,7 @@ from privtab.engines.plan import GrantSemantics
 from privtab.engines.python import PythonEngine
 from privtab.paths import at_level, base_type, level_of
 from privtab.spark.joins.levels import EACH, LevelReader, level_word
+from privtab.vocabulary import Vocabulary
 
 ABOVE, AT = "above", "at"
 """Parts of a request: the entities above its resource, and the resource. The others are named by the slot of a `with` object."""
@@ -44,6 +45,8 @@ class PathEntity:
     depth: int
     last: bool = False
     further: int | Literal["nearest", "parent", "around"] = 0
+    written: int = 0
+    """How many of the names are written, the last of them, if a type on the path has flat ids; 0: all."""
 
     @property
     def several(self) -> bool:
@@ -128,6 +131,7 @@ class Layout:
         self.cases = tuple(cases)
         self.semantics = engine.semantics
         self.reader = LevelReader(engine.program)
+        self.vocabulary = Vocabulary.from_program(engine.program)
         self.specs: dict[str, dict[str, tuple[PathEntity, ...]]] = {}
         """By part, then by the type of its entity, the places to look up."""
         self.numbers = BitNumbers(engine.program, engine.semantics)
@@ -146,6 +150,11 @@ class Layout:
             return slot_part(slot)
         is_above = place.depth < self.reader.depth(type_) or place.further in ("parent", "around")
         return ABOVE if is_above or place.prefix == EVERYWHERE else AT
+
+    def ends_with_slash(self, type_: str) -> bool:
+        """Whether the whole path of an entity of a type ends with `/` if its last name is left out."""
+        shape = self.vocabulary.shapes[type_]
+        return shape.nested is not None or shape.flat is not None
 
     def chain(self, type_: str) -> list[PathEntity]:
         """The places of an entity of a type and of its ancestors, the root first."""
@@ -220,16 +229,21 @@ def slot_part(slot: str) -> str:
 
 def chain(reader: LevelReader, type_: str) -> list[PathEntity]:
     """The places of an entity of a type and of its ancestors, the root first."""
+
+    def place(link: str, depth: int, further: int | Literal["nearest", "parent", "around"] = 0) -> PathEntity:
+        shape = reader.shapes[link]
+        return PathEntity(f"{link}:", depth, further=further, written=0 if shape.flat is None else shape.written.depth)
+
     base, level = base_type(type_), level_word(type_)
     if level not in ("nearest", "parent"):
         links = ((base_type(link), depth, max(level_of(link) - 1, 0)) for link, depth in reader.chains[type_])
-        return [PathEntity(f"{link}:", depth - more, further=more) for link, depth, more in links]
-    shape = reader.shapes[base]
-    links_above, links = shape.chain[: shape.nested], shape.chain[shape.nested :]
+        return [place(link, depth - more, more) for link, depth, more in links]
+    chain_ = reader.shapes[base].chain
+    nested = next(at for at, (link, _) in enumerate(chain_) if link in reader.nested)
     return [
-        *(PathEntity(f"{link}:", depth) for link, depth in links_above),
-        PathEntity(f"{links[0][0]}:", links[0][1], further="around"),
-        *(PathEntity(f"{link}:", depth, further=level) for link, depth in links),
+        *(place(link, depth) for link, depth in chain_[:nested]),
+        place(*chain_[nested], "around"),
+        *(place(link, depth, level) for link, depth in chain_[nested:]),
     ]
 
 

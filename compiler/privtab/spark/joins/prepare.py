@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.spark.joins.figures import JoinLimits
+from privtab.spark.joins.flat import ANCHOR, LOCATED, whole_paths
 from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, Holdings
 from privtab.spark.state.hierarchy import closed
+from privtab.spark.state.together import collected_places
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,6 +37,8 @@ class PreparedTables:
     principals: DataFrame
     held: DataFrame
     places: DataFrame
+    located: DataFrame | None
+    """The whole paths of entities with flat ids; None if the policy has no flat ids."""
     rows: Mapping[str, int]
     sizes: Mapping[str, int]
     """Estimated bytes of each table as a hash table."""
@@ -62,20 +67,37 @@ def forget(state: SparkState | None = None) -> None:
 
 def _prepared(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> PreparedTables:
     tables = closed(policy.json["semantics"].get("hierarchy", ()), policy.vocabulary, state.tables)
-    holdings = Holdings(policy.json, tables, state.counts())
+    located = _located(policy, tables["entities"]) if policy.vocabulary.flat else None
+    holdings = Holdings(policy, tables, state.counts(), located)
     stored = _stored(holdings.held(), limits)
     frames = {
         "held": (stored, [PRINCIPAL, KEY]),
         "principals": (_stored(holdings.principals(stored), limits), [HOLDER, PRINCIPAL]),
         "places": (_stored(holdings.places(stored), limits), [KEY]),
     }
+    if located is not None:
+        frames["located"] = (located, [ANCHOR, LOCATED])
     counts = [_counted(name, frame, keys) for name, (frame, keys) in frames.items()]
     found = {row["table"]: row for row in reduce(lambda first, second: first.unionAll(second), counts).collect()}
     rows = {name: row["rows"] for name, row in found.items()}
     sizes = {name: row["bytes"] + row["rows"] * (40 + 8 * holdings.numbers.words) for name, row in found.items()}
     return PreparedTables(
-        principals=frames["principals"][0], held=stored, places=frames["places"][0], rows=rows, sizes=sizes
+        principals=frames["principals"][0],
+        held=stored,
+        places=frames["places"][0],
+        located=located,
+        rows=rows,
+        sizes=sizes,
     )
+
+
+def _located(policy: OpenPolicy, entities: DataFrame) -> DataFrame:
+    """The table of whole paths. Places are collected, as when they are validated."""
+    found = pa.array(
+        [{ANCHOR: key, LOCATED: path} for key, path in whole_paths(policy.vocabulary, collected_places(entities))],
+        pa.struct([(ANCHOR, pa.string()), (LOCATED, pa.string())]),
+    )
+    return entities.sparkSession.createDataFrame(pa.Table.from_struct_array(found))
 
 
 def _counted(name: str, frame: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -28,6 +28,8 @@ class ColumnNames:
 
     columns: frozenset[str]
     constants: Mapping[str, str | bool]
+    located: frozenset[str] = frozenset()
+    """The slots whose objects may have flat ids, so that their whole paths are looked up."""
 
     def has(self, name: str) -> bool:
         """Whether requests have a value of that name."""
@@ -58,6 +60,14 @@ class ColumnNames:
         """SQL expression for the path of the object in a slot."""
         return self.text("path" if slot == RESOURCE else f"with_{slot}_path")
 
+    def type_of(self, slot: str) -> str:
+        """SQL expression for the type of the object in a slot."""
+        return self.text("type" if slot == RESOURCE else f"with_{slot}_type")
+
+    def whole_path_of(self, slot: str) -> str:
+        """SQL expression for the whole path of the object in a slot; null if it lies nowhere."""
+        return quoted(whole(slot)) if slot in self.located else self.path_of(slot)
+
     def flag(self, name: str) -> bool | None:
         """Whether a flag is set: True, False, or None if a column decides."""
         value = self.constants.get(name)
@@ -71,6 +81,11 @@ def _pieces(value: str) -> list[str]:
 def piece(part: str) -> str:
     """The name of the column with the piece of a path that a part depends on; the column is null if a row does not have the part."""
     return f"{HIDDEN}{part}_path"
+
+
+def whole(slot: str) -> str:
+    """The name of the column with the whole path of the object in a slot, if ids may be flat."""
+    return f"{HIDDEN}whole_{slot}"
 
 
 def kind(part: str) -> str:
@@ -124,24 +139,48 @@ def _invalid_reason(rule: Rule, layout: Layout, names: ColumnNames) -> str:
     tests.append((either(empty), NULL))
     shapes = layout.reader.shapes
     shape = shapes[rule.type]
-    if shape.nested is None:
-        tests.append((_malformed(path), MALFORMED))
-        depths = [str(shape.depth), *([str(shape.depth - 1)] if rule.unnamed else [])]
-        tests.append((f"{width(path)} NOT IN ({', '.join(depths)})", DEPTH))
-    else:
+    wrong_depth = DEPTH if shape.flat is None else MALFORMED
+    if rule.unnamed and rule.type in layout.vocabulary.flat:
+        named, wrong = f"NOT endswith({path}, '/')", _wrong_id(path, shape)
+        tests += [
+            (both([named, wrong]), MALFORMED),
+            (f"NOT ({named}) AND {_wrong_container(path, rule, layout)}", MALFORMED),
+        ]
+    elif shape.written.nested is not None:
         tests.append((_malformed(_with_names(path) if rule.unnamed else path), MALFORMED))
-        tests.append((_too_few_or_many(path, shape), DEPTH))
+        tests.append((_wrong_depth(path, shape), DEPTH))
+    else:
+        tests.append((_malformed(path), MALFORMED))
+        depth = shape.written.depth
+        depths = [str(depth), *([str(depth - 1)] if rule.unnamed else [])]
+        tests.append((f"{width(path)} NOT IN ({', '.join(depths)})", wrong_depth))
     for slot, types in rule.slots.items():
         slot_path = names.text(f"with_{slot}_path")
         tests.append((_malformed(slot_path), MALFORMED))
         type_ = names.text(f"with_{slot}_type")
-        fixed = [t for t in types if shapes[t].nested is None]
-        expected_depth = chosen(((f"{type_} = {literal(t)}", str(layout.reader.depth(t))) for t in fixed), "-1")
-        by_levels = [
-            (f"{type_} = {literal(t)}", _too_few_or_many(slot_path, shapes[t])) for t in types if t not in fixed
-        ]
+        flat = [t for t in types if shapes[t].flat is not None]
+        wrong_ids = (f"({type_} = {literal(t)} AND {_wrong_depth(slot_path, shapes[t])})" for t in flat)
+        tests += [(wrong, MALFORMED) for wrong in wrong_ids]
+        fixed = [t for t in types if shapes[t].written.nested is None]
+        expected_depth = chosen(((f"{type_} = {literal(t)}", str(shapes[t].written.depth)) for t in fixed), "-1")
+        by_levels = [(f"{type_} = {literal(t)}", _wrong_depth(slot_path, shapes[t])) for t in types if t not in fixed]
         tests.append((chosen(by_levels, f"{width(slot_path)} <> {expected_depth}"), DEPTH))
     return chosen([(test, _reason_literal(code)) for test, code in tests], "cast(null AS string)")
+
+
+def _wrong_id(path: str, shape: PathShape) -> str:
+    """Condition that an id is not one of a type."""
+    return either([_malformed(path), _wrong_depth(path, shape)])
+
+
+def _wrong_container(path: str, rule: Rule, layout: Layout) -> str:
+    """Condition that a flat id that is left out does not name what is around it."""
+    found = []
+    for container in layout.vocabulary.containers(rule.type):
+        begin = len(container) + 2
+        wrong = _wrong_id(f"substr({path}, {begin}, length({path}) - {begin})", layout.reader.shapes[container])
+        found.append(f"(startswith({path}, {literal(container + ':')}) AND NOT {wrong})")
+    return f"NOT {either(found)}"
 
 
 def _with_names(path: str) -> str:
@@ -149,9 +188,12 @@ def _with_names(path: str) -> str:
     return f"CASE WHEN endswith({path}, '/') AND {path} <> '/' THEN left({path}, length({path}) - 1) ELSE {path} END"
 
 
-def _too_few_or_many(path: str, shape: PathShape) -> str:
-    """Condition that a path on which a type nests has a wrong number of names."""
-    return f"{width(path)} NOT BETWEEN {shape.depth} AND {shape.most}"
+def _wrong_depth(path: str, shape: PathShape) -> str:
+    """Condition that a written path has a wrong number of names."""
+    written = shape.written
+    if written.nested is None:
+        return f"{width(path)} <> {written.depth}"
+    return f"{width(path)} NOT BETWEEN {written.depth} AND {written.most}"
 
 
 def _malformed(path: str) -> str:
@@ -189,8 +231,8 @@ def _case(rule: Rule, layout: Layout, names: ColumnNames) -> str:
     shapes = layout.reader.shapes
     for (named, flags, types, has_more), number in rule.cases.items():
         tests = []
-        if rule.unnamed and shapes[rule.type].nested is not None:
-            tests.append(f"{'NOT ' if named else ''}endswith({path}, '/')")
+        if rule.unnamed and layout.ends_with_slash(rule.type):
+            tests.append(f"{'NOT ' if named else ''}endswith({names.whole_path_of(RESOURCE)}, '/')")
         elif rule.unnamed:
             tests.append(f"{width(path)} = {layout.reader.depth(rule.type) - (not named)}")
         for flag in rule.flags:
@@ -202,7 +244,7 @@ def _case(rule: Rule, layout: Layout, names: ColumnNames) -> str:
                 tests.append(f"{names.text(f'with_{slot}_type')} = {literal(type_)}")
         for slot, type_, more in zip((RESOURCE, *rule.slots), (rule.type, *types), has_more, strict=False):
             if shapes[type_].nested is not None:
-                tests.append(f"{width(names.path_of(slot))} {'>' if more else '='} {shapes[type_].depth}")
+                tests.append(f"{width(names.whole_path_of(slot))} {'>' if more else '='} {shapes[type_].depth}")
         arms.append((both(tests), str(number)))
     numbers = {number for _, number in arms}
     return numbers.pop() if len(numbers) == 1 else chosen(_grouped(arms), "-1")
@@ -211,14 +253,14 @@ def _case(rule: Rule, layout: Layout, names: ColumnNames) -> str:
 def _piece(layout: Layout, names: ColumnNames, part: str, specs: Mapping[str, object]) -> dict[str, str]:
     """The columns of a part: its piece of a path and, if several are possible, the type of its entity."""
     if part in (ABOVE, AT):
-        type_, path = names.text("type"), names.text("path")
+        type_, path = names.text("type"), names.whole_path_of(RESOURCE)
         arms: dict[str, list[str]] = {}
         for spec_type in specs:
             depth = layout.reader.depth(spec_type)
             arms.setdefault(_of_resource(layout, part, spec_type, path, depth), []).append(spec_type)
     else:
         slot = next(s for rule in layout.rules for s in rule.slots if slot_part(s) == part)
-        type_, path = names.text(f"with_{slot}_type"), names.text(f"with_{slot}_path")
+        type_, path = names.text(f"with_{slot}_type"), names.whole_path_of(slot)
         arms = {path: list(specs)}
     by_type = chosen(((one_of(type_, types), value) for value, types in arms.items()), "null")
     found = {piece(part): by_type}
@@ -228,9 +270,8 @@ def _piece(layout: Layout, names: ColumnNames, part: str, specs: Mapping[str, ob
 
 
 def _of_resource(layout: Layout, part: str, type_: str, path: str, depth: int) -> str:
-    nests = type_ in layout.reader.nested
     if part == ABOVE:
-        return beginning(path, f"{width(path)} - 1" if nests else depth - 1) if depth else "''"
+        return beginning(path, f"{width(path)} - 1" if type_ in layout.reader.nested else depth - 1) if depth else "''"
     # Without its last name, a path on which a type nests has entities of that type all the same.
-    unnamed = not nests and any(rule.unnamed for rule in layout.rules if rule.type == type_)
+    unnamed = not layout.ends_with_slash(type_) and any(rule.unnamed for rule in layout.rules if rule.type == type_)
     return f"CASE WHEN {width(path)} = {depth} THEN {path} END" if unnamed else path

@@ -68,9 +68,13 @@ def wrong_rows(program: Program, table: str, rows: DataFrame) -> WrongRows | Non
 
 def shipped_places(spark: SparkSession, rows: DataFrame) -> ShippedBytes:
     """Where entities with flat ids lie, by the valid rows of `entities`, for the executors."""
-    places = dict(sorted(_pairs(rows)))
-    content = packed(places)
+    content = packed(collected_places(rows))
     return PackedState(digest=digest(content), content=content).ship(spark)
+
+
+def collected_places(rows: DataFrame) -> dict[str, str]:
+    """What contains each entity with a flat id, by the valid rows of `entities`."""
+    return dict(sorted(_pairs(rows)))
 
 
 def collected_links(rows: DataFrame, member: str, prefix: str) -> list[Any]:
