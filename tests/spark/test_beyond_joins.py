@@ -109,7 +109,7 @@ def test_executors_decide_by_the_index(spark: SparkSession, files: tuple[str, st
     assert decision_rows.answer_rows(decide(frame, *files, **columns())) == [row[3:] for row in ROWS]
     choice = plan(frame, *files, **columns())
     assert choice.plan == "kernel"
-    assert choice.why == "joins do not support a type that nests and attributes and flat ids"
+    assert choice.why == "joins do not support attributes"
     assert (choice.figures["attributes"], choice.figures["entities"]) == (1, 1)
     assert choice.steps[1].endswith("decide each distinct request by itself")
     assert plan(frame, files[0], state_of(files), **columns()).why == choice.why
@@ -348,5 +348,5 @@ def test_wrong_attributes_of_a_matrix_are_mistakes(files: tuple[str, str], attri
 @pytest.mark.slow
 def test_joins_refuse(spark: SparkSession, files: tuple[str, str]) -> None:
     frame = decision_rows.frame(spark, [row[:3] for row in ROWS], "user string, action string, entity string")
-    with pytest.raises(UnsupportedError, match=r'joins are not supported .* nests, .*: take `plan="kernel"`'):
+    with pytest.raises(UnsupportedError, match=r'does not support policies with attributes: take `plan="kernel"`'):
         decide(frame, *files, **columns(), plan="joins")

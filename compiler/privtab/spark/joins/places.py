@@ -62,8 +62,15 @@ class PathEntity:
         """Readable text."""
         if self.prefix == EVERYWHERE:
             return "everywhere"
-        if self.further:
-            return f"{self.prefix}(level {self.further + 1 if isinstance(self.further, int) else self.further})"
+        match self.further:
+            case "around":
+                return f"{self.prefix}(each level but the last)"
+            case "nearest" | "parent":
+                return f"{self.prefix}(the last level{' but one' if self.further == 'parent' else ''})"
+            case 0:
+                pass
+            case _:
+                return f"{self.prefix}(level {self.further + 1})"
         return self.prefix + ("(last name)" if self.last else f"(names 1 to {self.depth})" if self.depth else "(root)")
 
 
