@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.spark.joins.text import chosen, literal, one_of
-from privtab.state.located import containers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from privtab.locations import Locations
     from privtab.vocabulary import Vocabulary
 
 ANCHOR, LOCATED = "__privtab_anchor", "__privtab_located"
 """The columns of the table of whole paths: the key of an entity with a flat id, and its whole path."""
 
 
-def whole_paths(names: Vocabulary, places: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Each entity with a flat id, with its whole path; without those that lie nowhere. `places`: what contains them."""
-    around = containers(names, places)
+def whole_paths(names: Vocabulary, where: Locations) -> Iterator[tuple[str, str]]:
+    """Each entity with a flat id, with its whole path; without those that lie nowhere."""
     named = {
         type_
         for type_, chain in names.chains.items()
         if chain[-1][1] > (chain[-2][1] if len(chain) > 1 else 0)  # a `single` type has no name of its own
     }
-    for entity, container in places.items():
-        if container in around:
-            keys = [key.split(":", 1) for key in (*around[container], entity)]
+    for entity, container in where.places.items():
+        if container in where.containers:
+            keys = [key.split(":", 1) for key in (*where.containers[container], entity)]
             yield entity, "/".join(id_.rpartition("/")[2] for type_, id_ in keys if type_ in named)
 
 

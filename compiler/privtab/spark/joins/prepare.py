@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
+from privtab.locations import Locations
 from privtab.spark.joins.figures import JoinLimits
 from privtab.spark.joins.flat import ANCHOR, LOCATED, whole_paths
 from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, Holdings
 from privtab.spark.state.hierarchy import closed
 from privtab.spark.state.together import collected_places
+from privtab.state.located import containers
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from privtab.spark.policies import OpenPolicy
     from privtab.spark.state.tables import SparkState
+    from privtab.vocabulary import Vocabulary
 
 REMEMBERED = 2
 """Number of prepared states that are cached."""
@@ -66,8 +69,14 @@ def forget(state: SparkState | None = None) -> None:
 
 
 def _prepared(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> PreparedTables:
-    tables = closed(policy.json["semantics"].get("hierarchy", ()), policy.vocabulary, state.tables)
-    located = _located(policy, tables["entities"]) if policy.vocabulary.flat else None
+    names, located = policy.vocabulary, None
+    keys = names.keys
+    if names.flat:
+        # Places are collected, as when they are validated.
+        places = collected_places(state.tables["entities"])
+        where = Locations(names.shapes, places, containers(names, places))
+        keys, located = where.keys, _located(names, where, state.tables["entities"].sparkSession)
+    tables = closed(policy.json["semantics"].get("hierarchy", ()), keys, state.tables)
     holdings = Holdings(policy, tables, state.counts(), located)
     stored = _stored(holdings.held(), limits)
     frames = {
@@ -91,13 +100,11 @@ def _prepared(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> Prep
     )
 
 
-def _located(policy: OpenPolicy, entities: DataFrame) -> DataFrame:
-    """The table of whole paths. Places are collected, as when they are validated."""
-    found = pa.array(
-        [{ANCHOR: key, LOCATED: path} for key, path in whole_paths(policy.vocabulary, collected_places(entities))],
-        pa.struct([(ANCHOR, pa.string()), (LOCATED, pa.string())]),
-    )
-    return entities.sparkSession.createDataFrame(pa.Table.from_struct_array(found))
+def _located(names: Vocabulary, where: Locations, spark: SparkSession) -> DataFrame:
+    """The table of whole paths."""
+    found = dict(whole_paths(names, where))
+    columns = {ANCHOR: pa.array(found.keys(), pa.string()), LOCATED: pa.array(found.values(), pa.string())}
+    return spark.createDataFrame(pa.table(columns))
 
 
 def _counted(name: str, frame: DataFrame, keys: Sequence[str]) -> DataFrame:

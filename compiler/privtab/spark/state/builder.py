@@ -214,7 +214,7 @@ class _Builder:
             window = max((windows_in(source.rows) for source in self.read.sources.tables[table]), default=())
             self.counts[table] = self.spark.read.schema(f"{schema(table, window)}, `rows` bigint").parquet(path)
             found[table] = self.read.listed(table, self.counts[table].drop("rows"))
-        return closed(self.program.semantics.hierarchy, vocabulary(self.program), found)
+        return closed(self.program.semantics.hierarchy, vocabulary(self.program).keys, found)
 
     def shards(self, tables: Mapping[str, DataFrame], changed: list[str] | None, rows: int, results: str) -> None:
         """Build the changed shards on the executors; their reports and findings are written to `results`."""

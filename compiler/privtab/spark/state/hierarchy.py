@@ -7,35 +7,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import functions as fn
 
 from privtab.ir.nodes import HierarchyKind
 from privtab.moments import FIRST, LAST, Window, edge_texts, moment
+from privtab.request import Entity
 from privtab.spark.state.schemas import CANONICAL, schema, windows_in
 from privtab.spark.state.together import collected_links
 from privtab.state.chains import GROUP, ROLE, RoleLimits, TransitiveContainers, joined, roles_from
-from privtab.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+Keys: TypeAlias = Callable[[Entity], list[str]]
 
-def closed(kinds: Sequence[HierarchyKind], names: Vocabulary, tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
-    """The tables with the rows that follow; `kinds`: the hierarchy of the policy. A table may be missing."""
+
+def closed(kinds: Sequence[HierarchyKind], keys: Keys, tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """The tables with the rows that follow. A table may be missing.
+
+    `kinds`: the hierarchy of the policy. `keys`: the keys on the path of an entity; it is sent to the workers.
+    """
     found = dict(tables)
     if "groups" in kinds and "memberships" in tables:
         links = collected_links(tables["memberships"], "user", GROUP)
-        found["memberships"] = _longer("memberships", tables["memberships"], "group", links, names)
+        found["memberships"] = _longer("memberships", tables["memberships"], "group", links, keys)
     if "roles" in kinds and "assignments" in tables:
         links = collected_links(tables["assignments"], "principal", ROLE)
-        found["assignments"] = _longer("assignments", tables["assignments"], "role", links, names)
+        found["assignments"] = _longer("assignments", tables["assignments"], "role", links, keys)
     return found
 
 
-def _longer(table: str, rows: DataFrame, container: str, links: list[Any], names: Vocabulary) -> DataFrame:
+def _longer(table: str, rows: DataFrame, container: str, links: list[Any], keys: Keys) -> DataFrame:
     if not links:
         return rows
     prefix = ROLE if table == "assignments" else GROUP
@@ -43,17 +48,17 @@ def _longer(table: str, rows: DataFrame, container: str, links: list[Any], names
     window = windows_in(rows)
     columns = [*CANONICAL[table], *window]
     linked = [tuple(link[name] for name in columns) for link in links]
-    worker = partial(_derived, table, linked, names, columns)
+    worker = partial(_derived, table, linked, keys, columns)
     own = rows.select(*(f"`{name}`" for name in columns))
     some = own.filter(fn.col(container).isin(inner))
     return own.unionAll(some.mapInArrow(worker, schema(table, window))).distinct()
 
 
 def _derived(
-    table: str, links: list[tuple[Any, ...]], names: Vocabulary, columns: list[str], batches: Iterator[Any]
+    table: str, links: list[tuple[Any, ...]], keys: Keys, columns: list[str], batches: Iterator[Any]
 ) -> Iterator[Any]:
     """For `mapInArrow`: the rows that follow from the rows of a table."""
-    derive = _assignments(links, names) if table == "assignments" else _memberships(links)
+    derive = _assignments(links, keys) if table == "assignments" else _memberships(links)
     for batch in batches:
         rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
         found = [(*cells, *edges) for row in rows for cells, edges in derive(row)]
@@ -79,9 +84,9 @@ def _memberships(links: list[tuple[Any, ...]]) -> Callable[[tuple[Any, ...]], De
     return derive
 
 
-def _assignments(links: list[tuple[Any, ...]], names: Vocabulary) -> Callable[[tuple[Any, ...]], Derived]:
+def _assignments(links: list[tuple[Any, ...]], keys: Keys) -> Callable[[tuple[Any, ...]], Derived]:
     role_links = ((p, role, RoleLimits(_key(type_, path), _window(edges))) for p, role, type_, path, *edges in links)
-    reach = roles_from(role_links, names.keys)
+    reach = roles_from(role_links, keys)
 
     def derive(row: tuple[Any, ...]) -> Derived:
         principal, outer, type_, path, *edges = row
