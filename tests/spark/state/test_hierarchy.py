@@ -128,7 +128,7 @@ def test_the_workers_derive_the_rows_that_files_have(seed: int, *, timed: bool) 
         arrays = [pa.array([row[at] for row in rows], pa.string()) for at in range(len(columns))]
         batch = pa.RecordBatch.from_arrays(arrays, names=columns)
         derived_rows = [row for row in rows if str(row[0]).startswith(prefix)]
-        (found,) = _derived(table, derived_rows, vocabulary(program), columns, iter([batch]))
+        (found,) = _derived(table, derived_rows, vocabulary(program).keys, columns, iter([batch]))
         assert {tuple(row.values()) for row in found.to_pylist()} | set(rows) == set(cells(whole, table, window))
 
 

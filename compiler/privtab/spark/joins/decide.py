@@ -94,14 +94,15 @@ def joins_for(
 
 def _located(vocabulary: Vocabulary, names: ColumnNames) -> Iterator[str]:
     """The slots of requests whose objects may have flat ids."""
-    shapes = [shape for shapes in vocabulary.operations.values() for shape in shapes.values()]
     types_by_slot: dict[str, set[str]] = {RESOURCE: set(vocabulary.operations)}
-    for shape in shapes:
-        for slot, types in shape.withs.items():
-            types_by_slot.setdefault(slot, set()).update(types)
-    for slot, types in types_by_slot.items():
+    for operations in vocabulary.operations.values():
+        for operation in operations.values():
+            for slot, types in operation.withs.items():
+                types_by_slot.setdefault(slot, set()).update(types)
+    for slot, possible in types_by_slot.items():
         constant = names.constants.get("type" if slot == RESOURCE else f"with_{slot}_type")
-        possible = types if constant is None else types & {constant}
+        if constant is not None:
+            possible &= {str(constant)}
         if any(map(vocabulary.lies_in_state, possible)) and (slot == RESOURCE or names.has(f"with_{slot}_path")):
             yield slot
 

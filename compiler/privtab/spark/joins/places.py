@@ -33,6 +33,9 @@ BitKey: TypeAlias = str | tuple[str, str]
 """What a principal may hold: one of the above, (`allow` or `deny`, privilege), or (`role`, a declared role with default grants)."""
 
 
+Further: TypeAlias = int | Literal["nearest", "parent", "around"]
+
+
 @dataclass(frozen=True, slots=True)
 class PathEntity:
     """A place on a path; its key is the prefix plus the first `depth` names of the path, or only the last of these names.
@@ -44,7 +47,7 @@ class PathEntity:
     prefix: str
     depth: int
     last: bool = False
-    further: int | Literal["nearest", "parent", "around"] = 0
+    further: Further = 0
     written: int = 0
     """How many of the names are written, the last of them, if a type on the path has flat ids; 0: all."""
 
@@ -237,15 +240,20 @@ def slot_part(slot: str) -> str:
 def chain(reader: LevelReader, type_: str) -> list[PathEntity]:
     """The places of an entity of a type and of its ancestors, the root first."""
 
-    def place(link: str, depth: int, further: int | Literal["nearest", "parent", "around"] = 0) -> PathEntity:
+    def place(link: str, depth: int, further: Further = 0) -> PathEntity:
         shape = reader.shapes[link]
         return PathEntity(f"{link}:", depth, further=further, written=0 if shape.flat is None else shape.written.depth)
 
-    base, level = base_type(type_), level_word(type_)
-    if level not in ("nearest", "parent"):
-        links = ((base_type(link), depth, max(level_of(link) - 1, 0)) for link, depth in reader.chains[type_])
-        return [place(link, depth - more, more) for link, depth, more in links]
-    chain_ = reader.shapes[base].chain
+    level: Further
+    match level_word(type_):
+        case "nearest":
+            level = "nearest"
+        case "parent":
+            level = "parent"
+        case _:
+            links = ((base_type(link), depth, max(level_of(link) - 1, 0)) for link, depth in reader.chains[type_])
+            return [place(link, depth - more, more) for link, depth, more in links]
+    chain_ = reader.shapes[base_type(type_)].chain
     nested = next(at for at, (link, _) in enumerate(chain_) if link in reader.nested)
     return [
         *(place(link, depth) for link, depth in chain_[:nested]),

@@ -77,7 +77,7 @@ class _PartitionedMatrix:
     def __init__(self, policy: OpenPolicy, state: SparkState, matrix: ArrayMatrix, request: MatrixRequest) -> None:
         self.policy, self.state, self.matrix, self.request = policy, state, matrix, request
         hierarchy = policy.json["semantics"].get("hierarchy", ())
-        self.tables = with_chains(hierarchy, policy.vocabulary, state.tables)
+        self.tables = with_chains(hierarchy, policy.vocabulary.keys, state.tables)
         self.nests_groups = "groups" in hierarchy
         self.uses = uses(policy.checked("a state"))
         self.chains = policy.vocabulary.chains
