@@ -127,7 +127,24 @@ NO_MOMENTS = [
     ("store:grants.db@2020-01-01T00:00Z", 2, "did not exist at 2020-01-01T00:00:00Z"),
     ("store:grants.db@2020-01-01", 2, "is a date without a time"),
     ("store:none.db", 3, "`privtab store create` creates one"),
+    ("store:none.db@yesterday", 3, "no such store: none.db@yesterday"),
     ("store:sqlite:///grants.db", 2, "write the path alone"),
+    ("store:grants.db@2026-03-03T12:00", 2, "`2026-03-03T12:00` has no time zone; end it with `Z`"),
+    *(
+        (
+            f"store:grants.db@{text}",
+            2,
+            f"`{text}` is not a moment: write store:grants.db@2026-03-03T12:00:00Z for a time, or store:grants.db@12 for",
+        )
+        for text in ("yesterday", "", "-1", "12:00Z", "2026-3-3", "2026/03/03")
+    ),
+    (
+        "store:postgresql+psycopg://ann@nowhere.invalid/grants@yesterday",
+        2,
+        "`yesterday` is not a moment: write store:postgresql+psycopg://ann@nowhere.invalid/grants@2026-03-03T12:00:00Z",
+    ),
+    ("grants.db", 2, "grants.db is a database: a state in a store is written store:grants.db"),
+    ("postgresql+psycopg://nowhere.invalid/g", 2, "written store:postgresql+psycopg://nowhere.invalid/g"),
 ]
 
 
@@ -136,6 +153,17 @@ def test_an_invalid_moment_of_a_store_is_reported(lake: Path, capsys: pytest.Cap
         assert run(["who-can", "read", "table:l/s/t", "-p", "lake.yaml", "-s", state]) == code
         assert says in capsys.readouterr().err
     assert not (lake / "none.db").exists()
+
+
+def test_names_of_stores_may_contain_an_at_sign(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["store", "create", "team@lake.db", "-p", "lake.yaml", "--admin", "root"]) == 0
+    for state in ("store:team@lake.db", "store:team@lake.db@1"):
+        assert run(["who-can", "read", "table:l/s/t", "-p", "lake.yaml", "-s", state]) == 0
+    capsys.readouterr()
+    assert run(["store", "show", "team@lake.db@1"]) == 3
+    assert "only a state is read at a moment, as in `--state store:team@lake.db@1`: give team@lake.db" in (
+        capsys.readouterr().err
+    )
 
 
 def test_a_store_is_loaded_from_any_state_and_verified(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -108,6 +108,13 @@ def test_a_state_of_shards_is_whole_or_refused(
 
 WRONG: dict[str, tuple[str, str]] = {
     "registry:/nowhere": ("write registry:URL#CHANNEL", "s"),
+    "registry:/nowhere#prod": ("there is no registry at /nowhere", "s"),
+    "registry:/nowhere#prod@x": (
+        "`x` is neither the number of a release nor the 16 digits of a revision: write registry:/nowhere#prod@12",
+        "s",
+    ),
+    "registry:{url}#prod/shop@9c1f": ("`9c1f` is neither the number of a release nor", "p"),
+    "registry:{url}#prod@": ("`` is neither the number of a release nor", "p"),
     "registry:{url}#none": ("has no channel none", "p"),
     "registry:{url}#none/shop": ("has no channel none/shop", "s"),
     "registry:{url}#prod@99": ("had no release 99", "s"),

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sqlite3
+import traceback
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
 import pytest
 from lake_policy import POLICY, asks, grant
-from sqlalchemy import event, text
+from sqlalchemy import Engine, event, text
 
 from privtab import moments
 from privtab.effects import Change
@@ -26,6 +29,9 @@ from privtab.store.journal import Head, Writer, read_head
 from privtab.store.planning import ChangeRequest, plan
 from privtab.store.schema import BEGINNING, HEAD
 from privtab.store.store import Outcome, Store
+
+NAME = "x" * 5_000
+"""So that few changes fill a disk."""
 
 
 @pytest.fixture
@@ -57,28 +63,51 @@ KINDS: dict[str, Callable[[Store], object]] = {
     "change": change,
     "delete": lambda store: store.delete_entity(asks("root", "drop", "schema:l/a")),
     "delete all": lambda store: store.delete_all([asks("root", "drop", f"schema:l/{schema}") for schema in "ab"]),
+    "together": lambda store: wait_together(store, schemas(store, "cde")),
 }
 
 
 def killed_at(url: str, program: Program, work: Callable[[Store], object], statement: int) -> bool:
-    """Whether a process that does something was killed at its n-th statement that writes, or when it commits."""
+    """Whether a process that changes a store was killed at its n-th statement that writes, or when it commits."""
+
+    def change_store() -> None:
+        store = Store.open(url, program)
+        kill_at(statement, store.database.engine)
+        work(store)
+
+    return killed(change_store)
+
+
+def killed(work: Callable[[], object]) -> bool:
+    """Whether a process that does this was killed."""
     child = os.fork()
     if child == 0:
-        store = Store.open(url, program)
-        executed = 0
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            if status:
+                traceback.print_exc()
+            os._exit(status)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status) or os.waitstatus_to_exitcode(status) == 0
+    return os.WIFSIGNALED(status)
 
-        def count(*arguments: object) -> None:
-            nonlocal executed
-            sql = str(arguments[2]) if len(arguments) > 1 else "COMMIT"
-            executed += not sql.lstrip().upper().startswith(("SELECT", "PRAGMA", "BEGIN"))
-            if executed == statement:
-                os.kill(os.getpid(), signal.SIGKILL)
 
-        event.listen(store.database.engine, "after_cursor_execute", count)
-        event.listen(store.database.engine, "commit", count)
-        work(store)
-        os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+def kill_at(statement: int, engine: Engine | type[Engine]) -> None:
+    """Kill this process at its n-th statement that writes, or when it commits."""
+    executed = 0
+
+    def count(*arguments: object) -> None:
+        nonlocal executed
+        sql = str(arguments[2]) if len(arguments) > 1 else "COMMIT"
+        executed += not sql.lstrip().upper().startswith(("SELECT", "PRAGMA", "BEGIN"))
+        if executed == statement:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    event.listen(engine, "after_cursor_execute", count)
+    event.listen(engine, "commit", count)
 
 
 @pytest.mark.slow
@@ -105,12 +134,62 @@ def test_a_load_that_is_killed_loads_nothing(
     store.database.engine.dispose()
     before = dump(url)
     rows = {"grants": [grant(f"user:u{number}", "SELECT", "lake:l") for number in range(20)]}
-    for statement in (1, 4, 9):
-        assert killed_at(url, program, lambda store: store.load(rows, actor="setup"), statement)
+    statement = 1
+    while killed_at(url, program, lambda store: store.load(rows, actor="setup"), statement):
         assert dump(url) == before
-    store.load(rows, actor="setup")
+        statement += 1
+    assert statement > 9, "four entries with their rows, the head and the commit"
     assert len(store.rows()["grants"]) == 20
     assert store.verify() == []
+
+
+@pytest.mark.slow
+def test_a_store_whose_creation_is_killed_is_created_again(url: str, program: Program) -> None:
+    def create(statement: int) -> None:
+        kill_at(statement, Engine)
+        Store.create(url, program, administrators=["root"])
+
+    statement = 1
+    while killed(partial(create, statement)):
+        with pytest.raises(StoreError, match="`privtab store create` creates one"):
+            Store.open(url, program)
+        statement += 1
+    assert statement > 4, "tables, the head, an entry and its rows"
+    store = Store.open(url, program)
+    assert store.rows()["service_admins"] == [{"user": "root"}]
+    assert store.verify() == []
+
+
+@pytest.mark.slow
+def test_a_disk_that_takes_no_more_bytes_refuses_changes_until_there_is_room(
+    lake: Store, url: str, program: Program
+) -> None:
+    first = lake.head().number
+    lake.database.engine.dispose()
+
+    def change_store() -> None:
+        store = Store.open(url, program)
+        store.perform(asks("root", "create", "schema:l/first"))
+        size = Path(f"{url}-wal").stat().st_size
+        # Python ignores the signal, so that the system refuses the write.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100_000, resource.RLIM_INFINITY))
+        with pytest.raises(StoreError, match="disk"):
+            fill(store)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        store.perform(asks("root", "create", "schema:l/last"))
+
+    assert not killed(change_store)
+    done = lake.head().number - first - 2
+    assert 0 < done < 1_000
+    created = [f"schema:l/{NAME}{number}" for number in range(done)]
+    assert [row["entity"] for row in lake.rows()["owners"]][3:] == ["schema:l/first", *created, "schema:l/last"]
+    assert lake.verify() == []
+
+
+def fill(store: Store) -> None:
+    """Create schemas until the disk is full."""
+    for number in range(1_000):
+        store.perform(asks("root", "create", f"schema:l/{NAME}{number}"))
 
 
 def test_a_full_disk_refuses_changes_and_leaves_the_store_as_it_was(lake: Store, url: str) -> None:
@@ -122,14 +201,10 @@ def test_a_full_disk_refuses_changes_and_leaves_the_store_as_it_was(lake: Store,
             lambda connection, _: connection.execute(f"pragma max_page_count = {pages}").close(),
         )
 
-    def fill() -> None:
-        for number in range(1_000):
-            lake.perform(asks("root", "create", f"schema:l/{'x' * 5_000}{number}"))
-
     before = lake.rows()
     limit(1)  # SQLite takes the pages that there are.
     with pytest.raises(StoreError, match="full"):
-        fill()
+        fill(lake)
     done = lake.head().number
     assert lake.verify() == []
     limit(1_000_000)
@@ -141,7 +216,7 @@ def test_a_full_disk_refuses_changes_and_leaves_the_store_as_it_was(lake: Store,
 def test_the_journal_gives_the_same_database_byte_for_byte(
     lake: Store, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for kind in ("perform", "change", "delete"):
+    for kind in ("perform", "together", "change", "delete", "delete all"):
         KINDS[kind](lake)
     again = Database(address(str(tmp_path / "again.db")))
     with lake.database.reading() as connection:

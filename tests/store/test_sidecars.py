@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ import sidecars
 from authzen_server import Server
 from lake_policy import POLICY, asks, grant
 from sidecars import Opa, configuration, until
+from signing_keys import claims, pair
 from store_server import ask, serve_store, write_tokens
 
 from privtab import Embedded
+from privtab.bundle.sign import opa_configuration, public_keys
 from privtab.cli._app import run
-from privtab.errors import DecisionUnavailable
+from privtab.errors import DecisionUnavailable, SignatureRefused
 from privtab.pipeline import load_program
 from privtab.store.store import Store
 
@@ -56,12 +59,34 @@ class Lake:
         self._stack.callback(ended, server)
         return server
 
-    def opa(self, server: Server, instance: str = "one", **more: Any) -> Opa:
-        token = TOKENS["sidecar"]
-        config = configuration(server.url, instance=instance, channel="live", system="lake", token=token, **more)
-        (opa,) = self._stack.enter_context(sidecars.running(self.folder, config))
+    def opa(self, server: Server, instance: str = "one") -> Opa:
+        opa = self.started(self.configuration(server, instance))
         until(lambda: opa.revision("state") and opa.revision("policy"))
         return opa
+
+    def configuration(self, server: Server, instance: str = "one") -> dict[str, Any]:
+        token = TOKENS["sidecar"]
+        return configuration(server.url, instance=instance, channel="live", system="lake", token=token)
+
+    def verifying(self, server: Server, public: Path, **signing: Any) -> dict[str, Any]:
+        """The configuration of a sidecar that accepts only bundles signed with a key."""
+        config = self.configuration(server)
+        asks = opa_configuration(public_keys([public]), "live", ["policy", "state"])
+        config["keys"] = asks["keys"]
+        for name, bundle in config["bundles"].items():
+            bundle["signing"] = asks["bundles"][name]["signing"] | signing
+        return config
+
+    def started(self, config: dict[str, Any]) -> Opa:
+        (opa,) = self._stack.enter_context(sidecars.running(self.folder, config))
+        return opa
+
+    def bundle(self, server: Server, kind: str) -> bytes:
+        """A bundle that the server serves."""
+        sidecar = {"Authorization": f"Bearer {TOKENS['sidecar']}"}
+        answer = server.get(f"/channels/live/lake/{kind}.tar.gz", headers=sidecar)
+        assert answer.status_code == 200, answer.text
+        return answer.content
 
     def change(self, **changes: Any) -> int:
         return self.store.change(asks("root", "grant", "lake:l"), **changes).number
@@ -177,6 +202,31 @@ def test_a_whole_bundle_is_sent_at_intervals(lake: Lake) -> None:
     assert bundle_type(opa) == "snapshot"
 
 
+def test_while_the_store_cannot_be_read_or_is_an_older_copy_sidecars_keep_what_they_run(lake: Lake) -> None:
+    server = lake.serve()
+    opa = lake.opa(server)
+
+    def stale() -> bool:
+        sidecar = {"Authorization": f"Bearer {TOKENS['sidecar']}"}
+        return "X-Privtab-Stale" in server.get("/channels/live/lake/state.tar.gz", headers=sidecar).headers
+
+    with closing(sqlite3.connect(":memory:")) as copy, closing(sqlite3.connect(lake.url)) as database:
+        database.backup(copy)
+        lake.grants(server, "ann")
+        until(lambda: creates(opa, "ann"))
+        assert not stale()
+        database.execute("alter table head rename to gone")
+        until(stale)
+        assert creates(opa, "ann")
+        database.execute("alter table gone rename to head")
+        until(lambda: not stale())
+        lake.grants(server, "ben")
+        until(lambda: creates(opa, "ben"))
+        copy.backup(database)
+        until(stale)
+        assert creates(opa, "ben")
+
+
 def test_embedded_reads_the_bundles_and_says_when_it_cannot(lake: Lake) -> None:
     server = lake.serve()
     feed = f"{server.url}/channels/live/lake"
@@ -188,6 +238,104 @@ def test_embedded_reads_the_bundles_and_says_when_it_cannot(lake: Lake) -> None:
     server.stop()
     with pytest.raises(DecisionUnavailable, match=r"max_staleness is 0\.5"):
         until(lambda: not client.check("ann", "create", "schema:l/s"))
+
+
+def test_a_sidecar_that_verifies_runs_the_signed_bundles_of_each_change(lake: Lake) -> None:
+    private, public = pair().write(lake.folder)
+    server = lake.serve("--signing-key", private, "--scope", "live", "--delta-from", "0")
+    opa = lake.started(lake.verifying(server, public))
+    until(lambda: opa.revision("state") and opa.revision("policy"))
+    for user in ("ann", "ben"):
+        until(lambda: waits(server))
+        lake.grants(server, user)
+        assert until(lambda user=user: creates(opa, user), 2) < 2  # type: ignore[misc]
+    # OPA requires signatures, which deltas cannot have.
+    assert bundle_type(opa) == "snapshot"
+    # A restarted server signs the same bundles with the same bytes: the sidecar, which waits for the next, keeps its own.
+    until(lambda: waits(server))
+    server.stop()
+    server = lake.serve("--signing-key", private, "--scope", "live", "--port", server.url.rpartition(":")[2])
+    until(lambda: waits(server))
+    assert 'mode="full"' not in operator(server, "/metrics").text
+    # Whoever answers in its place has another key: the sidecar keeps what it runs.
+    server.stop()
+    other, _ = pair(number=1).write(lake.folder, "other")
+    held = opa.revision("state")
+    server = lake.serve("--signing-key", other, "--scope", "live", "--port", server.url.rpartition(":")[2])
+    lake.grants(server, "eve")
+    until(lambda: "failed to verify JWT signature" in opa.status()["bundles"]["state"].get("message", ""))
+    assert opa.revision("state") == held
+    assert creates(opa, "ann")
+    assert not creates(opa, "eve")
+
+
+def test_a_sidecar_that_verifies_refuses_bundles_without_signatures(lake: Lake) -> None:
+    opa = lake.started(lake.verifying(lake.serve(), pair().write(lake.folder)[1]))
+    until(lambda: "bundle missing .signatures.json file" in opa.status()["bundles"]["state"].get("message", ""))
+    assert not creates(opa, "root")
+
+
+def test_deltas_of_signed_states_are_sent_to_sidecars_that_accept_them(lake: Lake) -> None:
+    private, public = pair().write(lake.folder)
+    server = lake.serve("--signing-key", private, "--scope", "live", "--delta-from", "0", "--unsigned-deltas")
+    opa = lake.started(lake.verifying(server, public, allow_unsigned_delta_bundles=True))
+    until(lambda: opa.revision("state") and opa.revision("policy"))
+    until(lambda: waits(server))
+    lake.grants(server, "ann")
+    assert until(lambda: creates(opa, "ann"), 2) < 2
+    until(lambda: bundle_type(opa) == "delta")
+
+
+def test_the_sequence_of_a_signed_state_grows_with_each_change_and_each_policy(lake: Lake) -> None:
+    private, public = pair().write(lake.folder)
+    signing = ("--signing-key", private, "--scope", "live")
+    server = lake.serve(*signing, "--sequence", "7")
+    number = lake.store.head().number
+    assert claims(lake.bundle(server, "policy"))["sequence"] == 7
+    assert claims(lake.bundle(server, "state"))["sequence"] == 7 + number
+    feed = f"{server.url}/channels/live/lake"
+    settings: dict[str, Any] = {"token": TOKENS["sidecar"], "refresh": 0}
+    client = Embedded(
+        f"{feed}/policy.tar.gz",
+        state=f"{feed}/state.tar.gz",
+        verification_key=public,
+        verification_scope="live",
+        **settings,
+    )
+    lake.grants(server, "ann")
+    until(lambda: client.check("ann", "create", "schema:l/s"), 2)
+    assert claims(lake.bundle(server, "state"))["sequence"] == 7 + number + 1
+    # A new policy comes with a raised number, and so does the state, although no row changed.
+    server.stop()
+    lake.policy.write_text(POLICY.replace("create: {requires: CREATE (lake) or ", "create: {requires: "))
+    port = server.url.rpartition(":")[2]
+    server = lake.serve(*signing, "--sequence", "8", "--port", port)
+    assert claims(lake.bundle(server, "state"))["sequence"] == 8 + number + 1
+    until(lambda: not client.check("ann", "create", "schema:l/s"))
+    assert client.problem is None
+    # The policy from before is refused, although its signature is valid.
+    server.stop()
+    lake.policy.write_text(POLICY)
+    server = lake.serve(*signing, "--sequence", "7", "--port", port)
+    until(lambda: not client.check("ann", "create", "schema:l/s") and "is older than what runs" in str(client.problem))
+    _, other = pair(number=1).write(lake.folder, "other")
+    with pytest.raises(SignatureRefused):
+        Embedded(f"{feed}/policy.tar.gz", state=f"{feed}/state.tar.gz", verification_key=other, **settings)
+
+
+def test_options_about_signatures_need_what_they_are_about(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    private, _ = pair().write(lake.folder)
+    arguments = ["store", "serve", str(lake.url), "-p", str(lake.policy), "--token-file", str(lake.tokens)]
+    for options in (["--signing-key", str(private)], ["--scope", "live"], ["--sequence", "1"], ["--unsigned-deltas"]):
+        assert run([*arguments, *options]) == 2
+        assert f"`{options[0]}` is for the bundles of `--channel NAME`" in capsys.readouterr().err
+    arguments += ["--channel", "live", "--sidecar-token-file", str(lake.sidecar_tokens)]
+    assert run([*arguments, "--sequence", "1"]) == 2
+    assert "say how to sign: give `--signing-key`" in capsys.readouterr().err
+    assert run([*arguments, "--unsigned-deltas"]) == 2
+    assert "`--unsigned-deltas` is for signed bundles: give `--signing-key`" in capsys.readouterr().err
+    assert run([*arguments, "--signing-key", str(lake.tokens)]) == 2
+    assert "is not a private key in PEM" in capsys.readouterr().err
 
 
 def test_without_tokens_no_bundles_are_served(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:

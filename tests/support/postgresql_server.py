@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 BINARIES = Path("/usr/lib/postgresql/15/bin")
 USER = "postgres"
@@ -25,28 +26,44 @@ def postgresql(*, durable: bool = False) -> Iterator[str]:
     """
     if not (BINARIES / "initdb").exists():
         pytest.skip("PostgreSQL 15 is not installed")
-    user = USER if os.getuid() == 0 else None
     folder = Path(tempfile.mkdtemp(prefix="privtab-pg15-"))
     try:
-        if user:
-            shutil.chown(folder, user)
-        settings = f"-c listen_addresses='' -c unix_socket_directories={folder}"
+        if os.getuid() == 0:
+            shutil.chown(folder, USER)
+        _call(folder, "initdb", "-A", "trust", "-U", USER, "-N", "--locale=C.UTF-8")
+        settings = {"listen_addresses": "''", "unix_socket_directories": f"'{folder}'"}
         if not durable:
-            settings += " -c fsync=off -c full_page_writes=off"
-        data = folder / "data"
-
-        def call(program: str, *arguments: str) -> None:
-            command = [str(BINARIES / program), *arguments]
-            subprocess.run(command, check=True, user=user, cwd=folder, capture_output=True, timeout=120)
-
-        call("initdb", "-D", str(data), "-A", "trust", "-U", USER, "-N", "--locale=C.UTF-8")
-        subprocess.run(
-            [str(BINARIES / "pg_ctl"), "-D", str(data), "-w", "-o", settings, "-l", str(folder / "log"), "start"],
-            check=True, user=user, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120,
-        )  # fmt: skip
+            settings |= {"fsync": "off", "full_page_writes": "off"}
+        with (folder / "data" / "postgresql.conf").open("a", encoding="utf-8") as file:
+            file.writelines(f"{name} = {value}\n" for name, value in settings.items())
+        _start(folder)
         try:
             yield f"postgresql+psycopg://{USER}@/postgres?host={folder}"
         finally:
-            call("pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
+            _call(folder, "pg_ctl", "-m", "immediate", "-w", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def stopped(url: str) -> Iterator[None]:
+    """Stop the server of a database at once, as a crash does, and start it again at the end."""
+    folder = Path(str(make_url(url).query["host"]))
+    _call(folder, "pg_ctl", "-m", "immediate", "-w", "stop")
+    try:
+        yield
+    finally:
+        _start(folder)
+
+
+def _start(folder: Path) -> None:
+    _call(folder, "pg_ctl", "-w", "-l", str(folder / "log"), "start")
+
+
+def _call(folder: Path, program: str, *arguments: str) -> None:
+    """Run a program on the data; the server that it may start keeps no pipe of this process open."""
+    subprocess.run(
+        [str(BINARIES / program), "-D", str(folder / "data"), *arguments],
+        check=True, user=USER if os.getuid() == 0 else None, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        timeout=120,
+    )  # fmt: skip

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from contextlib import ExitStack
+from typing import Annotated
 
 import typer
 
@@ -14,19 +11,12 @@ from privtab._install import how_to_install
 from privtab.cli._options import PolicyOption, VariantOption, with_options
 from privtab.cli._output import Format, flush, out, print_line
 from privtab.cli._serving import ServerSettings, log_requests
+from privtab.cli._store_bundles import BundleOptions
 from privtab.errors import UsageError
 
-if TYPE_CHECKING:
-    from starlette.routing import Route
 
-    from privtab.bundle.pack import PolicyArtifacts
-    from privtab.store.view import View
-
-POLL_SECONDS = 0.2
-"""Seconds between two looks for changes that other processes made."""
-
-
-@with_options
+@with_options  # BundleOptions
+@with_options  # ServerSettings
 def run(
     url: Annotated[
         str, typer.Argument(metavar="STORE", help="Path of an SQLite file, or postgresql+psycopg://USER@HOST/DATABASE.")
@@ -49,30 +39,11 @@ def run(
         list[str] | None,
         typer.Option("--api", metavar="NAME", help="Serve this system's paths and payloads too; repeatable."),
     ] = None,
-    channel: Annotated[
-        str | None,
-        typer.Option("--channel", metavar="NAME", help="Serve bundles to OPA sidecars too, as this channel."),
-    ] = None,
-    sidecar_token_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--sidecar-token-file", metavar="FILE", help="Tokens of sidecars and operators, as of a registry's server."
-        ),
-    ] = None,
-    delta_from: Annotated[
-        int,
-        typer.Option("--delta-from", min=0, metavar="BYTES", help="Send deltas of bundles of at least this size."),
-    ] = 1024 * 1024,
-    full_after: Annotated[
-        float,
-        typer.Option(
-            "--full-after", min=0, metavar="SECONDS", help="Send no deltas to a sidecar for longer than this."
-        ),
-    ] = 3600.0,
     anonymous: Annotated[
         str | None, typer.Option("--anonymous", metavar="USER", help="User of requests without a token.")
     ] = None,
     *,
+    bundles: BundleOptions,
     settings: ServerSettings,
 ) -> None:
     """Serve a store over HTTP until Ctrl-C: rows, changes, and AuthZEN decisions.
@@ -86,7 +57,7 @@ def run(
       privtab store serve grants.db -p lake.yaml --anonymous root --authorise owners=grant
       privtab store serve grants.db -p gravitino/1.1.0 --token-file tokens --api gravitino
       privtab store serve grants.db -p lake.yaml --token-file tokens \\
-              --channel live --sidecar-token-file sidecars
+              --channel live --sidecar-token-file sidecars --signing-key prod.pem
     """
     try:
         from privtab.authzen.app import AppSettings, application
@@ -111,7 +82,7 @@ def run(
         raise UsageError("changes need a user: give `--token-file` with a token for each user, or `--anonymous USER`")
     tls = settings.checked_tls(tokens=anonymous is None)
     others = anonymous is not None or settings.tls_client_ca is not None or settings.insecure
-    _check_channel(channel, sidecar_token_file, others=others)
+    signing = bundles.checked(others=others)
     public_url = settings.checked_public_url()
     program = load_policy(policy, variant=variant)
     authority = Authority(program, authorise or ())
@@ -136,7 +107,7 @@ def run(
         found = routes(server)
         for name in api or ():
             found += apis.routes(name, server)
-        sidecars = _sidecars(view, artifacts, channel, sidecar_token_file, delta_from, full_after)
+        sidecars = bundles.served(view, artifacts, signing)
         service = Service(StoreDecisionPoint(view), system=program.system)
         served = AppSettings(
             services={"": service, f"/{program.system}": service},
@@ -166,53 +137,6 @@ def run(
             at_once=sidecars.at_once,
             head_seconds=settings.header_timeout,
         )
-
-
-def _check_channel(channel: str | None, token_file: Path | None, *, others: bool) -> None:
-    """Raise UsageError for bundles without tokens. `others`: whether something else keeps callers out, or nobody wants that."""
-    if channel is not None and token_file is None and not others:
-        raise UsageError("bundles hold all rows: give `--sidecar-token-file`, or `--tls-client-ca`")
-    if channel is None and token_file is not None:
-        raise UsageError("`--sidecar-token-file` is for the bundles of `--channel NAME`")
-
-
-class _Sidecars(NamedTuple):
-    """What serves sidecars."""
-
-    at_once: int
-    routes: Sequence[Route] = ()
-    beside: Sequence[Callable[[], AbstractAsyncContextManager[None]]] = ()
-    end: Callable[[], None] | None = None
-
-
-def _sidecars(
-    view: View,
-    artifacts: PolicyArtifacts,
-    channel: str | None,
-    token_file: Path | None,
-    delta_from: int,
-    full_after: float,
-) -> _Sidecars:
-    """The registry's server code over a store, whose changes are releases of one channel; nothing without a channel."""
-    from privtab.cli._registry_server import MAX_CONNECTIONS, raise_file_limit
-    from privtab.serving.server import MOST_AT_ONCE
-    from privtab.serving.tokens import Tokens
-
-    if channel is None:
-        return _Sidecars(MOST_AT_ONCE)
-    try:
-        from privtab.registry.server.app import Role, ServerState, sidecar_routes, watching
-        from privtab.registry.server.feeds import Feeds
-        from privtab.registry.server.fleet import FleetTracker
-        from privtab.store.server.releases import StoreReleases
-    except ModuleNotFoundError as error:
-        needed = f"`privtab store serve --channel` needs the extra `registry`: {how_to_install('registry')}"
-        raise UsageError(f"{needed} (there is no `{error.name}`)") from None
-    raise_file_limit()
-    feeds = Feeds(StoreReleases(view, artifacts, channel), poll=POLL_SECONDS)
-    tokens = Tokens(token_file, Role, bindings=True) if token_file is not None else None
-    state = ServerState(feeds=feeds, fleet=FleetTracker(), tokens=tokens, delta_from=delta_from, full_after=full_after)
-    return _Sidecars(MAX_CONNECTIONS, sidecar_routes(state), [partial(watching, state)], feeds.end)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -30,6 +30,7 @@ SCHEME = "registry:"
 IMPORT = "import:"
 STORE = "store:"
 _ARCHIVES = (".tar.gz", ".tgz")
+_SQLITE = b"SQLite format 3\0"
 _PLACE = re.compile(
     r"(?P<url>.+)#(?P<channel>[^#/@]+)(?:/(?P<system>[^#/@]+))?"
     r"(?:@(?:(?P<revision>[0-9a-f]{16})|(?P<release>[0-9]{1,8})))?"
@@ -37,6 +38,8 @@ _PLACE = re.compile(
 
 _IMPORT = re.compile(r"import:(?P<document>[^:?]+)(?:\?(?P<values>[^:]*))?:(?P<source>.+)")
 _MOMENT = re.compile(r"(?P<url>.+?)(?:@(?P<at>[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}[^@/]*))?", re.DOTALL)
+_NOT_A_MOMENT = re.compile(r"(?P<url>[^:]+://[^/]*/[^@]*)@(?P<at>.*)", re.DOTALL)
+_AT_CHANNEL = re.compile(r"(?P<channel>.+#[^#@]+)@(?P<at>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,12 @@ def place_of(location: str | os.PathLike[str]) -> ChannelReference:
     # Conversion to a path has removed a slash of `s3://`.
     text = re.sub(r"^([a-z0-9]{2,}):/(?=[^/])", r"\1://", os.fspath(location).removeprefix(SCHEME))
     found = _PLACE.fullmatch(text)
+    if found is None and (wrong := _AT_CHANNEL.fullmatch(text)) is not None:
+        at = wrong["at"]
+        raise UsageError(
+            f"`{os.fspath(location)}`: `{at}` is neither the number of a release nor the 16 digits of a revision: write "
+            f"{SCHEME}{wrong['channel']}@12, or @9c1f0b6a2d3e4f50, as `privtab registry history` and `list` show them"
+        )
     if found is None:
         raise UsageError(
             f"`{os.fspath(location)}`: write registry:URL#CHANNEL, as in registry:/srv/registry#prod, with @N for release N or @ID for a revision"
@@ -103,6 +112,7 @@ def load_rows(program: Program | None, state: Path) -> RawState:
     if str(state).startswith(STORE):
         return _of_store(program, str(state))
     if not is_stored(state):
+        _check_no_database(state)
         return load(state)
     system = None if program is None else program.system
     return rows_of_bundles(program, state_bundles(system, state), str(state))
@@ -192,10 +202,31 @@ def _of_store(program: Program | None, location: str) -> RawState:
         raise UsageError(
             f"`{location}`: write store:PATH, as in store:grants.db, with @TIME or @N for an earlier moment"
         )
-    system, tables = rows_of_store(_with_slashes(found["url"]), found["at"])
+    url = _with_slashes(found["url"])
+    if found["at"] is None:
+        _check_no_moment(url)
+    system, tables = rows_of_store(url, found["at"])
     if program is not None and system != program.system:
         raise UsageError(f"{location} is a store of {system}, and the policy is of {program.system}")
     return from_tables(tables, location)
+
+
+def _check_no_moment(url: str) -> None:
+    """Raise UsageError for the address of a store with `@` and a text that is no moment; names of files may contain `@`."""
+    _check_store_extra()
+    from privtab.moments import EXAMPLE
+    from privtab.store.database import file_before_at
+
+    if "://" in url:
+        found = _NOT_A_MOMENT.fullmatch(url)
+        store = None if found is None else found["url"]
+    else:
+        store = file_before_at(url)
+    if store is not None:
+        raise UsageError(
+            f"`{url[len(store) + 1 :]}` is not a moment: write {STORE}{store}@{EXAMPLE} for a time, or {STORE}{store}@12 "
+            "for the number of a change, as `privtab state log` shows them"
+        )
 
 
 def rows_of_store(url: str, at: str | None) -> tuple[str, dict[str, list[dict[str, str]]]]:
@@ -213,13 +244,31 @@ def rows_of_store(url: str, at: str | None) -> tuple[str, dict[str, list[dict[st
 
 def opened_store(url: str) -> Journal:
     """A store to read."""
+    _check_store_extra()
+    from privtab.store.journal import Journal
+
+    return Journal.open(url)
+
+
+def _check_store_extra() -> None:
+    """Raise UsageError if what stores need is not installed."""
     from privtab._install import how_to_install
 
     try:
-        from privtab.store.journal import Journal
+        import privtab.store  # noqa: F401
     except ImportError as error:
         raise UsageError(f"a store needs {error.name}: {how_to_install('store')}") from error
-    return Journal.open(url)
+
+
+def _check_no_database(state: Path) -> None:
+    """Raise UsageError for a state that is a database without `store:`."""
+    text = re.sub(r"^([a-z0-9+]{2,}):/(?=[^/])", r"\1://", str(state))
+    is_file = False
+    if state.is_file():
+        with state.open("rb") as file:
+            is_file = file.read(len(_SQLITE)) == _SQLITE
+    if is_file or text.startswith(("postgresql:", "postgresql+")):
+        raise UsageError(f"{text} is a database: a state in a store is written {STORE}{text}")
 
 
 def _with_slashes(text: str) -> str:
@@ -271,7 +320,7 @@ def channel_at(place: ChannelReference, system: str | None) -> tuple[Registry, C
     if place.release is None:
         release = registry.channel(place.channel, name)
         if release.sequence == 0:
-            raise RegistryError(release.trouble or f"{registry.url} has no channel {place.channel}/{name}")
+            raise RegistryError(release.trouble or _no_channel(registry, f"{place.channel}/{name}"))
         return registry, release
     return registry, release_at(registry, place.channel, name, place.release)
 
@@ -309,8 +358,14 @@ def _only(registry: Registry, channel: str) -> str:
     if len(systems) == 1:
         return systems[0]
     if not systems:
-        raise RegistryError(f"{registry.url} has no channel {channel}")
+        raise RegistryError(_no_channel(registry, channel))
     raise UsageError(f"{channel} runs several systems, {', '.join(systems)}: name one, as in #{channel}/{systems[0]}")
+
+
+def _no_channel(registry: Registry, channel: str) -> str:
+    if not registry.settings():
+        return f"there is no registry at {registry.url}"
+    return f"{registry.url} has no channel {channel}"
 
 
 def _read(path: Path) -> bytes:

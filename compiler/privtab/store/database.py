@@ -59,7 +59,12 @@ class Database:
 
     def existing(self) -> Database:
         """The database itself; raises FileError if it is an SQLite file that does not exist."""
-        if self.sqlite and not Path(str(self.url.database)).is_file():
+        if self.sqlite and not Path(self.shown).is_file():
+            if (store := file_before_at(self.shown)) is not None:
+                raise FileError(
+                    f"no such store: {self.shown}; only a state is read at a moment, as in `--state store:{self.shown}`: "
+                    f"give {store} here"
+                )
             raise FileError(f"no such store: {self.shown}; `privtab store create` creates one")
         return self
 
@@ -84,6 +89,14 @@ class Database:
                 yield connection
         except SQLAlchemyError as error:
             raise StoreError(f"{self.shown}: {reason(error)}") from error
+
+
+def file_before_at(path: str) -> str | None:
+    """The file before an `@` of a path that is no file itself; None if there is none."""
+    if Path(path).is_file():
+        return None
+    ends = (end for end, sign in enumerate(path) if sign == "@")
+    return next((path[:end] for end in ends if Path(path[:end]).is_file()), None)
 
 
 def migrate(connection: Connection) -> None:

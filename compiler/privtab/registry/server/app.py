@@ -63,8 +63,8 @@ class ServerState:
     feeds: Feeds
     fleet: FleetTracker
     tokens: Tokens | None = None
-    delta_from: int = 0
-    """Bytes of a bundle from which deltas are sent."""
+    delta_from: int | None = 0
+    """Bytes of a bundle from which deltas are sent; None: never."""
     full_after: float | None = None
     """Seconds after which a sidecar gets a whole bundle with the next change, although a delta would do; None: never."""
     last_full: OrderedDict[tuple[str, str], float] = field(default_factory=OrderedDict)
@@ -201,7 +201,7 @@ async def _body(
     full_key, now = (sender, request.url.path), time.monotonic()
     due = server.full_after is not None and now - server.last_full.setdefault(full_key, now) > server.full_after
     found = await server.feeds.bundle(desired.digest)
-    may = len(found) >= server.delta_from and not due
+    may = server.delta_from is not None and len(found) >= server.delta_from and not due
     if may and held_etag and accepts_deltas(request) and delta_key not in server.sent_deltas:
         delta = await server.feeds.delta(desired, held_etag)
         if delta is not None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from dataclasses import replace
 from threading import Lock
 
 from privtab import moments
 from privtab.bundle.pack import PolicyArtifacts, packed_state
+from privtab.bundle.sign import SigningKey
 from privtab.errors import RegistryError, StoreError
 from privtab.registry import names
 from privtab.registry.nodes import Channel, Revision, pin
@@ -23,16 +25,19 @@ class StoreReleases:
     """One channel with the policy and the state of a store: its last release is the last change.
 
     Nothing is written: a restarted server makes the same bundles of the same rows, so that sidecars keep theirs.
+    With a key, bundles are signed. If it has a sequence, that of a state is higher by the number of its change: it grows with
+    each change, and with each policy for which the key's was raised.
     """
 
-    def __init__(self, view: View, policy: PolicyArtifacts, channel: str) -> None:
+    def __init__(self, view: View, policy: PolicyArtifacts, channel: str, signing: SigningKey | None = None) -> None:
         self.url = view.journal.database.shown
         self._view = view
         self._channel, self._system = names.checked("the channel", channel), view.program.system
+        self._signing = signing
         self._lock = Lock()
         self._bundles: OrderedDict[str, tuple[Revision, bytes]] = OrderedDict()
         """By digest, the state that was last active at the end."""
-        self._policy = self._revision("policy", policy.revision, policy.bundle())
+        self._policy = self._revision("policy", policy.revision, policy.bundle(signing))
         self._last: tuple[Channel, str] | None = None
         """The last release, and the hash of its change."""
 
@@ -87,7 +92,10 @@ class StoreReleases:
                         f"{self.url} was replaced: it is at change {head.number}, and sidecars have change {last.sequence}; "
                         "restart the server to serve the store as it is now"
                     )
-            state = self._revision("state", *packed_state(snapshot.program, snapshot.state))
+            signing = self._signing
+            if signing is not None and signing.sequence is not None:
+                signing = replace(signing, sequence=signing.sequence + snapshot.number)
+            state = self._revision("state", *packed_state(snapshot.program, snapshot.state, signing=signing))
             release = Channel(
                 channel=self._channel,
                 system=self._system,
