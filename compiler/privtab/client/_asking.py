@@ -16,6 +16,7 @@ from privtab.client import _protocol as protocol
 from privtab.client._engine import ClientEngine, Flow
 from privtab.client._observe import LOG, Observer
 from privtab.client._protocol import ActiveSystem, EntityLike
+from privtab.effects import Effect
 from privtab.errors import AccessDenied, DecisionError, InvalidRequest
 from privtab.request import Decision, Entity, Request
 
@@ -89,7 +90,7 @@ class ClientFlows:
             raise AccessDenied(requests[0], decision)
         return decision
 
-    def effects(self, user: object, action: object, resource: object, **details: Any) -> Flow[tuple[str, ...]]:
+    def effects(self, user: object, action: object, resource: object, **details: Any) -> Flow[tuple[Effect, ...]]:
         """The effects of an allowed request; raises AccessDenied otherwise."""
         return (yield from self.require(user, action, resource, **details)).effects
 

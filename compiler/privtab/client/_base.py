@@ -11,6 +11,7 @@ from privtab.client._asking import ClientFlows, Mode
 from privtab.client._engine import ClientEngine, Flow, run
 from privtab.client._observe import CURRENT, CallContext, HookLike, Observer
 from privtab.client._protocol import EntityLike, Revision
+from privtab.effects import Effect
 from privtab.request import Decision, Request
 from privtab.vocabulary import Vocabulary
 
@@ -175,7 +176,7 @@ class Asker:
         flags: Iterable[str] | Mapping[str, bool] = (),
         active_roles: Iterable[str] | None = None,
         attributes: Mapping[str, Any] | None = None,
-    ) -> tuple[str, ...]:
+    ) -> tuple[Effect, ...]:
         """The effects to carry out after success; raises AccessDenied if the request is denied."""
         return self._run(
             self._client_flows.effects(

@@ -18,6 +18,7 @@ from privtab.client._observe import CURRENT, CallContext, HookLike, Observer
 from privtab.client._opa import OpaFlows
 from privtab.client._protocol import EntityLike, Revision
 from privtab.client._transport import AsyncTransport, Timeout
+from privtab.effects import Effect
 from privtab.request import Decision, Request
 from privtab.vocabulary import Vocabulary
 
@@ -208,7 +209,7 @@ class AsyncClient:
         flags: Iterable[str] | Mapping[str, bool] = (),
         active_roles: Iterable[str] | None = None,
         attributes: Mapping[str, Any] | None = None,
-    ) -> tuple[str, ...]:
+    ) -> tuple[Effect, ...]:
         """As Client.effects."""
         return await self._run(
             self._client_flows.effects(

@@ -70,6 +70,8 @@ class RequestColumns:
     """Why a row is not a valid request; null if it may be one. Such rows are denied, whatever a plan decides."""
     hidden: tuple[str, ...] = ()
     """Columns added to the caller's frame: expressions of the caller that are read more than once."""
+    effects: str | None = None
+    """The one of these with the effects of each row, if they are wanted."""
     code: str = "__privtab"
     """An unused column name."""
 
@@ -97,15 +99,16 @@ def read_arguments(
     active_roles: ColumnLike | None = None,
     attributes: AttributesLike | None = None,
     taken: Iterable[str] = (),
+    again: bool = False,
 ) -> RequestColumns:
-    """Read the arguments of `decide`; `taken`: names of columns that will be added later.
+    """Read the arguments of `decide`; `taken`: names of columns that will be added later; `again`: columns are read more than once.
 
     Raises UsageError for a missing column or one of a wrong type, and InvalidRequest if a constant action, type, object or flag is
     unknown to the policy: that is a mistake in the program, not in a row.
     """
     check_frame(df)
     known = policy if isinstance(policy, Vocabulary) else policy.vocabulary
-    reader = ArgumentReader(df, known, taken)
+    reader = ArgumentReader(df, known, taken, again=again)
     reader.user(subject)
     reader.action(action)
     reader.entity("resource", "type", "path", resource)
@@ -152,8 +155,10 @@ def _mapping(value: object, what: str, contents: str) -> Mapping[str, Any]:
 class ArgumentReader:
     """Collects the canonical columns and constants of requests."""
 
-    def __init__(self, df: DataFrame, vocabulary: Vocabulary, taken: Iterable[str]) -> None:
+    def __init__(self, df: DataFrame, vocabulary: Vocabulary, taken: Iterable[str], *, again: bool = False) -> None:
         self.df = df
+        self._read = self.materialised_column if again else self.column
+        """Reads the operation, and the type and the path of an object."""
         self.vocabulary = vocabulary
         shapes = [shape for operations in self.vocabulary.operations.values() for shape in operations.values()]
         self.known_slots = {slot for shape in shapes for slot in shape.withs}
@@ -223,7 +228,7 @@ class ArgumentReader:
         if isinstance(argument, str):
             self.constants["action"] = argument
         elif isinstance(argument, Column):
-            self.columns["action"] = self.column(argument, "action").cast("string")
+            self.columns["action"] = self._read(argument, "action").cast("string")
         else:
             raise UsageError(
                 f"action is {described(argument)}: give the name of an operation, or a Column of such names"
@@ -243,7 +248,7 @@ class ArgumentReader:
                     )
                 self.constants[type_name] = kind
             else:
-                self.columns[type_name] = self.column(kind, f"the type of {what}").cast("string")
+                self.columns[type_name] = self._read(kind, f"the type of {what}").cast("string")
             self.columns[path_name] = self.path(path, f"the path of {what}")
             return
         if not isinstance(argument, str | Column):
@@ -257,11 +262,11 @@ class ArgumentReader:
     def path(self, argument: ColumnLike | Sequence[ColumnLike], what: str) -> Column:
         """A column of paths, given directly or built from columns of names."""
         if not isinstance(argument, list | tuple):
-            return self.column(cast("ColumnLike", argument), what).cast("string")
+            return self._read(cast("ColumnLike", argument), what).cast("string")
         if not argument:
             raise UsageError(f"{what} is an empty list: give columns of names, from the root down")
         advice = '; one name for all rows is `F.lit("name")`'
-        names = [self.column(name, f"name {number} of {what}", advice) for number, name in enumerate(argument, start=1)]
+        names = [self._read(name, f"name {number} of {what}", advice) for number, name in enumerate(argument, start=1)]
         return joined(map(encoded, names))
 
     def flags(self, argument: FlagsLike) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from privtab.errors import UsageError
 from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, read_arguments
 from privtab.spark.attribute_columns import AttributesLike
 from privtab.spark.choose import choose_plan
+from privtab.spark.effect_columns import none, of_allowed, with_effects
 from privtab.spark.following import REFRESH, FollowedState, followed
 from privtab.spark.frames import Frame, opened
 from privtab.spark.limits import Limits
@@ -44,6 +45,7 @@ class BatchArguments(TypedDict, total=False):
     limits: Limits | None
     allowed: str
     reason: str
+    effects: str | None
     at: Moment | Column
 
 
@@ -64,6 +66,7 @@ def decide(
     limits: Limits | None = None,
     allowed: str = "allowed",
     reason: str = "reason",
+    effects: str | None = None,
     refresh: float | None = REFRESH,
     at: Moment | Column = None,
 ) -> Frame:
@@ -75,6 +78,10 @@ def decide(
     groups from requests. `active_roles`: the same, for policies whose requests name active roles. `attributes`: as in
     `Client.check`, with a column in the place of each value: `{"request": {"mfa": "mfa"}, "with": {"to": {"team": F.col("team")}}}`; True,
     False, a number or a list is the value of all rows, null is no value. `reason` is `not granted` for a denied request, otherwise it says why the row is not a valid request.
+
+    `effects`: the name of a further column, with what success changes: an array, empty for denied rows, with a struct for each effect:
+    its text in `effect`, and whether (`action`) it adds to a `table` of the state or removes from it which `row`, or the rows `about`
+    which principal. Not where a type nests or ids are flat.
 
     `state`: a SparkState, a State, a mapping of DataFrames, or the path of rows or of a bundle; it is read now, once. `plan`:
     `kernel`, `joins` or `auto`, which chooses by the size of the state (`privtab.spark.plan` and the log say which and why).
@@ -88,13 +95,16 @@ def decide(
     2026-03-03T12:00Z, or a Column of timestamps with one for each row. Default: the time of this call, one for all rows; for a
     stream, the time at which a chunk of rows is decided.
     """
-    frame, to_caller = opened(df, (allowed, reason))
-    check_names(frame, allowed, reason)
+    new = (allowed, reason) if effects is None else (allowed, reason, effects)
+    frame, to_caller = opened(df, new)
+    check_names(frame, allowed, reason, effects)
     program = open_policy(policy)
     request = read_arguments(
         frame, program, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups, active_roles=active_roles,
-        attributes=attributes, taken=(allowed, reason),
+        attributes=attributes, taken=new, again=effects is not None,
     )  # fmt: skip
+    if effects is not None:
+        request = with_effects(request, program.json)
     check_time(frame, at)
     if is_column(at):
         timed = timed_rows(program, state, frame.sparkSession)
@@ -104,11 +114,13 @@ def decide(
         def part(rows: DataFrame, state_: Any) -> DataFrame:
             return decide(
                 rows, program, state_, subject=subject, action=action, resource=resource, with_=with_, flags=flags,
-                groups=groups, active_roles=active_roles, attributes=attributes, plan=plan, limits=limits, allowed=allowed, reason=reason, refresh=refresh,
+                groups=groups, active_roles=active_roles, attributes=attributes, plan=plan, limits=limits, allowed=allowed, reason=reason, effects=effects,
+                refresh=refresh,
             )  # fmt: skip
 
         def deny(rows: DataFrame) -> DataFrame:
-            return rows.withColumns({allowed: F.lit(False), reason: F.lit(NO_TIME)})  # noqa: FBT003
+            answer = {allowed: F.lit(False), reason: F.lit(NO_TIME)}  # noqa: FBT003
+            return rows.withColumns(answer if effects is None else {**answer, effects: none()})
 
         return to_caller(each_moment(frame, cast("Column", at), timed, part, deny))
 
@@ -116,8 +128,8 @@ def decide(
         choice, joins = choose_plan(request, program, state_, plan=plan, limits=limits, refresh=refresh)
         log.info("decide: %s", choice, extra={"plan": choice.plan, "figures": dict(choice.figures)})
         if joins is not None:
-            return joins.decided(allowed, reason)
-        return _by_kernel(request, program, state_, allowed, reason, refresh)
+            return joins.decided(allowed, reason, effects)
+        return _by_kernel(request, program, state_, allowed, reason, effects, refresh)
 
     return to_caller(
         at_moment(cast("Moment", at), state, decide_by_state, lambda message: log.info("decide: %s", message))
@@ -131,7 +143,13 @@ def check_time(frame: DataFrame, at: object) -> None:
 
 
 def _by_kernel(
-    request: RequestColumns, policy: OpenPolicy, state: Any, allowed: str, reason: str, refresh: float | None
+    request: RequestColumns,
+    policy: OpenPolicy,
+    state: Any,
+    allowed: str,
+    reason: str,
+    effects: str | None,
+    refresh: float | None,
 ) -> DataFrame:
     from privtab.spark.kernel import decide_by_kernel
     from privtab.spark.preflight import check_executors
@@ -144,28 +162,40 @@ def _by_kernel(
     else:
         source = prepared(policy, state, spark).ship(spark)
     frame, yes, why = decide_by_kernel(request, source)
-    return with_answer_columns(request, frame, yes, why, allowed, reason)
+    return with_answer_columns(request, frame, yes, why, allowed, reason, effects)
 
 
 def with_answer_columns(
-    request: RequestColumns, frame: DataFrame, yes: Column, why: Column, allowed: str, reason: str
+    request: RequestColumns,
+    frame: DataFrame,
+    yes: Column,
+    why: Column,
+    allowed: str,
+    reason: str,
+    effects: str | None = None,
 ) -> DataFrame:
     """Add the columns of the answer; rows that are no valid requests are denied here, whatever the plan decided."""
     if request.invalid_reason is not None:
         why = F.coalesce(request.invalid_reason, why)
         yes = yes & request.invalid_reason.isNull()
-    return frame.select("*", yes.alias(allowed), why.alias(reason)).drop(request.code, *request.hidden)
+    answer = [yes.alias(allowed), why.alias(reason)]
+    if effects is not None and request.effects is not None:
+        answer.append(of_allowed(F.col(request.effects), yes).alias(effects))
+    return frame.select("*", *answer).drop(request.code, *request.hidden)
 
 
-def check_names(df: DataFrame, allowed: str, reason: str) -> None:
+def check_names(df: DataFrame, allowed: str, reason: str, effects: str | None = None) -> None:
     """Raise UsageError if a new column would have no name or the name of another column."""
-    arguments: tuple[tuple[str, Any], ...] = (("allowed", allowed), ("reason", reason))
-    for argument, name in arguments:
+    arguments: dict[str, Any] = {"allowed": allowed, "reason": reason}
+    if effects is not None:
+        arguments["effects"] = effects
+    for argument, name in arguments.items():
         if not isinstance(name, str) or not name:
             raise UsageError(f"{argument} is {name!r}: give the name of the new column")
     taken = {name.lower() for name in df.columns}
-    for name in (allowed, reason):
+    first: dict[str, str] = {}
+    for argument, name in arguments.items():
         if name.lower() in taken:
-            raise UsageError(f"the DataFrame has a column `{name}`: name the new one by `allowed=` or `reason=`")
-    if allowed.lower() == reason.lower():
-        raise UsageError(f"`allowed` and `reason` are both `{allowed}`")
+            raise UsageError(f"the DataFrame has a column `{name}`: name the new one by `{argument}=`")
+        if (other := first.setdefault(name.lower(), argument)) != argument:
+            raise UsageError(f"`{other}` and `{argument}` are both `{name}`")

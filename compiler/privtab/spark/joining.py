@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.spark.arguments import RequestColumns
+from privtab.spark.effect_columns import of_allowed
 from privtab.spark.joins.decide import Joins, joins_for
 from privtab.spark.joins.figures import Figures
 from privtab.spark.policies import OpenPolicy
@@ -43,8 +44,8 @@ class PlannedJoins:
         last_step = "the rows were read once (`pin`)" if self.pinned else UNPINNED_STEP
         return (*steps(self.joins, self.figures), last_step)
 
-    def decided(self, allowed: str, reason: str) -> DataFrame:
-        """The caller's rows with the columns `allowed` and `reason`."""
+    def decided(self, allowed: str, reason: str, effects: str | None = None) -> DataFrame:
+        """The caller's rows with the columns `allowed` and `reason`, and `effects` if the request has them."""
         names = self.request.names
         decided = self.joins.decide(self.rows, self.figures)
         yes, why = F.coalesce("allowed", F.lit(col=False)), F.col("reason")
@@ -52,7 +53,11 @@ class PlannedJoins:
             why = F.coalesce("unasked", why)
             yes = yes & F.isnull("unasked")
         caller_columns = [F.col(f"c{number}") for number in range(len(names))]
-        return decided.select(*caller_columns, yes, why).toDF(*names, allowed, reason)
+        answer = {allowed: yes, reason: why}
+        if effects is not None and self.request.effects is not None:
+            position = self.request.frame.columns.index(self.request.effects)
+            answer[effects] = of_allowed(F.col(f"c{position}"), yes)
+        return decided.select(*caller_columns, *answer.values()).toDF(*names, *answer)
 
 
 def joining(request: RequestColumns, policy: OpenPolicy, state: Any, limits: Limits) -> PlannedJoins:
