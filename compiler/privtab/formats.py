@@ -38,5 +38,5 @@ LOCAL = tuple(READERS)
 SPARK: Mapping[str, str] = {ending: f.name for f in FILE_FORMATS if f.spark for ending in f.endings}
 """Spark's name for the format, by file ending."""
 
-STATE_HELP = "A YAML or JSON file, or a folder with one file for each table."
+STATE_HELP = "A YAML or JSON file, a folder with a file for each table, a bundle, registry:URL#CHANNEL[@RELEASE], or store:URL[@MOMENT]."
 """What a state may be given as, in the help of options."""

@@ -12,6 +12,7 @@ import sqlalchemy
 from postgresql_server import postgresql
 from pushed_lake import SCHEMAS, TABLES, USERS, entity, random_state
 
+from privtab.cli._app import run as command
 from privtab.errors import PushError
 from privtab.ir.nodes import Program
 from privtab.pushdown.document import Document
@@ -21,6 +22,7 @@ from privtab.pushdown.targets.postgresql import LONGEST_NAME
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
 from privtab.state.nodes import Assignment, Grant, State
+from privtab.store.store import Store
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgresql-15")]
 
@@ -267,6 +269,31 @@ def test_a_right_that_the_database_ignores_is_an_error(
     ):
         push(program, state, document, address, pusher="lake", apply=True)
     assert run(url, "select pusher from privtab.pushed") == [("other",)]
+
+
+def test_what_a_store_says_is_pushed(
+    url: str, program: Program, lake: Path, mapping: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store.create(str(tmp_path / "grants.db"), program)
+    grants = [("USE", "schema:hive/sales"), ("SELECT", str(ORDERS))]
+    rows = [{"grantee": "user:ann", "effect": "allow", "privilege": p, "entity": e} for p, e in grants]
+    store.load({"grants": rows}, actor="setup")
+
+    def pushed(state: str, *more: str) -> int:
+        place = ("-p", str(lake), "-s", f"store:{tmp_path}/{state}", "--set", "catalog=hive")
+        return command(["state", "push", str(mapping), url, *place, *more])
+
+    assert pushed("grants.db") == 0
+    assert not tries(url, "ann", "select * from sales.orders"), "nothing changes without --apply"
+    assert pushed("grants.db", "--apply") == 0
+    assert tries(url, "ann", "select * from sales.orders")
+    assert not tries(url, "ann", "update sales.orders set plain = 1")
+    assert pushed("grants.db", "--check", "--allow-foreign") == 0
+    # Before the load, the store gave nobody anything.
+    assert pushed("grants.db@1", "--check", "--allow-foreign") == 1
+    assert pushed("grants.db@1", "--apply") == 0
+    assert not tries(url, "ann", "select * from sales.orders")
+    assert "2 to revoke, done" in capsys.readouterr().out
 
 
 def test_names_that_postgresql_cannot_have_are_findings(url: str, pushes: Pusher) -> None:

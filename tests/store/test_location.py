@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+import requests
+from authzen_server import start
 from lake_policy import POLICY, asks, grant
+from sidecars import until
 
 from privtab import Embedded, connect
 from privtab.bundle import state_bundle
+from privtab.cli._app import run
 from privtab.errors import DecisionUnavailable, FileError, UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_bundle
@@ -181,3 +187,34 @@ def test_locations_that_cannot_be_used(lake: Store, url: str, policy: Path, tmp_
         Embedded(policy, packed).refresh(at_least=1)
     with pytest.raises(UsageError, match="is not signed"):
         Embedded(policy, state=f"store:{url}", verification_key="-----BEGIN PUBLIC KEY-----")
+
+
+@pytest.mark.slow
+def test_a_server_of_decisions_follows_a_store(
+    lake: Store, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = tmp_path / "tables.yaml"
+    tables.write_text(POLICY, encoding="utf-8")
+    server = start(["-p", tables, "-s", f"store:{url}", "--refresh", "0.1", "--max-staleness", "2"], tmp_path)
+
+    def evaluated() -> requests.Response:
+        request = {
+            "subject": {"type": "user", "id": "eve"},
+            "action": {"name": "create"},
+            "resource": {"type": "schema", "id": "l/s"},
+        }
+        return server.session.post(f"{server.url}/access/v1/evaluation", json=request, timeout=5)
+
+    try:
+        assert evaluated().json()["decision"] is False
+        lake.change(asks("root", "grant", "lake:l"), add={"grants": [grant("user:eve", "CREATE", "lake:l")]})
+        until(lambda: evaluated().json()["decision"])
+        with closing(sqlite3.connect(url)) as database:
+            database.execute("alter table head rename to gone")
+            until(lambda: evaluated().status_code == 503)
+            database.execute("alter table gone rename to head")
+        until(lambda: evaluated().status_code == 200 and evaluated().json()["decision"])
+    finally:
+        server.stop()
+    assert run(["serve", "-p", str(tables), "-s", f"store:{url}@yesterday"]) == 2
+    assert "`yesterday` is not a moment" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from privtab.cli._complete import policies
 from privtab.cli._output import Format, print_error, show_state_findings
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
+from privtab.formats import STATE_HELP
 from privtab.key_values import key_values
 
 if TYPE_CHECKING:
@@ -37,15 +38,7 @@ PolicyOption = Annotated[
 PolicyArgument = Annotated[
     str, typer.Argument(metavar="POLICY", help="A policy by name (cdap/final) or a path.", autocompletion=policies)
 ]
-StateOption = Annotated[
-    Path,
-    typer.Option(
-        "--state",
-        "-s",
-        metavar="STATE",
-        help="A YAML or JSON file, a folder with one file for each table, a bundle, or registry:URL#CHANNEL[@RELEASE].",
-    ),
-]
+StateOption = Annotated[Path, typer.Option("--state", "-s", metavar="STATE", help=STATE_HELP)]
 VariantOption = Annotated[
     str | None, typer.Option("--variant", metavar="NAME", help="Compile this variant of the tables.")
 ]

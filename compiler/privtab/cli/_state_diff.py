@@ -66,7 +66,9 @@ SensitiveOption = Annotated[
 def run(
     before: Annotated[
         Path,
-        typer.Argument(metavar="A", help="A file, a folder, a bundle, or registry:URL#CHANNEL@RELEASE."),
+        typer.Argument(
+            metavar="A", help="A file, a folder, a bundle, registry:URL#CHANNEL@RELEASE, or store:URL@MOMENT."
+        ),
     ],
     after: Annotated[
         Path | None, typer.Argument(metavar="B", help="The state to compare with, in the same forms.")

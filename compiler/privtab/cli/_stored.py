@@ -118,6 +118,14 @@ def load_rows(program: Program | None, state: Path) -> RawState:
     return rows_of_bundles(program, state_bundles(system, state), str(state))
 
 
+def running_store(state: Path) -> str | None:
+    """The location of a store, for a client that follows its changes; None for other states, and for a store at a moment."""
+    if not str(state).startswith(STORE):
+        return None
+    url, at = _store_and_moment(str(state))
+    return None if at is not None else f"{STORE}{url}"
+
+
 def rows_of_bundles(program: Program | None, bundles: Iterable[bytes], shown: str) -> RawState:
     """The rows of a state in bundles: of a policy's system, or of the only one."""
     from privtab.state.load import from_tables, to_tables
@@ -197,6 +205,14 @@ def _of_store(program: Program | None, location: str) -> RawState:
     """The rows of a store, now or at a moment."""
     from privtab.state.load import from_tables
 
+    system, tables = rows_of_store(*_store_and_moment(location))
+    if program is not None and system != program.system:
+        raise UsageError(f"{location} is a store of {system}, and the policy is of {program.system}")
+    return from_tables(tables, location)
+
+
+def _store_and_moment(location: str) -> tuple[str, str | None]:
+    """The address of a store, and the moment in `store:URL[@MOMENT]`. Raises UsageError."""
     found = _MOMENT.fullmatch(location.removeprefix(STORE))
     if found is None:
         raise UsageError(
@@ -205,10 +221,7 @@ def _of_store(program: Program | None, location: str) -> RawState:
     url = _with_slashes(found["url"])
     if found["at"] is None:
         _check_no_moment(url)
-    system, tables = rows_of_store(url, found["at"])
-    if program is not None and system != program.system:
-        raise UsageError(f"{location} is a store of {system}, and the policy is of {program.system}")
-    return from_tables(tables, location)
+    return url, found["at"]
 
 
 def _check_no_moment(url: str) -> None:

@@ -17,6 +17,7 @@ from privtab.cli._options import PartialOption, load_state, with_options
 from privtab.cli._output import Format, flush, out, print_line
 from privtab.cli._registry_options import StorageOption
 from privtab.cli._serving import ServerSettings, log_requests
+from privtab.cli._stored import running_store
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 PANEL = "Serve"
 
+STORE_REFRESH = 1.0
+"""Seconds between two looks for changes of a store, unless `--refresh` gives others."""
 MISSING_EXTRA = f"`privtab serve` needs the extra `serve`: {how_to_install('compiler', 'serve')}"
 
 
@@ -119,6 +122,7 @@ def run(
 
     \b
       privtab serve -p gravitino/1.1.0 -s policy_src/gravitino/state.yaml
+      privtab serve -p lake.yaml -s store:grants.db --max-staleness 5
       privtab serve --bundles build/ --system gravitino --refresh 10 \\
               --host 0.0.0.0 --token-file tokens --tls-cert c.pem --tls-key k.pem
       privtab serve --opa http://127.0.0.1:8181
@@ -157,6 +161,8 @@ def run(
         if policy:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-")))
             sources = _write_bundles(policy, state or [], folder, allow_partial=allow_partial)
+            if refresh is None and any(map(running_store, state or [])):
+                refresh = STORE_REFRESH
         else:
             sources = [(name, bundles or []) for name in _names(system)]
         make = partial(Service, brief=brief, page_size=page_size)
@@ -201,7 +207,7 @@ def _check_sources(
 def _write_bundles(
     policies: Sequence[str], states: Sequence[Path], folder: Path, *, allow_partial: bool
 ) -> list[tuple[str | None, list[str]]]:
-    """Write bundles to a folder for each system, so that the server runs what would be deployed."""
+    """Write bundles to a folder for each system, so that the server runs what would be deployed; stores are read as they change."""
     from privtab.bundle.pack import state_bundle
     from privtab.pipeline import load_program, policy_bundle
 
@@ -210,12 +216,14 @@ def _write_bundles(
         program = load_program(policy)
         if program.system in folders:
             raise UsageError(f"two policies are of the system `{program.system}`: one version is active at a time")
-        loaded = load_state(program, path, allow_partial=allow_partial)
+        store = running_store(path)
+        loaded = None if store else load_state(program, path, allow_partial=allow_partial)
         system_folder = folder / program.system
         system_folder.mkdir()
         (system_folder / "policy.tar.gz").write_bytes(policy_bundle(program))
-        (system_folder / "state.tar.gz").write_bytes(state_bundle(program, loaded))
-        folders[program.system] = [str(system_folder)]
+        if loaded is not None:
+            (system_folder / "state.tar.gz").write_bytes(state_bundle(program, loaded))
+        folders[program.system] = [str(system_folder), *([store] if store else [])]
     return list(folders.items())
 
 
