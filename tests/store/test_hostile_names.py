@@ -57,8 +57,7 @@ class Layers:
         self.server: Server = serve_store(folder, arguments)
         stack.callback(self.server.stop)
         config = configuration(self.server.url, instance="one", channel="live", system="lake", token=SIDECAR)
-        (self.opa,) = stack.enter_context(sidecars.running(folder, config))
-        self.opa: Opa
+        self.opa: Opa = stack.enter_context(sidecars.running(folder, config))[0]
         until(lambda: self.opa.revision("state") and self.opa.revision("policy"))
         self.client = Embedded(str(folder / "policy.tar.gz"), state=f"store:{self.url}", refresh=0)
 
@@ -97,8 +96,10 @@ def test_names_pass_every_layer_unharmed(layers: Layers, capsys: pytest.CaptureF
         made = layers.asked("POST", "/rows/grants", {"rows": [row]})
         assert [change["row"] for change in made["changes"]] == [row]
         given[name] = row
-    listed = layers.asked("GET", "/rows/grants?limit=1000")["rows"]
-    assert [entry["row"] for entry in listed] == list(given.values())
+    listed = {entry["row"]["grantee"]: entry for entry in layers.asked("GET", "/rows/grants?limit=1000")["rows"]}
+    assert {grantee: entry["row"] for grantee, entry in listed.items()} == {
+        f"user:{name}": given[name] for name in NAMES
+    }
     for name, row in given.items():
         about = layers.asked("GET", f"/rows/grants?about={quote(f'user:{name}', safe='')}")["rows"]
         assert [entry["row"] for entry in about] == [row]
@@ -117,7 +118,8 @@ def test_names_pass_every_layer_unharmed(layers: Layers, capsys: pytest.CaptureF
         found = json.loads(capsys.readouterr().out)
         assert {user["user"] for user in found["users"]} == {name}
     # The row of each goes by its id, and takes the right of its user alone.
-    for entry, name in zip(listed, NAMES, strict=True):
+    for name in NAMES:
+        entry = listed[f"user:{name}"]
         layers.asked("DELETE", f"/rows/grants/{entry['id']}")
         layers.asked("DELETE", f"/entities?entity={quote(entry['row']['entity'], safe='')}")
         assert not layers.client.check(name, "read", f"table:{table[name]}")

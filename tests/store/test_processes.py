@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import resource
 import signal
 import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from lake_policy import POLICY, asks, grant
-from postgresql_server import postgresql, stopped
+from postgresql_server import limit_files, postgresql, stopped
 from sidecars import until
 from sqlalchemy import create_engine, make_url, text
 
@@ -234,18 +232,11 @@ def test_a_database_whose_disk_is_full_does_nothing_by_halves(lake: Store, url: 
     limit_files(sessions, 1)
     with pytest.raises(StoreError):
         lake.perform(asks("root", "create", "schema:l/lost"))
-    limit_files(sessions, resource.RLIM_INFINITY)
+    limit_files(sessions, None)
     until(lambda: recovered(lake))
     assert [row["entity"] for row in lake.rows()["owners"]] == ["lake:l", "schema:l/before"]
     lake.perform(asks("root", "create", "schema:l/after"))
     assert lake.verify() == []
-
-
-def limit_files(processes: Iterable[int], size: int) -> None:
-    """Limit the size of the files that processes write, those that still run."""
-    for process in processes:
-        with suppress(ProcessLookupError):
-            resource.prlimit(process, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 def recovered(store: Store) -> bool:

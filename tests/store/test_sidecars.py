@@ -261,7 +261,8 @@ def test_a_sidecar_that_verifies_runs_the_signed_bundles_of_each_change(lake: La
     server.stop()
     other, _ = pair(number=1).write(lake.folder, "other")
     held = opa.revision("state")
-    server = lake.serve("--signing-key", other, "--scope", "live", "--port", server.url.rpartition(":")[2])
+    forged = ("--signing-key", other, "--key-id", pair().signing().id, "--scope", "live")
+    server = lake.serve(*forged, "--port", server.url.rpartition(":")[2])
     lake.grants(server, "eve")
     until(lambda: "failed to verify JWT signature" in opa.status()["bundles"]["state"].get("message", ""))
     assert opa.revision("state") == held

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,8 +28,8 @@ def postgresql(*, durable: bool = False) -> Iterator[str]:
         pytest.skip("PostgreSQL 15 is not installed")
     folder = Path(tempfile.mkdtemp(prefix="privtab-pg15-"))
     try:
-        if os.getuid() == 0:
-            shutil.chown(folder, USER)
+        if user := _user():
+            shutil.chown(folder, user)
         _call(folder, "initdb", "-A", "trust", "-U", USER, "-N", "--locale=C.UTF-8")
         settings = {"listen_addresses": "''", "unix_socket_directories": f"'{folder}'"}
         if not durable:
@@ -56,6 +56,18 @@ def stopped(url: str) -> Iterator[None]:
         _start(folder)
 
 
+def limit_files(processes: Iterable[int], size: int | None) -> None:
+    """Limit the size in bytes of the files that processes of the server write, those that still run; None: no limit."""
+    for process in processes:
+        limit = f"--fsize={'unlimited' if size is None else size}:"
+        subprocess.run(["prlimit", f"--pid={process}", limit], check=False, user=_user(), stderr=subprocess.DEVNULL)  # noqa: S607
+
+
+def _user() -> str | None:
+    """Whom the server runs as, if not as the user of this process."""
+    return USER if os.getuid() == 0 else None
+
+
 def _start(folder: Path) -> None:
     _call(folder, "pg_ctl", "-w", "-l", str(folder / "log"), "start")
 
@@ -64,6 +76,6 @@ def _call(folder: Path, program: str, *arguments: str) -> None:
     """Run a program on the data; the server that it may start keeps no pipe of this process open."""
     subprocess.run(
         [str(BINARIES / program), "-D", str(folder / "data"), *arguments],
-        check=True, user=USER if os.getuid() == 0 else None, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        check=True, user=_user(), cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         timeout=120,
     )  # fmt: skip
