@@ -293,7 +293,7 @@ def test_what_a_store_says_is_pushed(
     assert pushed("grants.db@1", "--check", "--allow-foreign") == 1
     assert pushed("grants.db@1", "--apply") == 0
     assert not tries(url, "ann", "select * from sales.orders")
-    assert "2 to revoke, done" in capsys.readouterr().out
+    assert "2 to revoke, done" in capsys.readouterr().err
 
 
 def test_names_that_postgresql_cannot_have_are_findings(url: str, pushes: Pusher) -> None:
