@@ -24,7 +24,8 @@ from privtab.state.validate import validate
 BATCH = 1_000
 DEEPEST = 8
 PLAIN, BELOW = "plain", "`or below`"
-FIXED, NESTED = "fixed depth", f"nested, up to {DEEPEST} levels"
+FIXED, FIXED_DEEP = "fixed depth, 4 levels", "fixed depth, 7 levels"
+NESTED = "nested, 4 to 10 levels, 7 on average"
 POLICY = """\
 privtab: 1
 system: {system}
@@ -42,13 +43,25 @@ ROWS = {
   table:
     load: USE_CATALOG (catalog) and SELECT_TABLE (table)
 """,
+    "long": """\
+  table:
+    load: USE_CATALOG (catalog) and SELECT_TABLE (table)
+""",
     "deep": """\
   table:
     load: USE_CATALOG (first folder) and SELECT_TABLE (table)
 """,
 }
-ENTITIES = {"flat": "{metalake: {catalog: {schema: {table: }}}}", "deep": "{metalake: {folder: {table: }}}"}
-TYPES = {"flat": ("metalake", "catalog", "schema", "table"), "deep": ("metalake", "folder", "folder", "table")}
+ENTITIES = {
+    "flat": "{metalake: {catalog: {schema: {table: }}}}",
+    "long": "{metalake: {catalog: {schema: {first: {second: {third: {table: }}}}}}}",
+    "deep": "{metalake: {folder: {table: }}}",
+}
+TYPES = {
+    "flat": ("metalake", "catalog", "schema", "table"),
+    "long": ("metalake", "catalog", "schema", "table"),
+    "deep": ("metalake", "folder", "folder", "table"),
+}
 
 
 def report(sizes: Sequence[str], repetitions: int) -> Report:
@@ -58,7 +71,7 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
         contestants: list[Contestant] = []
         for size in sizes:
             made = world(size)
-            for system in ("flat", "deep"):
+            for system in ENTITIES:
                 program = _program(system, made, folder)
                 bundles = _bundles(program, made, folder / f"{size}-{system}")
                 opa = Caller(stack.enter_context(serve(bundles)).url)
@@ -74,7 +87,7 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
 
 
 def _targets(sizes: Sequence[str], raced: dict[tuple[str, str], Spread]) -> list[Target]:
-    limits = ((BELOW, PLAIN, 0.7), (NESTED, FIXED, 0.8))
+    limits = ((BELOW, PLAIN, 0.7), (NESTED, FIXED, 0.8), (NESTED, FIXED_DEEP, 0.8))
     return [
         Target(
             what=f"{size}: {name} / {other}",
@@ -99,11 +112,11 @@ def _program(system: str, made: World, folder: Path) -> Program:
 
 
 def _entity(system: str, path: str) -> Entity:
-    """The entity at a path of the workload. In nested folders, a table lies in up to eight of them."""
+    """The entity at a path of the workload. In nested folders, a table lies in two to eight of them, in as many as `long` has on average."""
     names = path.split("/")
-    if system == "deep" and len(names) == 4:
+    if system != "flat" and len(names) == 4:
         schema = "/".join(names[:3])
-        names[3:3] = ["d"] * (zlib.crc32(schema.encode()) % (DEEPEST - 1))
+        names[3:3] = ["d"] * (zlib.crc32(schema.encode()) % (DEEPEST - 1) if system == "deep" else 3)
     return Entity(TYPES[system][path.count("/")], "/".join(names))
 
 
@@ -141,8 +154,10 @@ def _contestants(size: str, system: str, program: Program, made: World, opa: Cal
         truth.holds(user, "USE_CATALOG", ancestors(table)[1]) and truth.holds(user, "SELECT_TABLE", table)
         for user, table in made.requests
     ]
-    if system == "deep":
-        return [Contestant(name=NESTED, size=size, run=asked("load", named), truth=load)]
+    if system != "flat":
+        return [
+            Contestant(name=NESTED if system == "deep" else FIXED_DEEP, size=size, run=asked("load", named), truth=load)
+        ]
     schemas = [ancestors(table)[2] for table in named]
     below: dict[str, set[str]] = defaultdict(set)
     for _, effect, privilege, path in made.grants:

@@ -11,9 +11,9 @@ from privtab.arrow import Codes
 
 MAX_DISTINCT_SHARE = 0.7
 """The largest share of distinct rows at which finding them pays off."""
-SAMPLE = 1 << 13
+SAMPLE = 1 << 12
 """Rows in the sample that is examined first."""
-MAX_DISTINCT_SHARE_OF_SAMPLE = 0.9
+MAX_DISTINCT_SHARE_OF_SAMPLE = 0.95
 """The share of distinct rows in the sample above which the others are not examined."""
 _LARGEST = 1 << 62
 

@@ -85,11 +85,11 @@ class HashIndex:
         """The position of each key; -1 if it is not in the table, as for every negative number."""
         slots = self._home(keys)
         stored = self._keys.take(slots)
-        found = self._values.take(slots).astype(np.int64)
-        pending = np.flatnonzero(stored != keys)
-        found[pending] = _EMPTY
-        pending = pending[stored[pending] != _EMPTY]
-        slots = slots[pending]
+        found = np.full(len(keys), _EMPTY, np.int64)
+        hits = np.flatnonzero(stored == keys)
+        found[hits] = self._values.take(slots.take(hits))
+        pending = np.flatnonzero((stored != keys) & (stored != _EMPTY))
+        slots = slots.take(pending)
         while len(pending):
             slots = slots + 1 & self._mask
             stored, pending_keys = self._keys[slots], keys[pending]
