@@ -39,18 +39,31 @@ def revision_of(program: object, compute: Callable[[], str]) -> str:
 
     A cache that cannot be read or written is left alone.
     """
-    try:
-        path = folder() / _FILE
-    except RuntimeError:
+    path, key, known = _cached(program)
+    if path is None:
         return compute()
-    key = hashlib.sha256(f"{_code()}\n{program!r}".encode("utf-8", "surrogatepass")).hexdigest()
-    known = _read(path)
     if key in known:
         return known[key]
     revision = compute()
     with contextlib.suppress(OSError):
         _write(path, dict([*known.items(), (key, revision)][-KEPT:]))
     return revision
+
+
+def known_revision(program: object) -> str | None:
+    """The cached revision of a program; None if there is none."""
+    _, key, known = _cached(program)
+    return known.get(key)
+
+
+def _cached(program: object) -> tuple[Path | None, str, dict[str, str]]:
+    """The file of the cache (None without a home), the program's key in it, and the revisions that it holds."""
+    try:
+        path = folder() / _FILE
+    except RuntimeError:
+        return None, "", {}
+    key = hashlib.sha256(f"{_code()}\n{program!r}".encode("utf-8", "surrogatepass")).hexdigest()
+    return path, key, _read(path)
 
 
 def _read(path: Path) -> dict[str, str]:

@@ -128,14 +128,18 @@ def test_all_shipped_policies_are_described(privtab: Callable[..., Any]) -> None
         assert privtab("describe", name).code == 0
 
 
-def test_a_revision_of_a_child_process_is_the_same(
+def test_the_revision_of_a_large_policy_is_computed_in_a_child_process_and_only_for_programs(
     privtab: Callable[..., Any], policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
-    alone = privtab("describe", policy)
+    alone = described(privtab, policy)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "two"))
     for module in ("bundle.pack", "cli.describe"):
         monkeypatch.setattr(f"privtab.{module}.LARGE", 1)
     monkeypatch.setattr("privtab._worker.spare_processes", lambda: 1)
-    assert privtab("describe", policy) == alone
+    text = privtab("describe", policy).out
+    assert "revision not computed yet" in text
+    assert not (tmp_path / "two" / "privtab").exists()
+    assert described(privtab, policy) == alone
+    assert f"revision {alone['revision']}" in privtab("describe", policy).out
     assert (tmp_path / "two" / "privtab" / "revisions.json").exists()

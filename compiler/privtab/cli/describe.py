@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 PANEL = "Ask"
 
+UNKNOWN_REVISION = "not computed yet: `privtab compile` and `--format json` do"
 MAX_PRIVILEGES = 1_000
 """Maximum privileges shown as text."""
 
@@ -27,6 +29,8 @@ def run(
 ) -> None:
     """Show a resolved policy: entities, privileges, and each row with its minimal sets, effects and source.
 
+    The text shows the revision of a policy of 1,000 rows or more only if it is known, since computing it takes longer.
+
     Example:
 
     \b
@@ -38,10 +42,17 @@ def run(
     from privtab.backends.describe import describe as described
     from privtab.cli._stored import load_policy
     from privtab.pipeline import policy_revision
+    from privtab.user_cache import known_revision
 
     with no_collection(keep=True), delayed_spinner("describing"):
         program = load_policy(policy, variant=variant, readings=readings(reading))
-        revision = beside(partial(policy_revision, program, parallel=True), large=len(program.rules) >= LARGE)
+        large = len(program.rules) >= LARGE
+        revision: Callable[[], str | None]
+        if large and format_ is Format.TEXT:
+            # Compiling a large policy for this one line takes longer than all the others.
+            revision = partial(known_revision, program)
+        else:
+            revision = beside(partial(policy_revision, program, parallel=True), large=large)
         value = described(program, revision="") | {"revision": revision()}
     if not print_if_data(format_, value):
         _show(out(), value)
@@ -50,7 +61,7 @@ def run(
 def _show(console: Console, policy: dict[str, Any]) -> None:
     console.print(f"{policy['system']} {policy['version']}", style="bold", end="")
     console.print(f"  {policy['title'] or ''}")
-    console.print(f"revision {policy['revision']}", style="dim")
+    console.print(f"revision {policy['revision'] or UNKNOWN_REVISION}", style="dim")
     console.print(f"inheritance {policy['semantics']['inheritance']}, deny {policy['semantics']['deny']}", style="dim")
     console.print()
     _entities(console, policy["entities"])
