@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from authzen_server import Server
 from lake_policy import POLICY, asks, grant
-from postgresql_server import postgresql
+from postgresql_server import postgresql, stopped
 from requests import ConnectionError as Disconnected
 from store_server import ask, serve_store, write_tokens
 
@@ -99,6 +99,35 @@ def test_a_change_through_one_is_known_to_the_other(servers: tuple[Server, Serve
             first, "POST", "//access/v1/evaluation", "root", question, **{"X-Privtab-At-Least": last.strip('"')}
         )
         assert answer.json()["decision"] is True
+
+
+def test_while_the_database_is_gone_servers_refuse_and_afterwards_go_on(
+    store: Store, servers: tuple[Server, Server]
+) -> None:
+    question = {
+        "subject": {"type": "user", "id": "root"},
+        "action": {"name": "drop"},
+        "resource": {"type": "schema", "id": "l/before"},
+    }
+
+    def decided(server: Server) -> Any:
+        return ask(server, "POST", "//access/v1/evaluation", "root", question)
+
+    assert create(servers[0], "before").status_code == 200
+    assert all(decided(server).json()["decision"] is True for server in servers)
+    with stopped(store.database.url.render_as_string(hide_password=False)):
+        for server in servers:
+            lost = create(server, "lost", **{"Idempotency-Key": "lost"})
+            assert (lost.status_code, lost.json()["error"]["kind"]) == (503, "unavailable")
+            # What was decided before may have been revoked by now.
+            assert decided(server).status_code == 503
+            assert ask(server, "GET", "//ready", None).status_code == 503
+    for server in servers:
+        assert decided(server).json()["decision"] is True
+        # The refused request was not done: it is done now, once.
+        assert create(server, "lost", **{"Idempotency-Key": "lost"}).json()["repeated"] is (server is servers[1])
+    assert [row["entity"] for row in store.rows()["owners"]] == ["lake:l", "schema:l/before", "schema:l/lost"]
+    assert store.verify() == []
 
 
 def test_a_server_that_is_killed_leaves_the_other_and_the_store_whole(

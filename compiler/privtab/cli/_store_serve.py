@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,10 @@ from privtab.cli._output import Format, flush, out, print_line
 from privtab.cli._serving import ServerSettings, log_requests
 from privtab.cli._store_bundles import BundleOptions
 from privtab.errors import UsageError
+
+if TYPE_CHECKING:
+    from privtab.bundle.sign import SigningKey
+    from privtab.store.store import Store
 
 
 @with_options  # BundleOptions
@@ -118,25 +122,25 @@ def run(
             beside=sidecars.beside,
             admit=wait_for_change(store),
         )
-
-        def ready() -> None:
-            if settings.format_ is Format.JSON:
-                print_line({"url": base, "system": program.system, "store": store.database.shown})
-            else:
-                out().print(
-                    f"{store.database.shown}, a store of {program.system}, at {base}; Ctrl-C ends it", soft_wrap=True
-                )
-            flush()
-
         serve(
             application(served),
             listening,
             tls=tls,
-            ready=ready,
+            ready=lambda: _print_address(base, store, signing, settings.format_),
             ending=sidecars.end,
             at_once=sidecars.at_once,
             head_seconds=settings.header_timeout,
         )
+
+
+def _print_address(base: str, store: Store, signing: SigningKey | None, format_: Format) -> None:
+    if format_ is Format.JSON:
+        print_line({"url": base, "system": store.system, "store": store.database.shown})
+    else:
+        signed = "" if signing is None else f", its bundles signed with {signing.id}"
+        shown = f"{store.database.shown}, a store of {store.system}, at {base}{signed}; Ctrl-C ends it"
+        out().print(shown, soft_wrap=True)
+    flush()
 
 
 def add_to(app: typer.Typer) -> None:
