@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import decision_rows
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
@@ -58,13 +59,14 @@ def policy(folder: Path, semantics: str) -> str:
 
 
 def decided(spark: SparkSession, path: str, **arguments: Any) -> list[Any]:
-    frame = spark.createDataFrame(ROWS, "user string, desk string, active array<string>, groups array<string>")
+    frame = decision_rows.frame(spark, ROWS, "user string, desk string, active array<string>, groups array<string>")
     columns: dict[str, Any] = {"active_roles": "active", "groups": "groups", **arguments}
-    rows = decide(frame.coalesce(1), path, STATE, subject="user", action="use", resource=("desk", "desk"), **columns)
-    return [tuple(row) for row in rows.select("allowed", "reason").collect()]
+    rows = decide(frame, path, STATE, subject="user", action="use", resource=("desk", "desk"), **columns)
+    return decision_rows.answer_rows(rows)
 
 
-def test_each_row_is_decided_by_its_own_roles(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("plan", ["kernel", pytest.param("joins", marks=pytest.mark.slow)])
+def test_each_row_is_decided_by_its_own_roles(spark: SparkSession, tmp_path: Path, plan: str) -> None:
     path = policy(tmp_path, ", active_roles: request")
     reference = Reference(load_program(path), STATE)
     expected: list[Any] = []
@@ -81,11 +83,12 @@ def test_each_row_is_decided_by_its_own_roles(spark: SparkSession, tmp_path: Pat
         )
         allowed = reference.decide(request).allowed
         expected.append((allowed, None if allowed else "not granted"))
-    assert decided(spark, path) == expected
+    assert decided(spark, path, plan=plan) == expected
     assert [allowed for allowed, _ in expected] == [row in (0, 1, 6, 8) for row in range(len(ROWS))]
 
 
-def test_a_role_brings_those_that_it_holds(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("plan", ["kernel", pytest.param("joins", marks=pytest.mark.slow)])
+def test_a_role_brings_those_that_it_holds(spark: SparkSession, tmp_path: Path, plan: str) -> None:
     path = policy(tmp_path, ", active_roles: request, hierarchy: [roles]")
     state = replace(
         STATE,
@@ -96,7 +99,7 @@ def test_a_role_brings_those_that_it_holds(spark: SparkSession, tmp_path: Path) 
         ),
     )
     rows = [("ann", "s/1", ["head"]), ("ann", "s/1", ["clerk"]), ("ann", "s/1", ["keeper"]), ("ann", "t/1", ["head"])]
-    frame = spark.createDataFrame(rows, "user string, desk string, active array<string>").coalesce(1)
+    frame = decision_rows.frame(spark, rows, "user string, desk string, active array<string>")
     reference = Reference(load_program(path), state)
     expected = [
         reference.decide(
@@ -107,15 +110,21 @@ def test_a_role_brings_those_that_it_holds(spark: SparkSession, tmp_path: Path) 
     tables = SparkState.from_state(spark, load_program(path), state)
     for given in (state, tables):
         asked = decide(
-            frame, path, given, subject="user", action="use", resource=("desk", "desk"), active_roles="active"
+            frame,
+            path,
+            given,
+            subject="user",
+            action="use",
+            resource=("desk", "desk"),
+            active_roles="active",
+            plan=plan,
         )
-        assert [row["allowed"] for row in asked.collect()] == expected == [True, True, False, False]
+        allowed = [allowed for allowed, _ in decision_rows.answer_rows(asked)]
+        assert allowed == expected == [True, True, False, False]
 
 
-def test_engines_without_active_roles_refuse_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_that_name_no_active_roles_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = policy(tmp_path, ", active_roles: request")
-    with pytest.raises(UsageError, match="joins do not decide requests with active roles"):
-        decided(spark, path, plan="joins")
     with pytest.raises(UsageError, match="active_roles is a column of type"):
         decided(spark, path, active_roles=F.col("user"))
     plain = policy(tmp_path, "")

@@ -48,12 +48,8 @@ class Tool(Enum):
 UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
     # The texts are the subjects of the messages.
     Feature.NESTED: {},
-    Feature.BELOW: {
-        Tool.SPARK_JOINS: '`plan="joins"`',
-    },
-    Feature.ATTRIBUTES: {
-        Tool.SPARK_JOINS: '`plan="joins"`',
-    },
+    Feature.BELOW: {},
+    Feature.ATTRIBUTES: {},
     Feature.GIVEN: {},
     Feature.FLAT: {
         Tool.CONFORM: "`conform`",
@@ -74,33 +70,22 @@ _USES: Mapping[Feature, Callable[[Program], bool]] = {
     ),
 }
 
-_INSTEAD: Mapping[Tool, str] = {
-    Tool.SPARK_JOINS: 'take `plan="kernel"`',
-}
-"""What to do where a tool refuses."""
-
 
 def uses(program: Program, feature: Feature) -> bool:
     """Whether a program has a feature."""
     return _USES[feature](program)
 
 
-def lacking(program: Program, tool: Tool) -> tuple[Feature, ...]:
-    """The features that a program uses and a tool does not support."""
-    return tuple(feature for feature, tools in UNSUPPORTED.items() if tool in tools and uses(program, feature))
-
-
 def check_support(program: Program, tool: Tool) -> None:
     """Raise UnsupportedError if a program uses a feature that the tool does not support."""
-    for feature in lacking(program, tool):
-        raise refusal(feature, tool)
+    for feature, tools in UNSUPPORTED.items():
+        if tool in tools and uses(program, feature):
+            raise refusal(feature, tool)
 
 
 def refusal(feature: Feature, tool: Tool) -> UnsupportedError:
     """The error of a tool for a policy with a feature that it does not support."""
-    subject = UNSUPPORTED[feature][tool]
-    advice = f": {_INSTEAD[tool]}" if tool in _INSTEAD else ""
-    return UnsupportedError(f"{subject} does not support policies with {_FEATURES[feature]}{advice}")
+    return UnsupportedError(f"{UNSUPPORTED[feature][tool]} does not support policies with {_FEATURES[feature]}")
 
 
 _FEATURES: Mapping[Feature, str] = {

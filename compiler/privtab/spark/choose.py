@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from privtab.errors import UsageError
-from privtab.ir.support import Feature, Tool, check_support, lacking
+from privtab.ir.support import Feature
 from privtab.moments import FIRST, text
 from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, read_arguments
 from privtab.spark.attribute_columns import AttributesLike
@@ -34,6 +34,17 @@ _WIDTH: Mapping[str, int] = {
     "service_admins": 24,
 }
 """Bytes that a row of each table takes in the arrays, measured with names of about 20 letters and rounded up."""
+_INDEX_WIDTH: Mapping[str, int] = {
+    "grants": 320,
+    "owners": 365,
+    "members": 365,
+    "memberships": 52,
+    "assignments": 52,
+    "service_admins": 110,
+    "attributes": 375,
+    "entities": 375,
+}
+"""The same for the index, where executors get it instead of arrays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,16 +132,11 @@ def choose_plan(
         raise UsageError(f"limits is {limits!r}: give `Limits(…)`")
     check_refresh(refresh)
     choice = choice_for(request, policy, state, plan=plan, limits=limits)
-    if choice.plan == "joins" and "active_roles" in request.columns:
-        raise UsageError(f'joins do not decide requests with active roles, and {choice.why}: take `plan="kernel"`')
-    if choice.plan == "joins":
-        check_support(policy.as_program, Tool.SPARK_JOINS)
     streaming = request.frame.isStreaming
     if choice.plan == "kernel":
         found = workers(request.frame.sparkSession)
         why = found.why()
-        no_joins = "active_roles" in request.columns or lacking(policy.as_program, Tool.SPARK_JOINS)
-        if why is None or plan == "kernel" or streaming or no_joins:
+        if why is None or plan == "kernel" or streaming:
             followed_by = (_followed(policy, state, refresh),) if streaming else ()
             steps = (found.step() if why is None else why, *_evaluation(policy, request), *followed_by)
             return replace(choice, steps=steps), None
@@ -191,31 +197,29 @@ def choice_for(request: RequestColumns, policy: OpenPolicy, state: Any, *, plan:
         size = bundle_size(state)
         return Choice(plan="kernel", why="a state bundle is an index already", figures={"bundles, bytes": size})
     counts = counted(policy, state, request.frame.sparkSession)
-    if features := lacking(policy.as_program, Tool.SPARK_JOINS):
-        why = f"joins do not support {_words(features)}"
-        return Choice(plan="kernel", why=why, figures={**counts, "rows": sum(counts.values())})
-    return _by_size(request, counts, limits, "index fits" if policy.beyond_arrays else "arrays fit")
+    return _by_size(request, policy, counts, limits)
 
 
-def _by_size(request: RequestColumns, counts: Mapping[str, int], limits: Limits, fits: str) -> Choice:
+def _by_size(request: RequestColumns, policy: OpenPolicy, counts: Mapping[str, int], limits: Limits) -> Choice:
     rows = sum(counts.values())
-    size = sum(count * _WIDTH.get(table, 0) for table, count in counts.items())
-    figures: dict[str, int] = {**counts, "rows": rows, "arrays, about, in bytes": size}
+    form, fits, widths = ("index", "fits", _INDEX_WIDTH) if policy.beyond_arrays else ("arrays", "fit", _WIDTH)
+    size = sum(count * widths[table] for table, count in counts.items())
+    figures: dict[str, int] = {**counts, "rows": rows, f"{form}, about, in bytes": size}
     if rows > limits.rows:
         why = f"the state has {rows:,} rows; more than {limits.rows:,} are not collected on the driver"
         return Choice(plan="joins", why=why, figures=figures)
     if size > limits.size:
-        why = f"the state's arrays would take {size >> 20:,} MiB in each executor, more than the limit of {limits.size >> 20:,}"
+        why = f"the state's {form} would take {size >> 20:,} MiB in each executor, more than the limit of {limits.size >> 20:,}"
         return Choice(plan="joins", why=why, figures=figures)
     if rows <= limits.large or request.frame.isStreaming:
-        why = f"the state has {rows:,} rows, whose {fits} every executor"
+        why = f"the state has {rows:,} rows, whose {form} {fits} every executor"
         return Choice(plan="kernel", why=why, figures=figures)
     distinct, repetitive = _sampled(request, limits.few)
     figures |= {"distinct requests seen": distinct}
     if repetitive:
-        why = f"about {distinct:,} distinct requests are too few for building arrays of {rows:,} rows"
+        why = f"about {distinct:,} distinct requests are too few for building {form} of {rows:,} rows"
         return Choice(plan="joins", why=why, figures=figures)
-    why = f"the state has {rows:,} rows, whose {fits} every executor, and there are many requests"
+    why = f"the state has {rows:,} rows, whose {form} {fits} every executor, and there are many requests"
     return Choice(plan="kernel", why=why, figures=figures)
 
 

@@ -72,7 +72,7 @@ def joining(request: RequestColumns, policy: OpenPolicy, state: Any, limits: Lim
     if limits.joins.pin:
         rows = rows.localCheckpoint()
     tables = spark_state(policy, state, request.frame.sparkSession)
-    joins = joins_for(rows, policy, tables, request.constants, limits.joins)
+    joins = joins_for(rows, policy, tables, request.constants, limits.joins, request.given)
     return PlannedJoins(
         request=request, rows=rows, joins=joins, figures=limits.figures or joins.measure(rows), pinned=limits.joins.pin
     )
@@ -80,6 +80,6 @@ def joining(request: RequestColumns, policy: OpenPolicy, state: Any, limits: Lim
 
 def _readable(name: str, column: Column) -> Column:
     """A column of the request with null in place of invalid UTF-8, as in `kernel.readable`."""
-    if name == "groups":
+    if name in ("groups", "active_roles"):
         return F.transform(column, F.try_validate_utf8)
-    return column if name.startswith("flag_") else F.try_validate_utf8(column)
+    return column if name.startswith(("flag_", "attribute_")) else F.try_validate_utf8(column)

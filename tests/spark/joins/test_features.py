@@ -55,6 +55,8 @@ tables:
     copy: {with: {to: [schema, table]}, requires: READ (table) and WRITE (to), gate: none}
     list: {requires: USE (schema), each: can read (table), gate: none}
     tune: {requires: TUNE (settings), gate: none}
+  schema: {peek: {requires: TAG (schema or below), gate: none}}
+  catalog: {tour: {requires: WRITE (catalog or below), gate: none}, keep: {requires: owner (catalog or below), gate: none}}
   user: {see: {requires: self, gate: none}}
   group: {join: {requires: member (group), gate: none}}
   role: {wear: {requires: holds (role), gate: none}}
@@ -92,6 +94,9 @@ grants:
   - {grantee: role:lister, effect: allow, privilege: READ, entity: table:l/c/s/t}
   - {grantee: role:lister, effect: allow, privilege: WRITE, entity: table:l/d/s/t}
   - {grantee: user:ted, effect: allow, privilege: TAG, entity: table:l/c/s/t}
+  - {grantee: user:zed, effect: allow, privilege: TAG, entity: table:l/d/s/z}
+  - {grantee: group:it, effect: deny, privilege: TAG, entity: catalog:l/d}
+  - {grantee: group:qa, effect: deny, privilege: TAG, entity: table:l/d/s/other}
 owners:
   - {entity: table:l/c/s/own, owner: user:odd}
   - {entity: schema:l/c/team, owner: group:hr}
@@ -153,6 +158,16 @@ CASES: list[Case] = [
     ("create that names the entity", "bob", "create", "table:l/c/s/new", {}, True),
     ("create that leaves off the name", "bob", "create", "table:l/c/s", {}, True),
     ("create elsewhere", "ann", "create", "table:m/c/s", {}, False),
+    ("below: a grant", "ted", "peek", "schema:l/c/s", {}, True),
+    ("below: a grant on another", "ted", "peek", "schema:l/c/s2", {}, False),
+    ("below: denied to somebody else", "zed", "peek", "schema:l/d/s", {}, True),
+    ("below: denied above to a group of the request", "zed", "peek", "schema:l/d/s", {"groups": ("it",)}, False),
+    ("below: denied elsewhere below", "zed", "peek", "schema:l/d/s", {"groups": ("qa",)}, True),
+    ("below: an owner who holds, in spite of a denial", "odd", "tour", "catalog:l/c", {}, True),
+    ("below: a scoped role", "sam", "tour", "catalog:l/c", {}, True),
+    ("below: a scoped role, elsewhere", "sam", "tour", "catalog:l/d", {}, False),
+    ("below: an owner", "bob", "keep", "catalog:l/c", {}, True),
+    ("below: an owner elsewhere", "bob", "keep", "catalog:l/d", {}, False),
     ("listing, the call itself", "ann", "list", "table:l/c/closed", {}, True),
     ("listing, an item", "ann", "list", "table:l/c/closed/t", {}, False),
 ]  # fmt: skip

@@ -55,7 +55,12 @@ FEATURES = ("implies", "below", "hierarchy", "active")
 since tools refuse them."""
 IN_SPARK = ("implies", "hierarchy")
 """Those of the features that arrays in Spark support."""
-BY_JOINS = ((), IN_SPARK, ("nested",), ("flat", "nested", *IN_SPARK))
+BY_JOINS = (
+    (),
+    ("attributes", "below", "hierarchy", "implies"),
+    ("nested", "active", "below", "hierarchy"),
+    ("flat", "nested", "attributes", "below", "hierarchy", "implies"),
+)
 """Features of policies that joins in Spark support, one or several at once."""
 SHARDED = ("implies", "hierarchy", "active")
 """Those of the features that sharded states support."""

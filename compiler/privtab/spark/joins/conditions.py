@@ -7,15 +7,18 @@ from typing import TypeAlias, assert_never
 
 from privtab.engines.conditions import RESOURCE, Atom, fold
 from privtab.paths import base_type
-from privtab.spark.joins.keys import further, path_at, width
+from privtab.spark.joins.bits import ADMIN, MEMBER, OWNER, OWNS_BELOW, BitKey
+from privtab.spark.joins.callers import PRINCIPALS
+from privtab.spark.joins.comparisons import ComparisonWriter
+from privtab.spark.joins.keys import path_on, width
 from privtab.spark.joins.levels import EACH, level_word
-from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, BitKey, Case, Layout, PathEntity
+from privtab.spark.joins.places import EVERYWHERE, Case, Layout, PathEntity
 from privtab.spark.joins.rows import GROUPS, USER, ColumnNames
-from privtab.spark.joins.text import bitwise_or, both, either
+from privtab.spark.joins.text import bitwise_or, both, either, literal
 from privtab.spark.paths import decoded, last_name
 
-Found: TypeAlias = Callable[[str, str, PathEntity, int], str]
-"""Returns the column for (part, type of its entity, place, word)."""
+Found: TypeAlias = Callable[[str, str, PathEntity, int | None], str]
+"""Returns the column for (part, type of its entity, place, word); without a word, that of `BLOCKED`."""
 
 
 class ConditionWriter:
@@ -25,10 +28,13 @@ class ConditionWriter:
         self.layout = layout
         self.names = names
         self.found = found
+        self.comparisons = ComparisonWriter(layout, names)
         self.masks: dict[int, int] = {}
         """By word, the bits that conditions read."""
         self.denials: dict[int, int] = {}
         """By word, the bits for denials among them."""
+        self.reads_principals = names.has("active_roles")
+        """Whether the conditions need all principals of callers."""
 
     def case(self, case: Case) -> str:
         """SQL expression for whether a case's condition holds; never null."""
@@ -62,10 +68,13 @@ class ConditionWriter:
                 return self._member(atom, case)
             case "holds":
                 return self._set(MEMBER, atom, case, self.layout.tests(atom))
-            case "has_below" | "owns_below":
-                raise AssertionError("Spark refuses policies with `or below`")
+            case "has_below":
+                return self._has_below(atom, case)
+            case "owns_below":
+                return self._set(OWNS_BELOW, atom, case, self.layout.chain(atom.type)[-1:])
             case "compare":
-                raise AssertionError("Spark refuses policies with attributes")
+                assert atom.comparison is not None
+                return self.comparisons.holds(atom.comparison, case)
             case _:
                 assert_never(atom.kind)
 
@@ -78,8 +87,7 @@ class ConditionWriter:
         return either([direct, f"coalesce({in_request_groups}, false)"])
 
     def _path(self, atom: Atom, case: Case) -> str:
-        path, shape = self.names.whole_path_of(atom.slot), self.layout.reader.shapes[case.types[atom.slot]]
-        return path_at(path, self.layout.chain(atom.type)[-1], further(path, shape))
+        return path_on(atom.slot, atom.type, case, self.layout, self.names)
 
     def _has(self, atom: Atom, case: Case) -> str:
         layout, semantics = self.layout, self.layout.semantics
@@ -101,6 +109,19 @@ class ConditionWriter:
         if atom.privilege in semantics.owner_holds:
             truth = either([truth, self._set(OWNER, atom, case, places)])
         return truth
+
+    def _has_below(self, atom: Atom, case: Case) -> str:
+        place = self.layout.chain(atom.type)[-1]
+        ways = [self._set(("below", atom.privilege), atom, case, [place])]
+        if self.layout.semantics.denies:
+            self.reads_principals = True
+            self._bit(("blocked", atom.privilege))
+            free = f"e.privilege = {literal(atom.privilege)} AND NOT arrays_overlap(e.denied, {PRINCIPALS})"
+            entries = self.found(*self._part(atom.slot, case, place), place, None)
+            ways.append(f"coalesce(exists({entries}, e -> {free}), false)")
+        if atom.privilege in self.layout.semantics.owner_holds:
+            ways.append(self._set(OWNS_BELOW, atom, case, [place]))
+        return either(ways)
 
     def _defaults(self, atom: Atom, case: Case, places: list[PathEntity]) -> list[str]:
         """Conditions for the default grants of declared roles, assigned everywhere or within a scope that contains the entity."""
@@ -125,10 +146,13 @@ class ConditionWriter:
         return word, bit
 
     def _words(self, atom: Atom, case: Case, places: list[PathEntity], word: int) -> str:
-        types = case.types
         columns = []
         for place in places:
             slot = RESOURCE if place.prefix == EVERYWHERE else atom.slot
-            part = self.layout.part(slot, types[slot], place)
-            columns.append(self.found(part, types[slot], place, word))
+            columns.append(f"coalesce({self.found(*self._part(slot, case, place), place, word)}, 0L)")
         return bitwise_or(columns)
+
+    def _part(self, slot: str, case: Case, place: PathEntity) -> tuple[str, str]:
+        """The part of a request that a place belongs to, and the type of its entity."""
+        type_ = case.types[slot]
+        return self.layout.part(slot, type_, place), type_

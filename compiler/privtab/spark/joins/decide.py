@@ -8,32 +8,34 @@ decides. Where requests repeat, each distinct request is decided once: everythin
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.engines.conditions import RESOURCE
 from privtab.errors import UsageError
 from privtab.ir.support import Tool, check_support
+from privtab.spark.joins.below import BLOCKED
+from privtab.spark.joins.callers import IS_ACTIVE, USER_AS_HOLDER, holders, holds_active_roles, principals_of
 from privtab.spark.joins.conditions import ConditionWriter
 from privtab.spark.joins.figures import Figures, JoinLimits, measured
 from privtab.spark.joins.flat import with_whole_path
-from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, word
+from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, VALUES, word
 from privtab.spark.joins.keys import further
 from privtab.spark.joins.keys import steps as steps_at
 from privtab.spark.joins.places import ABOVE, Layout, PathEntity, layout
 from privtab.spark.joins.prepare import PreparedTables, prepare
 from privtab.spark.joins.rows import (
     CASE,
-    GROUPS,
     HIDDEN,
     REASON,
     USER,
     ColumnNames,
     kind,
+    located_slots,
     piece,
+    plain,
     prepared,
     reason,
     whole,
@@ -43,9 +45,9 @@ from privtab.spark.joins.text import both, chosen, either, literal, one_of, quot
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from privtab.spark.attribute_columns import AttributeColumn
     from privtab.spark.policies import OpenPolicy, PolicyLike
     from privtab.spark.state.tables import SparkState
-    from privtab.vocabulary import Vocabulary
 
 NOT_GRANTED = "not granted"
 CHANGED = "changed between reads"
@@ -59,15 +61,17 @@ def decide_by_joins(
     state: SparkState,
     *,
     constants: Mapping[str, str | bool] | None = None,
+    given: Sequence[AttributeColumn] = (),
     figures: Figures | None = None,
     limits: JoinLimits | None = None,
 ) -> DataFrame:
     """`requests` with `allowed` (never null) and `reason` (null where allowed).
 
     `requests` has the canonical columns of requests, except those that `constants` gives for all rows; other columns are kept.
+    `given`: the attributes that rows give, with their columns in `requests`.
     `figures`: known figures of the rows; None: they are first estimated by a count.
     """
-    return joins_for(requests, policy, state, constants, limits).decide(requests, figures)
+    return joins_for(requests, policy, state, constants, limits, given).decide(requests, figures)
 
 
 def joins_for(
@@ -76,6 +80,7 @@ def joins_for(
     state: SparkState,
     constants: Mapping[str, str | bool] | None,
     limits: JoinLimits | None,
+    given: Sequence[AttributeColumn] = (),
 ) -> Joins:
     """The joins for requests with the columns of a DataFrame; raises UsageError for a stream or the state of another policy."""
     from privtab.spark.policies import open_policy
@@ -85,26 +90,14 @@ def joins_for(
     opened = open_policy(policy)
     check_support(opened.as_program, Tool.SPARK_JOINS)
     state.check_policy(opened)
-    # Groups are taken from requests only if the policy says so.
+    # Groups and active roles are taken from requests only if the policy says so.
     ignored = set() if opened.vocabulary.request_groups else {"groups"}
-    names = ColumnNames(columns=frozenset(requests.columns) - ignored, constants=dict(constants or {}))
-    names = replace(names, located=frozenset(_located(opened.vocabulary, names)))
+    ignored |= set() if opened.vocabulary.active_roles else {"active_roles"}
+    names = ColumnNames(
+        columns=frozenset(requests.columns) - ignored, constants=dict(constants or {}), given=tuple(given)
+    )
+    names = replace(names, located=frozenset(located_slots(opened.vocabulary, names)))
     return Joins.of(opened, names, state, limits or JoinLimits())
-
-
-def _located(vocabulary: Vocabulary, names: ColumnNames) -> Iterator[str]:
-    """The slots of requests whose objects may have flat ids."""
-    types_by_slot: dict[str, set[str]] = {RESOURCE: set(vocabulary.operations)}
-    for operations in vocabulary.operations.values():
-        for operation in operations.values():
-            for slot, types in operation.withs.items():
-                types_by_slot.setdefault(slot, set()).update(types)
-    for slot, possible in types_by_slot.items():
-        constant = names.constants.get("type" if slot == RESOURCE else f"with_{slot}_type")
-        if constant is not None:
-            possible &= {str(constant)}
-        if any(map(vocabulary.lies_in_state, possible)) and (slot == RESOURCE or names.has(f"with_{slot}_path")):
-            yield slot
 
 
 class Joins:
@@ -115,26 +108,29 @@ class Joins:
         self.names = names
         self.holdings = holdings
         self.limits = limits
-        self.used: dict[str, dict[tuple[int, int], None]] = {}
-        """By part, the pairs (number of a place, word) that conditions read."""
+        self.used: dict[str, dict[tuple[int, int | None], None]] = {}
+        """By part, the pairs (number of a place, word) that conditions read; without a word, `BLOCKED`."""
         texts = ConditionWriter(compiled, names, self._bits_column)
         self.conditions = [texts.case(case) for case in compiled.cases]
         self.masks = texts.masks
         self.denials = texts.denials
+        self.reads_principals = texts.reads_principals
+        self.lookups = texts.comparisons.lookups()
+        """The keys by which values of attributes are looked up."""
 
     @classmethod
     def of(cls, policy: OpenPolicy, names: ColumnNames, state: SparkState, limits: JoinLimits) -> Joins:
         """Compile the operations that requests with these names may use, and prepare the state."""
         return cls(compile_for(policy.json, names), names, prepare(policy, state, limits), limits)
 
-    def _bits_column(self, part: str, type_: str, place: PathEntity, number: int) -> str:
+    def _bits_column(self, part: str, type_: str, place: PathEntity, number: int | None) -> str:
         position = self.layout.specs[part][type_].index(place)
         self.used.setdefault(part, {})[position, number] = None
-        return f"coalesce({_column(part, position, number)}, 0L)"
+        return _column(part, position, number)
 
     def decide(self, requests: DataFrame, figures: Figures | None) -> DataFrame:
         """The rows with the columns `allowed` and `reason`."""
-        rows = _plain(requests, self.names)
+        rows = plain(requests, self.names)
         if figures is None:
             figures = self.measure(rows)
         if not self.decides_distinct_requests(figures):
@@ -185,7 +181,7 @@ class Joins:
         arrays = ", ".join(f"coalesce({self._steps(part, first)}, array())" for part, first in first_steps.items())
         located = self._with_whole_paths(requests)
         rows = prepared(located, self.layout, self.names)
-        names = [*located.columns, USER, *([GROUPS] if self.names.has("groups") else [])]
+        names = [*located.columns, USER, *self.names.lists.values()]
         steps = rows.select(*names, F.expr(f"inline_outer(concat({arrays}))").alias("at", KEY))
         columns = {
             _column(part, position, number): (first_steps[part] + position, number)
@@ -193,7 +189,19 @@ class Joins:
             for position, number in pairs
         }
         found = self._held_at_existing(steps, located.columns, columns)
-        return self._answered(prepared(found, self.layout, self.names), requests.columns, "true")
+        decided = self._with_lookups(prepared(found, self.layout, self.names), rows)
+        return self._answered(decided, requests.columns, "true")
+
+    def _with_lookups(self, rows: DataFrame, requests: DataFrame) -> DataFrame:
+        """Rows with the values of attributes and the principals of callers that conditions read; `requests`: rows with the same callers."""
+        for number, key in enumerate(self.lookups):
+            values = self._side("values").withColumnRenamed(VALUES, f"{VALUES}_{number}")
+            rows = rows.withColumn(KEY, F.expr(key)).join(values, KEY, "left").drop(KEY)
+        if not self.reads_principals:
+            return rows
+        principals, caller = principals_of(requests, self.names, self._side("principals"))
+        few = self._sends("principals") and not self.names.has("groups")
+        return rows.join(F.broadcast(principals) if few else principals, caller, "left")
 
     def _with_whole_paths(self, requests: DataFrame) -> DataFrame:
         """Requests with the whole paths of objects that may have flat ids."""
@@ -210,7 +218,7 @@ class Joins:
     def _decided(self, requests: DataFrame, figures: Figures) -> DataFrame:
         """Decide each row, without combining equal requests."""
         rows = prepared(self._with_whole_paths(requests), self.layout, self.names)
-        decided = rows
+        decided = self._with_lookups(rows, rows)
         for part in self.used:
             found = self._part(rows, part)
             if self.broadcasts_part(part, figures):
@@ -222,16 +230,13 @@ class Joins:
 
     def broadcasts_part(self, part: str, figures: Figures) -> bool:
         """Whether the holdings found for a part are broadcast, so that the rows need not be shuffled."""
-        return self.limits.broadcasts(figures.of(part), 100 + 8 * len(self.used[part]))
+        bounded = all(number is not None for _, number in self.used[part])
+        return bounded and self.limits.broadcasts(figures.of(part), 100 + 8 * len(self.used[part]))
 
     def keys(self, part: str) -> list[str]:
         """The columns that a part depends on."""
-        keys = [USER, piece(part)]
-        if len(self.layout.specs[part]) > 1:
-            keys.insert(1, kind(part))
-        if self.names.has("groups"):
-            keys.insert(1, GROUPS)
-        return keys
+        kinds = [kind(part)] if len(self.layout.specs[part]) > 1 else []
+        return [USER, *self.names.lists.values(), *kinds, piece(part)]
 
     def _single(self, part: str) -> bool:
         """Whether a part has only one place for each type."""
@@ -282,7 +287,7 @@ class Joins:
         return chosen(((one_of(kind(part), types), steps) for steps, types in types_by_steps.items()), "null")
 
     def _held_at_existing(
-        self, steps: DataFrame, keys: Sequence[str], columns: Mapping[str, tuple[int, int]]
+        self, steps: DataFrame, keys: Sequence[str], columns: Mapping[str, tuple[int, int | None]]
     ) -> DataFrame:
         """As `_held`, for all of `steps`: where no principal holds anything, none is looked up, but no key is dropped."""
         places = self._side("places", self.masks).select(KEY, F.lit(col=True).alias(PLACE_EXISTS))
@@ -293,7 +298,7 @@ class Joins:
         self,
         steps: DataFrame,
         keys: Sequence[str],
-        columns: Mapping[str, tuple[int, int]],
+        columns: Mapping[str, tuple[int, int | None]],
         join_type: str | None = None,
         condition: str = "true",
     ) -> DataFrame:
@@ -301,21 +306,27 @@ class Joins:
 
         `condition`: whether any principal holds anything at a row's place; if not, none is looked up.
         """
-        user = f"concat('user:', {USER})"
         if self.names.has("groups"):
-            holders = f"concat(array({user}), transform({GROUPS}, g -> concat('group:', g)))"
-            holders = f"coalesce(CASE WHEN {condition} THEN {holders} END, array(cast(null AS string)))"
-            steps = steps.select("*", F.expr(f"explode({holders})").alias(HOLDER))
+            holders_ = f"coalesce(CASE WHEN {condition} THEN {holders(self.names)} END, array(cast(null AS string)))"
+            steps = steps.select("*", F.expr(f"explode({holders_})").alias(HOLDER))
         else:
-            steps = steps.withColumn(HOLDER, F.expr(f"CASE WHEN {condition} THEN {user} END"))
+            steps = steps.withColumn(HOLDER, F.expr(f"CASE WHEN {condition} THEN {USER_AS_HOLDER} END"))
         join_type = join_type or ("left" if self.denials else "inner")
         found = steps.join(self._side("principals"), HOLDER, join_type)
         found = found.join(self._side("held", self.masks), [PRINCIPAL, KEY], join_type)
-        bits = [
-            F.expr(f"bit_or(CASE WHEN at = {position} THEN {word(number)} ELSE 0L END)").alias(name)
-            for name, (position, number) in columns.items()
-        ]
-        return found.groupBy(*keys).agg(*bits)
+        held = [F.expr(self._at(*column)).alias(name) for name, column in columns.items()]
+        return found.groupBy(*keys).agg(*held)
+
+    def _at(self, position: int, number: int | None) -> str:
+        """SQL aggregate of a word of what principals hold at a place, or of `BLOCKED`; roles that are not active allow nothing."""
+        narrows = self.names.has("active_roles")
+        if number is None:
+            condition = both([f"at = {position}", *([IS_ACTIVE] if narrows else [])])
+            return f"flatten(collect_list(CASE WHEN {condition} THEN {BLOCKED} END))"
+        value, of_roles = word(number), self.layout.numbers.of_roles(number)
+        if narrows and self.masks[number] & of_roles:
+            value = f"CASE WHEN {IS_ACTIVE} THEN {value} ELSE {value} & ~{of_roles}L END"
+        return f"bit_or(CASE WHEN at = {position} THEN {value} ELSE 0L END)"
 
     def _complete(self) -> str:
         """SQL condition that every place with possible denials was looked up."""
@@ -342,6 +353,8 @@ class Joins:
             holds = conditions[0]
         else:
             holds = chosen(((f"{CASE} = {number}", text) for number, text in enumerate(conditions)), "false")
+        if self.names.has("active_roles"):
+            holds = both([holds, holds_active_roles()])
         allowed = f"coalesce({REASON} IS NULL AND {complete} AND {holds}, false)"
         caller_columns = [F.col(quoted(name)) for name in columns]
         denial_reason = (
@@ -354,16 +367,6 @@ class Joins:
         return answered.select(
             *caller_columns, F.col(f"{HIDDEN}allowed").alias("allowed"), F.expr(final_reason).alias("reason")
         )
-
-
-def _plain(requests: DataFrame, names: ColumnNames) -> DataFrame:
-    """Requests with strings that compare byte by byte, whatever the collation of their columns."""
-    collated = {
-        field.name: F.col(quoted(field.name)).cast("string")
-        for field in requests.schema.fields
-        if names.canonical(field.name) and getattr(field.dataType, "collation", "UTF8_BINARY") != "UTF8_BINARY"
-    }
-    return requests.withColumns(collated) if collated else requests
 
 
 def compile_for(program: Mapping[str, Any], names: ColumnNames) -> Layout:
@@ -380,6 +383,7 @@ def compile_for(program: Mapping[str, Any], names: ColumnNames) -> Layout:
         action=action if isinstance(action, str) else None,
         type_=type_ if isinstance(type_, str) else None,
         flags=flags,
+        attributes=bool(names.given),
     )
 
 
@@ -387,5 +391,5 @@ def _answer(name: str) -> str:
     return f"{HIDDEN}answer_{name}"
 
 
-def _column(part: str, position: int, number: int) -> str:
-    return f"{HIDDEN}{part}_{position}_{number}"
+def _column(part: str, position: int, number: int | None) -> str:
+    return f"{HIDDEN}{part}_{position}_{'blocked' if number is None else number}"

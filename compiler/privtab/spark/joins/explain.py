@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from privtab.plural import count
@@ -14,6 +14,7 @@ from privtab.spark.policies import PolicyLike
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from privtab.spark.attribute_columns import AttributeColumn
     from privtab.spark.state.tables import SparkState
 
 _PARTS = {ABOVE: "above the resource", AT: "on the resource itself"}
@@ -25,11 +26,12 @@ def explain_joins(
     state: SparkState,
     *,
     constants: Mapping[str, str | bool] | None = None,
+    given: Sequence[AttributeColumn] = (),
     figures: Figures | None = None,
     limits: JoinLimits | None = None,
 ) -> str:
     """The steps of `decide_by_joins` with these arguments: which sides are broadcast or shuffled, and why."""
-    plan = joins_for(requests, policy, state, constants, limits)
+    plan = joins_for(requests, policy, state, constants, limits, given)
     return "\n".join(steps(plan, figures or plan.measure(requests)))
 
 
@@ -44,6 +46,7 @@ def steps(plan: Joins, figures: Figures) -> Iterator[str]:
         ("places", "place", "where any principal holds anything"),
         ("principals", "pair", "of a user and what they are"),
         ("held", "pair", "of a principal and a place"),
+        *([("values", "row", "of attributes, one for each user or entity")] if plan.lookups else []),
     ):
         rows, size = plan.holdings.rows[table], plan.holdings.sizes[table]
         yield f"state: {count(rows, singular)} {detail}, {size / 2**20:,.1f} MiB: {_transport(sent=size <= plan.limits.broadcast)}"
@@ -61,6 +64,11 @@ def steps(plan: Joins, figures: Figures) -> Iterator[str]:
         yield f"   joined to the rows: {_transport(sent=plan.broadcasts_part(part, figures))}"
     if in_one_pass and plan.used:
         yield "all of these in one pass over the distinct requests, joined with principals and bits, one aggregate for each request"
+    requests = "the distinct requests" if in_one_pass else "the rows"
+    if plan.lookups:
+        yield f"values of attributes joined to {requests}: {count(len(plan.lookups), 'look-up')}"
+    if plan.reads_principals:
+        yield f"all principals of each caller joined to {requests}"
     yield "then each request's condition over its bits; without bits the answer is no"
     if in_one_pass:
         yield "answers joined to the rows: sent to every executor"

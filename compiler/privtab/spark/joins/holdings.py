@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
+from privtab.attributes import Attribute, Attributes, Kind
 from privtab.engines.plan import GrantSemantics
+from privtab.spark.joins.bits import ADMIN, MEMBER, OWNER, BitKey, BitNumbers, nodes
 from privtab.spark.joins.flat import with_whole_path
 from privtab.spark.joins.keys import further, keys
 from privtab.spark.joins.levels import LevelReader
-from privtab.spark.joins.places import ADMIN, EVERYWHERE, MEMBER, OWNER, BitKey, BitNumbers, chain
+from privtab.spark.joins.places import EVERYWHERE, chain
 from privtab.spark.joins.text import bitwise_or, chosen, literal, one_of
 
 if TYPE_CHECKING:
@@ -26,11 +28,21 @@ if TYPE_CHECKING:
 
 PRINCIPAL, KEY, HOLDER = "__privtab_principal", "__privtab_key", "__privtab_holder"
 WHOLE = "__privtab_whole"
+VALUES = "__privtab_values"
+THROUGH = "__privtab_through"
+"""The names of the roles through which a holder has a principal, if requests may name active roles."""
+OF_USER = ":user="
+"""Begins the keys of users among those of entities, none of which begins with a colon."""
 
 
 def word(number: int) -> str:
     """The name of the column of a word."""
     return f"__privtab_word_{number}"
+
+
+def value_field(kind: str, name: str) -> str:
+    """The name of the field of `VALUES` with an attribute of users or of entities."""
+    return f"{kind}_{name}"
 
 
 class Holdings:
@@ -54,12 +66,15 @@ class Holdings:
         self._names = policy.vocabulary
         self._located = located
         self._nonempty = {table for table, count in counts.items() if count}
+        self.attributes = Attributes.from_json(program.get("attributes", {})).from_origin("state")
+        """The attributes whose values the state may have."""
         self._privileges = list(program["privileges"])
         self._reader = LevelReader(program)
         self._state_groups = "state" in program["semantics"]["groups"]
         self._nests_groups = "groups" in program["semantics"].get("hierarchy", ())
+        self._nests_roles = "roles" in program["semantics"].get("hierarchy", ())
         self._used_kinds = {
-            kind for rules in program["rules"].values() for rule in rules.values() for kind in _kinds(rule)
+            kind for rules in program["rules"].values() for rule in rules.values() for kind, _ in nodes(rule)
         }
         self._principal_types = {entity["principal"] for entity in program["entities"].values()}
 
@@ -73,37 +88,85 @@ class Holdings:
         return holdings.groupBy(KEY).agg(*_any(self.numbers.words))
 
     def principals(self, holdings: DataFrame) -> DataFrame:
-        """(holder, principal) for each user, and for each group if requests name groups; only principals that hold anything."""
-        assignments, memberships = self.tables["assignments"], self._memberships()
+        """(holder, principal) for each user, and for each group if requests name groups; only principals that hold anything.
+
+        If requests may name active roles, all roles, and `THROUGH`.
+        """
+        memberships = self._memberships()
         holding = holdings.select(PRINCIPAL).distinct()
+        through = ["cast(null AS string) AS through"] if self.semantics.active_roles else []
         direct = holding.where(f"{PRINCIPAL} LIKE 'user:%' OR {PRINCIPAL} LIKE 'group:%'").selectExpr(
-            f"{PRINCIPAL} AS who", PRINCIPAL
+            f"{PRINCIPAL} AS who", PRINCIPAL, *through
         )
-        assigned = assignments.selectExpr("principal AS who", f"{_role()} AS {PRINCIPAL}")
+        assigned = self._assigned()
         pairs = direct.unionAll(assigned)
         if "memberships" in self._nonempty and (self._state_groups or self._nests_groups):
             user = "concat('user:', user)"
             who = f"CASE WHEN user LIKE 'group:%' THEN user ELSE {user} END" if self._nests_groups else user
             in_group = memberships.selectExpr(f"{who} AS who", "concat('group:', group) AS of")
-            through_groups = in_group.join(assigned.withColumnRenamed("who", "of"), "of").select("who", PRINCIPAL)
-            pairs = pairs.unionAll(in_group.selectExpr("who", f"of AS {PRINCIPAL}")).unionAll(through_groups)
+            through_groups = in_group.join(assigned.withColumnRenamed("who", "of"), "of").select(*assigned.columns)
+            pairs = pairs.unionAll(in_group.selectExpr("who", f"of AS {PRINCIPAL}", *through)).unionAll(through_groups)
         if not self.semantics.request_groups:
             pairs = pairs.where("who LIKE 'user:%'")
-        return pairs.join(holding, PRINCIPAL, "left_semi").distinct().selectExpr(f"who AS {HOLDER}", PRINCIPAL)
+        counting = pairs.join(holding, PRINCIPAL, "left_semi")
+        if not through:
+            return counting.distinct().selectExpr(f"who AS {HOLDER}", PRINCIPAL)
+        rows = counting.where("through IS NULL").unionByName(pairs.where("through IS NOT NULL"))
+        return rows.groupBy(F.col("who").alias(HOLDER), PRINCIPAL).agg(F.collect_set("through").alias(THROUGH))
+
+    def _assigned(self) -> DataFrame:
+        """(who, principal of a role) for each assignment; if requests may name active roles, with `through`."""
+        assignments = self.tables["assignments"]
+        if not self.semantics.active_roles:
+            return assignments.selectExpr("principal AS who", f"{_role()} AS {PRINCIPAL}")
+        found = assignments.selectExpr("principal AS who", f"{_role()} AS {PRINCIPAL}", "role AS through")
+        if not self._nests_roles:
+            return found
+        # A role is also active with a role that holds it, where the scopes of both overlap.
+        scope = "concat(scope_type, ':', scope_path)"
+        chain = self.chain("scope_type", "scope_path")
+        located = self.with_whole_path(assignments, "scope_type", "scope_path")
+        outer = located.where("principal NOT LIKE 'role:%'").selectExpr(
+            "principal AS who", "role AS through", f"{scope} AS outer_scope", f"{chain} AS outer_chain"
+        )
+        inner = located.where("principal LIKE 'role:%'").selectExpr(
+            "substr(principal, 6) AS through", "role", f"{scope} AS inner_scope", f"{chain} AS inner_chain"
+        )
+        in_outer = "(outer_scope IS NULL OR array_contains(inner_chain, outer_scope))"
+        in_inner = "(inner_scope IS NULL OR array_contains(outer_chain, inner_scope))"
+        both = f"CASE WHEN {in_inner} THEN outer_scope ELSE inner_scope END"
+        brought = (
+            outer.join(inner, "through")
+            .where(f"{in_outer} OR {in_inner}")
+            .selectExpr("who", f"concat_ws(char(10), concat('role:', role), {both}) AS {PRINCIPAL}", "through")
+        )
+        return found.unionAll(brought)
+
+    def values(self) -> DataFrame:
+        """(key, values): the values of a user or an entity, null where there is none, or more than one for what is no set."""
+        owners: tuple[tuple[Kind, str], ...] = (("user", "user IS NOT NULL"), ("entity", "user IS NULL"))
+        fields = [
+            f"'{value_field(kind, name)}', {_value(attribute, f'{owner} AND attribute = {literal(name)}')}"
+            for kind, owner in owners
+            for name, attribute in self.attributes.of(kind).items()
+        ]
+        key = f"CASE WHEN user IS NULL THEN concat(type, ':', path) ELSE concat('{OF_USER}', user) END"
+        values = F.expr(f"named_struct({', '.join(fields)})").alias(VALUES)
+        return self.tables["attributes"].groupBy(F.expr(key).alias(KEY)).agg(values)
 
     def _memberships(self) -> DataFrame:
         """The memberships that count: without groups of the state, those of groups in groups."""
         rows = self.tables["memberships"]
         return rows if self._state_groups else rows.where("user LIKE 'group:%'" if self._nests_groups else "false")
 
-    def _entry(self, frame: DataFrame, principal: str, key: str, *bits: tuple[BitKey, str]) -> DataFrame:
-        """Rows of `held`; `bits`: pairs of what is entered and the SQL condition under which it is."""
+    def entry(self, frame: DataFrame, principal: str, key: str, *bits: tuple[BitKey, str], more: str = "") -> DataFrame:
+        """Rows of `held`; `bits`: pairs of what is entered and the SQL condition under which it is; `more`: another column."""
         words: dict[int, list[str]] = {}
         for bit_key, condition in bits:
             number, bit = self.numbers.bit(bit_key)
             words.setdefault(number, []).append(chosen([(condition, f"{bit}L")], "0L"))
         columns = (f"{bitwise_or(words.get(n, []))} AS {word(n)}" for n in range(self.numbers.words))
-        return frame.selectExpr(f"{principal} AS {PRINCIPAL}", f"{key} AS {KEY}", *columns)
+        return frame.selectExpr(f"{principal} AS {PRINCIPAL}", f"{key} AS {KEY}", *columns, *filter(None, [more]))
 
     def _grants(self) -> list[DataFrame]:
         """Grants, and those of roles within scopes."""
@@ -122,15 +185,15 @@ class Holdings:
         if "assignments" not in self._nonempty or "grants" not in self._nonempty:
             return [plain]
         scoped = self._scoped().select("role", "scoped", "scope")
-        on_and_above = f"explode({self._chain('type', 'path')}) AS scope"
-        inside = self._with_whole_path(grants, "type", "path").selectExpr(
+        on_and_above = f"explode({self.chain('type', 'path')}) AS scope"
+        inside = self.with_whole_path(grants, "type", "path").selectExpr(
             "grantee AS role", f"concat(type, ':', path) AS {KEY}", on_and_above, *word_expressions
         )
         inside_scopes = inside.join(scoped, ["role", "scope"]).selectExpr(f"scoped AS {PRINCIPAL}", KEY, *word_columns)
         if not self.semantics.down:
             return [plain, inside_scopes]
-        scope_ancestors = self._with_whole_path(self._scoped(), "scope_type", "scope_path").selectExpr(
-            "role", "scoped", "scope", f"explode({self._chain('scope_type', 'scope_path')}) AS on"
+        scope_ancestors = self.with_whole_path(self._scoped(), "scope_type", "scope_path").selectExpr(
+            "role", "scoped", "scope", f"explode({self.chain('scope_type', 'scope_path')}) AS on"
         )
         above_scopes = plain.withColumnsRenamed({PRINCIPAL: "role", KEY: "on"}).join(
             scope_ancestors.where("on <> scope"), ["role", "on"]
@@ -146,28 +209,28 @@ class Holdings:
         tables, entity_key = self.tables, "concat(type, ':', path)"
         member = (MEMBER, "true")
         if "owners" in self._nonempty:
-            yield self._entry(tables["owners"], "owner", entity_key, (OWNER, "true"))
+            yield self.entry(tables["owners"], "owner", entity_key, (OWNER, "true"))
         if "member" in self._used_kinds and "members" in self._nonempty:
-            yield self._entry(tables["members"], "concat('user:', user)", entity_key, member)
+            yield self.entry(tables["members"], "concat('user:', user)", entity_key, member)
         if "service_admin" in self._used_kinds and "service_admins" in self._nonempty:
-            yield self._entry(tables["service_admins"], "concat('user:', user)", literal(EVERYWHERE), (ADMIN, "true"))
+            yield self.entry(tables["service_admins"], "concat('user:', user)", literal(EVERYWHERE), (ADMIN, "true"))
         if "member" in self._used_kinds and "group" in self._principal_types and "memberships" in self._nonempty:
             groups = self._memberships().select("group").distinct()
             for key in ("concat(':group/', group)", "concat(':group=', group)"):
-                yield self._entry(groups, "concat('group:', group)", key, member)
+                yield self.entry(groups, "concat('group:', group)", key, member)
         if "assignments" not in self._nonempty:
             return
         assignments = tables["assignments"].select("role", "scope_type", "scope_path").distinct()
         if "holds" in self._used_kinds:
             for key in ("concat(':role/', role)", "concat(':role=', role)"):
-                yield self._entry(assignments, _role(), key, member)
+                yield self.entry(assignments, _role(), key, member)
         if self.semantics.roles:
             role_bits: list[tuple[BitKey, str]] = [
                 (("role", r), f"role = {literal(r[5:])}") for r in self.semantics.roles
             ]
             declared_assignments = assignments.where(one_of("role", [role[5:] for role in self.semantics.roles]))
             scope_key = f"CASE WHEN scope_type IS NULL THEN '{EVERYWHERE}' ELSE concat(scope_type, ':', scope_path) END"
-            yield self._entry(declared_assignments, _role(), scope_key, *role_bits)
+            yield self.entry(declared_assignments, _role(), scope_key, *role_bits)
 
     def _scoped(self) -> DataFrame:
         """The roles assigned within scopes: role, its scoped principal, and the scope."""
@@ -177,14 +240,14 @@ class Holdings:
             "concat(scope_type, ':', scope_path) AS scope", "scope_type", "scope_path",
         ).distinct()  # fmt: skip
 
-    def _with_whole_path(self, rows: DataFrame, type_: str, path: str) -> DataFrame:
+    def with_whole_path(self, rows: DataFrame, type_: str, path: str) -> DataFrame:
         """Rows with the whole path of an entity in the column `WHOLE`, if the policy has flat ids."""
         if self._located is None:
             return rows
         return with_whole_path(rows, self._names, type_, path, self._located, WHOLE)
 
-    def _chain(self, type_: str, path: str) -> str:
-        """SQL array of the keys of an entity and of all entities that contain it, in rows as by `_with_whole_path`."""
+    def chain(self, type_: str, path: str) -> str:
+        """SQL array of the keys of an entity and of all entities that contain it, in rows as by `with_whole_path`."""
         path = path if self._located is None else WHOLE
         arms: dict[str, list[str]] = {}
         for name, shape in self._reader.shapes.items():
@@ -197,18 +260,21 @@ def _any(words: int) -> list[Any]:
     return [F.expr(f"bit_or({word(n)})").alias(word(n)) for n in range(words)]
 
 
-def _kinds(formula: object) -> Iterator[str]:
-    """The keys of all mappings in a rule's JSON, which include the kinds of its nodes."""
-    match formula:
-        case Mapping():
-            for name, value in formula.items():
-                yield name
-                yield from _kinds(value)
-        case list():
-            for part in formula:
-                yield from _kinds(part)
+def _value(attribute: Attribute, condition: str) -> str:
+    """SQL aggregate of the rows of `attributes` that fulfil a condition: the value that they give."""
+    texts = f"CASE WHEN {condition} THEN value END"
+    single = f"CASE WHEN min({texts}) = max({texts}) THEN min({texts}) END"
+    match attribute.type:
+        case "set":
+            return f"CASE WHEN count({texts}) > 0 THEN collect_set({texts}) END"
+        case "bool":
+            return f"{single} = 'true'"
+        case "integer":
+            return f"try_cast({single} AS bigint)"
+        case "text" | "enum":
+            return single
         case _:
-            return
+            assert_never(attribute.type)
 
 
 def _role() -> str:

@@ -6,11 +6,15 @@ Where a type nests, a path has `further` names beyond those with one level: its 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from privtab.paths import PathShape
-from privtab.spark.joins.places import PathEntity
+from privtab.spark.joins.places import Case, Layout, PathEntity
 from privtab.spark.joins.text import beginning, literal
 from privtab.spark.paths import decoded, last_name
+
+if TYPE_CHECKING:
+    from privtab.spark.joins.rows import ColumnNames
 
 
 def width(path: str) -> str:
@@ -39,6 +43,12 @@ def path_at(path: str, place: PathEntity, further_names: str) -> str:
 def _written(path: str, place: PathEntity, depth: str | int) -> str:
     names = beginning(path, depth)
     return beginning(names, -place.written) if place.written else names
+
+
+def path_on(slot: str, type_: str, case: Case, layout: Layout, names: ColumnNames) -> str:
+    """SQL expression for the path of the entity of a type on a slot's path, as it is written."""
+    path, shape = names.whole_path_of(slot), layout.reader.shapes[case.types[slot]]
+    return path_at(path, layout.chain(type_)[-1], further(path, shape))
 
 
 def key(path: str, place: PathEntity, further_names: str) -> str:

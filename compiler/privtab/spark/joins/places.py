@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeAlias
 
 from privtab.engines.conditions import NEVER, RESOURCE, Atom, Condition, RequestShape, atoms_of
 from privtab.engines.index import Index
-from privtab.engines.plan import GrantSemantics
 from privtab.engines.python import PythonEngine
 from privtab.paths import at_level, base_type, level_of
+from privtab.spark.joins.bits import BitNumbers
 from privtab.spark.joins.levels import EACH, LevelReader, level_word
 from privtab.vocabulary import Vocabulary
 
@@ -24,13 +24,6 @@ ABOVE, AT = "above", "at"
 
 EVERYWHERE = ":"
 """The key for what is held everywhere. It equals the key of no entity, since names of types contain no colon."""
-
-WORD = 60
-"""Number of bits in a column."""
-
-OWNER, MEMBER, ADMIN = "owner", "member", "service admin"
-BitKey: TypeAlias = str | tuple[str, str]
-"""What a principal may hold: one of the above, (`allow` or `deny`, privilege), or (`role`, a declared role with default grants)."""
 
 
 Further: TypeAlias = int | Literal["nearest", "parent", "around"]
@@ -112,24 +105,6 @@ class Rule:
     cases: Mapping[RowForm, int]
     required_flags: tuple[str, ...] = ()
     """Flags for which every request must give a value."""
-
-
-class BitNumbers:
-    """A bit for everything that a policy may look up, independent of the requests, so that a state is prepared only once."""
-
-    def __init__(self, program: Mapping[str, Any], semantics: GrantSemantics) -> None:
-        items: list[BitKey | None] = [OWNER, MEMBER, ADMIN, *(("role", role) for role in semantics.roles)]
-        items += [None] * (len(items) % 2)  # A privilege and its denial share a word.
-        for privilege in program["privileges"]:
-            items += [("allow", privilege), ("deny", privilege)]
-        self._numbers = {item: number for number, item in enumerate(items) if item is not None}
-        self.words = (len(items) - 1) // WORD + 1
-        """Number of columns of bits."""
-
-    def bit(self, key: BitKey) -> tuple[int, int]:
-        """The position of a bit: (word, bit)."""
-        word, position = divmod(self._numbers[key], WORD)
-        return word, 1 << position
 
 
 class Layout:
@@ -219,7 +194,7 @@ class Layout:
         types = case.types
         atoms = itertools.chain.from_iterable(map(self.by_level, atoms_of(case.condition)))
         for atom in atoms:
-            if atom.kind in ("has", "owner"):
+            if atom.kind in ("has", "owner", "has_below", "owns_below"):
                 with_ancestors = atom.kind == "has" and (self.semantics.down or self.roles)
                 chain = self.chain(atom.type)
                 places = chain if with_ancestors else chain[-1:]
@@ -268,11 +243,16 @@ def named_places(kind: str, own: PathEntity) -> list[PathEntity]:
 
 
 def layout(
-    program: Mapping[str, Any], *, action: str | None, type_: str | None, flags: Mapping[str, bool | None]
+    program: Mapping[str, Any],
+    *,
+    action: str | None,
+    type_: str | None,
+    flags: Mapping[str, bool | None],
+    attributes: bool = False,
 ) -> Layout:
     """The layout of all operations that requests may name; `action` and `type_` are given if they are the same for all rows.
 
-    `flags`: True if set for all rows, None if a column decides; flags that are missing here are not set.
+    `flags`: True if set for all rows, None if a column decides; flags that are missing here are not set. `attributes`: whether rows give any.
     """
     engine = PythonEngine(program, Index(_NOTHING))
     reader = LevelReader(program)
@@ -295,6 +275,7 @@ def layout(
                     types={RESOURCE: type_of_rule, **withs},
                     named=named,
                     levels={slot: 1 + more for slot, more in zip((RESOURCE, *objects), has_more, strict=True)},
+                    attributes=attributes,
                 )
                 condition = reader.condition(type_of_rule, operation, form)
                 key = (condition, type_of_rule if condition != NEVER else "", *sorted(withs.items()))

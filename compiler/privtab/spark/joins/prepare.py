@@ -12,15 +12,16 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.locations import Locations
+from privtab.spark.joins.below import BLOCKED, with_below
 from privtab.spark.joins.figures import JoinLimits
 from privtab.spark.joins.flat import ANCHOR, LOCATED, whole_paths
-from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, Holdings
+from privtab.spark.joins.holdings import HOLDER, KEY, PRINCIPAL, VALUES, Holdings
 from privtab.spark.state.hierarchy import closed
 from privtab.spark.state.together import collected_places
 from privtab.state.located import containers
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from privtab.spark.policies import OpenPolicy
     from privtab.spark.state.tables import SparkState
@@ -42,6 +43,8 @@ class PreparedTables:
     places: DataFrame
     located: DataFrame | None
     """The whole paths of entities with flat ids; None if the policy has no flat ids."""
+    values: DataFrame | None
+    """The values of attributes of users and entities; None if the policy takes none from states."""
     rows: Mapping[str, int]
     sizes: Mapping[str, int]
     """Estimated bytes of each table as a hash table."""
@@ -79,13 +82,18 @@ def _prepared(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> Prep
     tables = closed(policy.json["semantics"].get("hierarchy", ()), keys, state.tables)
     holdings = Holdings(policy, tables, state.counts(), located)
     stored = _stored(holdings.held(), limits)
-    frames = {
-        "held": (stored, [PRINCIPAL, KEY]),
+    if holdings.numbers.below:
+        stored = _stored(with_below(stored, holdings), limits)
+    frames: dict[str, tuple[DataFrame, Sequence[str | Column]]] = {
+        "held": (stored, [PRINCIPAL, KEY, *([F.to_json(BLOCKED)] if holdings.numbers.below else [])]),
         "principals": (_stored(holdings.principals(stored), limits), [HOLDER, PRINCIPAL]),
         "places": (_stored(holdings.places(stored), limits), [KEY]),
     }
     if located is not None:
         frames["located"] = (located, [ANCHOR, LOCATED])
+    if holdings.attributes:
+        values = _stored(holdings.values(), limits)
+        frames["values"] = (values, [KEY, F.to_json(VALUES)])
     counts = [_counted(name, frame, keys) for name, (frame, keys) in frames.items()]
     found = {row["table"]: row for row in reduce(lambda first, second: first.unionAll(second), counts).collect()}
     rows = {name: row["rows"] for name, row in found.items()}
@@ -95,6 +103,7 @@ def _prepared(policy: OpenPolicy, state: SparkState, limits: JoinLimits) -> Prep
         held=stored,
         places=frames["places"][0],
         located=located,
+        values=frames["values"][0] if "values" in frames else None,
         rows=rows,
         sizes=sizes,
     )
@@ -107,7 +116,7 @@ def _located(names: Vocabulary, where: Locations, spark: SparkSession) -> DataFr
     return spark.createDataFrame(pa.table(columns))
 
 
-def _counted(name: str, frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+def _counted(name: str, frame: DataFrame, keys: Sequence[str | Column]) -> DataFrame:
     length = sum((F.octet_length(key) for key in keys), F.lit(0))
     count = F.count(F.lit(1)).alias("rows")
     return frame.agg(count, F.coalesce(F.sum(length), F.lit(0)).alias("bytes")).withColumn("table", F.lit(name))

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.engines.columns import DEPTH, FLAG, MALFORMED, NULL, REASONS, UNKNOWN, WITH
+from privtab.engines.columns import ATTRIBUTE, DEPTH, FLAG, MALFORMED, NULL, REASONS, UNKNOWN, WITH
 from privtab.engines.conditions import RESOURCE
 from privtab.paths import PathShape
+from privtab.spark.attribute_columns import AttributeColumn
+from privtab.spark.joins.given import wrong_values
 from privtab.spark.joins.keys import width
 from privtab.spark.joins.places import ABOVE, AT, Layout, Rule, slot_part
-from privtab.spark.joins.text import beginning, both, chosen, either, literal, one_of, quoted
+from privtab.spark.joins.text import beginning, both, chosen, constant, either, literal, one_of, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from privtab.vocabulary import Vocabulary
+
 HIDDEN = "__privtab_"
-REASON, CASE, USER, GROUPS = (HIDDEN + name for name in ("reason", "case", "who", "groups"))
+REASON, CASE, USER, GROUPS, ACTIVE = (HIDDEN + name for name in ("reason", "case", "who", "groups", "active"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,30 +34,46 @@ class ColumnNames:
     constants: Mapping[str, str | bool]
     located: frozenset[str] = frozenset()
     """The slots whose objects may have flat ids, so that their whole paths are looked up."""
+    given: tuple[AttributeColumn, ...] = ()
+    """The attributes that rows give."""
 
     def has(self, name: str) -> bool:
         """Whether requests have a value of that name."""
         return name in self.columns or name in self.constants
 
+    @property
+    def lists(self) -> Mapping[str, str]:
+        """The columns of names that requests bring, with those of their names in order and once each."""
+        return {name: column for name, column in (("groups", GROUPS), ("active_roles", ACTIVE)) if self.has(name)}
+
     def canonical(self, name: str) -> bool:
         """Whether a column is part of a request."""
-        return name in ("user", "action", "type", "path") or name.startswith(("with_", "flag_"))
+        return name in ("user", "action", "type", "path") or name.startswith(("with_", "flag_", "attribute_"))
 
     def keys(self, layout: Layout) -> list[str]:
         """The columns that an answer depends on."""
         slots = dict.fromkeys(slot for rule in layout.rules for slot in rule.slots)
         flags = dict.fromkeys(flag for rule in layout.rules for flag in rule.flags)
         objects = (f"with_{slot}_{half}" for slot in slots for half in ("type", "path"))
-        names = ["user", "action", "type", "path", *objects, *(f"flag_{flag}" for flag in flags), "groups"]
+        attributes = (given.column for given in self.given if given.column is not None)
+        names = [
+            "user",
+            "action",
+            "type",
+            "path",
+            *objects,
+            *(f"flag_{flag}" for flag in flags),
+            "groups",
+            "active_roles",
+            *attributes,
+        ]
         return [name for name in names if name in self.columns and name not in self.constants]
 
     def text(self, name: str) -> str:
         """SQL expression for a column or a constant; null if there is neither."""
         value = self.constants.get(name)
-        if isinstance(value, bool):
-            return "true" if value else "false"
         if value is not None:
-            return f"concat({', '.join(_pieces(value))})" if "'" in value or "\\" in value else literal(value)
+            return constant(value)
         return quoted(name) if name in self.columns else "cast(null AS string)"
 
     def path_of(self, slot: str) -> str:
@@ -68,14 +88,18 @@ class ColumnNames:
         """SQL expression for the whole path of the object in a slot; null if it lies nowhere."""
         return quoted(whole(slot)) if slot in self.located else self.path_of(slot)
 
+    def attribute(self, given: AttributeColumn) -> str:
+        """SQL expression for the value of an attribute that rows give; null if a row gives none."""
+        if given.column is not None:
+            return quoted(given.column)
+        if isinstance(given.constant, list | tuple):
+            return f"cast(array({', '.join(map(constant, given.constant))}) AS array<string>)"
+        return constant(given.constant)
+
     def flag(self, name: str) -> bool | None:
         """Whether a flag is set: True, False, or None if a column decides."""
         value = self.constants.get(name)
         return value if isinstance(value, bool) else None if name in self.columns else False
-
-
-def _pieces(value: str) -> list[str]:
-    return [f"char({ord(letter)})" for letter in value] or ["''"]
 
 
 def piece(part: str) -> str:
@@ -93,6 +117,31 @@ def kind(part: str) -> str:
     return f"{HIDDEN}{part}_type"
 
 
+def located_slots(vocabulary: Vocabulary, names: ColumnNames) -> Iterator[str]:
+    """The slots of requests whose objects may have flat ids."""
+    types_by_slot: dict[str, set[str]] = {RESOURCE: set(vocabulary.operations)}
+    for operations in vocabulary.operations.values():
+        for operation in operations.values():
+            for slot, types in operation.withs.items():
+                types_by_slot.setdefault(slot, set()).update(types)
+    for slot, possible in types_by_slot.items():
+        constant = names.constants.get("type" if slot == RESOURCE else f"with_{slot}_type")
+        if constant is not None:
+            possible &= {str(constant)}
+        if any(map(vocabulary.lies_in_state, possible)) and (slot == RESOURCE or names.has(f"with_{slot}_path")):
+            yield slot
+
+
+def plain(requests: DataFrame, names: ColumnNames) -> DataFrame:
+    """Requests with strings that compare byte by byte, whatever the collation of their columns."""
+    collated = {
+        field.name: F.col(quoted(field.name)).cast("string")
+        for field in requests.schema.fields
+        if names.canonical(field.name) and getattr(field.dataType, "collation", "UTF8_BINARY") != "UTF8_BINARY"
+    }
+    return requests.withColumns(collated) if collated else requests
+
+
 def prepared(requests: DataFrame, layout: Layout, names: ColumnNames) -> DataFrame:
     """`requests` with the reason, the user, the case, and for each part the piece of a path that it depends on.
 
@@ -101,8 +150,8 @@ def prepared(requests: DataFrame, layout: Layout, names: ColumnNames) -> DataFra
     added = {REASON: reason(layout, names), USER: names.text("user")}
     if len(layout.cases) > 1:
         added[CASE] = _by_rule(layout, names, lambda rule: _case(rule, layout, names), "-1")
-    if names.has("groups"):
-        added[GROUPS] = f"array_sort(array_distinct({names.text('groups')}))"
+    for name, column in names.lists.items():
+        added[column] = f"array_sort(array_distinct({names.text(name)}))"
     for part, specs in layout.specs.items():
         added |= _piece(layout, names, part, specs)
     return requests.select("*", *(F.expr(text).alias(name) for name, text in added.items()))
@@ -133,9 +182,9 @@ def _invalid_reason(rule: Rule, layout: Layout, names: ColumnNames) -> str:
         tests += [(f"{name} IS NULL", NULL if has_type else WITH), (f"NOT {one_of(name, types)}", WITH)]
     values = [user, path, *(names.text(f"with_{slot}_path") for slot in rule.slots)]
     empty = [f"{value} IS NULL" for value in values] + [f"{user} = ''"]
-    if names.has("groups"):
-        given_groups = names.text("groups")
-        empty.append(f"{given_groups} IS NULL OR exists({given_groups}, g -> g IS NULL OR g = '')")
+    for name in names.lists:
+        given_names = names.text(name)
+        empty.append(f"{given_names} IS NULL OR exists({given_names}, g -> g IS NULL OR g = '')")
     tests.append((either(empty), NULL))
     shapes = layout.reader.shapes
     shape = shapes[rule.type]
@@ -165,6 +214,7 @@ def _invalid_reason(rule: Rule, layout: Layout, names: ColumnNames) -> str:
         expected_depth = chosen(((f"{type_} = {literal(t)}", str(shapes[t].written.depth)) for t in fixed), "-1")
         by_levels = [(f"{type_} = {literal(t)}", _wrong_depth(slot_path, shapes[t])) for t in types if t not in fixed]
         tests.append((chosen(by_levels, f"{width(slot_path)} <> {expected_depth}"), DEPTH))
+    tests += [(test, ATTRIBUTE) for test in wrong_values(rule, layout, names)]
     return chosen([(test, _reason_literal(code)) for test, code in tests], "cast(null AS string)")
 
 

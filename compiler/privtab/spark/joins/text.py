@@ -18,6 +18,32 @@ def literal(text: str) -> str:
     return f"'{text}'"
 
 
+def constant(value: str | bool | int) -> str:  # noqa: FBT001  (a value like others)
+    """Any value as SQL, whatever signs a text has.
+
+    >>> constant("it's"), constant("two words"), constant(True), constant(-3)
+    ("cast(unhex('69742773') AS string)", "'two words'", 'true', '-3')
+    """
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case _ if value.isascii() and value.isprintable() and not {*"'\\$"} & {*value}:
+            return f"'{value}'"
+        case _:
+            return f"cast(unhex('{value.encode().hex()}') AS string)"
+
+
+def constants(values: Iterable[str | bool | int]) -> str:
+    """Several values as the right side of `IN`.
+
+    >>> constants(["a", "b"])
+    "('a', 'b')"
+    """
+    return f"({', '.join(map(constant, values))})"
+
+
 def quoted(name: str) -> str:
     """The name of a column as a quoted identifier.
 

@@ -13,7 +13,7 @@ from privtab.spark.frames import is_frame, of_spark
 from privtab.spark.state.bundles import is_bundle, rows_of_bundles
 from privtab.spark.state.checked import checked_rows, program_of
 from privtab.spark.state.read import Read, read_state, read_written
-from privtab.spark.state.schemas import is_written
+from privtab.spark.state.schemas import is_written, schema, tables_of
 from privtab.spark.state.tables import SparkState
 from privtab.state.nodes import State
 
@@ -51,7 +51,10 @@ def state_tables(spark: SparkSession, policy: object, state: object) -> SparkSta
         from privtab.spark.policies import open_policy
 
         opened = open_policy(cast("Any", policy))
-        return replace(SparkState.from_state(spark, None, rows_of_bundles(opened, str(path))), system=opened.system)
+        rows = SparkState.from_state(spark, None, rows_of_bundles(opened, str(path)))
+        further = (table for table in tables_of(opened.as_program) if table not in rows.tables)
+        empty = {table: spark.createDataFrame([], schema(table)) for table in further}
+        return replace(rows, tables={**rows.tables, **empty}, system=opened.system)
     if is_written(path):
         return read_written(spark, path, policy)
     return SparkState.from_state(spark, program_of(policy), checked_rows(program_of(policy), path))

@@ -1,4 +1,4 @@
-"""Policies that arrays and joins do not support: executors decide by the index of the state."""
+"""Policies that arrays do not support: executors decide by the index of the state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.bundle.pack import state_bundle
-from privtab.errors import InvalidRequest, StateInvalid, UnsupportedError, UsageError
+from privtab.errors import InvalidRequest, StateInvalid, UsageError
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.spark import (
     certify,
@@ -109,7 +109,7 @@ def test_executors_decide_by_the_index(spark: SparkSession, files: tuple[str, st
     assert decision_rows.answer_rows(decide(frame, *files, **columns())) == [row[3:] for row in ROWS]
     choice = plan(frame, *files, **columns())
     assert choice.plan == "kernel"
-    assert choice.why == "joins do not support attributes"
+    assert choice.why == "the state has 6 rows, whose index fits every executor"
     assert (choice.figures["attributes"], choice.figures["entities"]) == (1, 1)
     assert choice.steps[1].endswith("decide each distinct request by itself")
     assert plan(frame, files[0], state_of(files), **columns()).why == choice.why
@@ -346,7 +346,7 @@ def test_wrong_attributes_of_a_matrix_are_mistakes(files: tuple[str, str], attri
 
 
 @pytest.mark.slow
-def test_joins_refuse(spark: SparkSession, files: tuple[str, str]) -> None:
+def test_joins_decide_such_requests_too(spark: SparkSession, files: tuple[str, str]) -> None:
     frame = decision_rows.frame(spark, [row[:3] for row in ROWS], "user string, action string, entity string")
-    with pytest.raises(UnsupportedError, match=r'does not support policies with attributes: take `plan="kernel"`'):
-        decide(frame, *files, **columns(), plan="joins")
+    decided = decide(frame, *files, **columns(), plan="joins")
+    assert decision_rows.answer_rows(decided) == [row[3:] for row in ROWS]
