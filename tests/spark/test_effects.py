@@ -126,6 +126,7 @@ def test_the_effects_of_each_row_are_those_of_a_decision(
     assert sum(map(len, expected.values())) > 20
 
 
+@pytest.mark.slow
 def test_effects_of_one_operation_of_one_type(spark: SparkSession, files: tuple[Path, Path]) -> None:
     df = spark.createDataFrame([("ann", "w/p/new"), ("ben", "w/p/new")], "who string, path string")
     arguments: dict[str, Any] = {"subject": "who", "action": "create", "resource": ("dataset", "path")}
@@ -135,6 +136,11 @@ def test_effects_of_one_operation_of_one_type(spark: SparkSession, files: tuple[
         "ann": ["grant ALL (dataset:w/p/new)", "become owner (dataset:w/p/new)"],
         "ben": [],
     }
+
+
+def test_the_column_of_effects_has_a_name_of_its_own(spark: SparkSession, files: tuple[Path, Path]) -> None:
+    df = spark.createDataFrame([("ann", "w/p/new")], "who string, path string")
+    arguments: dict[str, Any] = {"subject": "who", "action": "create", "resource": ("dataset", "path")}
     with pytest.raises(UsageError, match="`reason` and `effects` are both `reason`"):
         decide(df, *files, **arguments, effects="reason")
     with pytest.raises(UsageError, match="the DataFrame has a column `who`: name the new one by `effects=`"):
