@@ -120,11 +120,12 @@ ROWS: list[tuple[tuple[Any, ...], dict[str, Any], str | None]] = [
     (("ann", "sort", "note:s//"), {"color": "green"}, "malformed path"),
 ]
 EXPECTED = [(reason is None, reason) for _, _, reason in ROWS]
+SHUFFLED = "shuffled"
 WAYS: dict[str, dict[str, Any]] = {
     "kernel": {"plan": "kernel"},
     "joins": {"plan": "joins"},
     "repeated": {"plan": "joins", "limits": Limits(figures=Figures(rows=100_000, requests=1_000))},
-    "shuffled": {"plan": "joins", "limits": Limits(figures=Figures(), joins=JoinLimits(broadcast=0))},
+    SHUFFLED: {"plan": "joins", "limits": Limits(figures=Figures(), joins=JoinLimits(broadcast=0))},
 }
 
 
@@ -151,7 +152,9 @@ def rows() -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [*(way for way in WAYS if way != SHUFFLED), pytest.param(SHUFFLED, marks=pytest.mark.long)]
+)
 def test_rows_are_decided_by_what_they_give_and_the_state_has(spark: SparkSession, program: Program, way: str) -> None:
     frame = decision_rows.frame(spark, rows(), COLUMNS)
     answers = decision_rows.answer_rows(decide(frame, program, STATE, **arguments(), **WAYS[way]))

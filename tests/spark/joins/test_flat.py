@@ -135,6 +135,7 @@ ROWS: tuple[tuple[str, str, str, str | None, str | None], ...] = (
     ("bea", "join", "group:t1/it", None, None),
     ("bea", "join", "group:t9/it", None, NO),
 )
+SHUFFLED = "shuffled joins"
 WAYS: dict[str, Any] = {
     "kernel": {"plan": "kernel"},
     "joins": {"plan": "joins"},
@@ -142,12 +143,14 @@ WAYS: dict[str, Any] = {
         "plan": "joins",
         "limits": Limits(figures=Figures(rows=100 * len(ROWS), requests=len(ROWS))),
     },
-    "shuffled joins": {"plan": "joins", "limits": Limits(figures=Figures(), joins=JoinLimits(broadcast=0))},
+    SHUFFLED: {"plan": "joins", "limits": Limits(figures=Figures(), joins=JoinLimits(broadcast=0))},
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [*(way for way in WAYS if way != SHUFFLED), pytest.param(SHUFFLED, marks=pytest.mark.long)]
+)
 def test_every_plan_finds_where_entities_lie(way: str, spark: SparkSession, tmp_path: Path) -> None:
     policy, state = tmp_path / "drives.yaml", tmp_path / "state.yaml"
     policy.write_text(POLICY, encoding="utf-8")
