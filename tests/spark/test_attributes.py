@@ -10,13 +10,13 @@ import decision_rows
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from spark_plans import WAYS, in_every_way
 
 from privtab.bundle.pack import state_bundle
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.request import Entity
 from privtab.spark import Limits, decide, plan
-from privtab.spark.joins import Figures, JoinLimits
 from privtab.state.nodes import AttributeRow, State
 
 ODD = ("it's", "back\\slash", "${spark.app.name}", "grün", "%x", "")
@@ -120,13 +120,6 @@ ROWS: list[tuple[tuple[Any, ...], dict[str, Any], str | None]] = [
     (("ann", "sort", "note:s//"), {"color": "green"}, "malformed path"),
 ]
 EXPECTED = [(reason is None, reason) for _, _, reason in ROWS]
-SHUFFLED = "shuffled"
-WAYS: dict[str, dict[str, Any]] = {
-    "kernel": {"plan": "kernel"},
-    "joins": {"plan": "joins"},
-    "repeated": {"plan": "joins", "limits": Limits(figures=Figures(rows=100_000, requests=1_000))},
-    SHUFFLED: {"plan": "joins", "limits": Limits(figures=Figures(), joins=JoinLimits(broadcast=0))},
-}
 
 
 @pytest.fixture
@@ -152,9 +145,7 @@ def rows() -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "way", [*(way for way in WAYS if way != SHUFFLED), pytest.param(SHUFFLED, marks=pytest.mark.long)]
-)
+@in_every_way
 def test_rows_are_decided_by_what_they_give_and_the_state_has(spark: SparkSession, program: Program, way: str) -> None:
     frame = decision_rows.frame(spark, rows(), COLUMNS)
     answers = decision_rows.answer_rows(decide(frame, program, STATE, **arguments(), **WAYS[way]))

@@ -191,8 +191,7 @@ def _imported(program: Program | None, location: str) -> RawState:
     if program is None:
         raise UsageError(f"{location} is imported for a policy: give `--policy`")
     values = dict(parse_qsl(found["values"] or "", keep_blank_values=True))
-    # Conversion to a path has removed a slash of `https://`.
-    source = re.sub(r"^([a-z0-9+]{2,}):/(?=[^/])", r"\1://", found["source"])
+    source = _with_slashes(found["source"])
     imported = import_state(program, found["document"], source, values=values)
     if imported.not_taken:
         print_error(
@@ -218,7 +217,7 @@ def _store_and_moment(location: str) -> tuple[str, str | None]:
         raise UsageError(
             f"`{location}`: write store:PATH, as in store:grants.db, with @TIME or @N for an earlier moment"
         )
-    url = _with_slashes(found["url"])
+    url = _store_address(found["url"])
     if found["at"] is None:
         _check_no_moment(url)
     return url, found["at"]
@@ -275,7 +274,7 @@ def _check_store_extra() -> None:
 
 def _check_no_database(state: Path) -> None:
     """Raise UsageError for a state that is a database without `store:`."""
-    text = re.sub(r"^([a-z0-9+]{2,}):/(?=[^/])", r"\1://", str(state))
+    text = _with_slashes(str(state))
     is_file = False
     if state.is_file():
         with state.open("rb") as file:
@@ -285,10 +284,15 @@ def _check_no_database(state: Path) -> None:
 
 
 def _with_slashes(text: str) -> str:
+    """An address with the slash of `://` that conversion to a path has removed."""
+    return re.sub(r"^([a-z0-9+]{2,}):/(?=[^/])", r"\1://", text)
+
+
+def _store_address(text: str) -> str:
     """An address whose `//` lost a slash when it was converted to a path; raises UsageError if it cannot be told any more."""
     if text.startswith("sqlite:"):
         raise UsageError(f"`{STORE}{text}`: write the path alone, as in store:grants.db or store:/srv/grants.db")
-    return re.sub(r"^([a-z0-9+]{2,}):/(?=[^/])", r"\1://", text)
+    return _with_slashes(text)
 
 
 def _policy(location: str | Path) -> bytes:

@@ -46,12 +46,13 @@ def _effects(request: RequestColumns, program: Mapping[str, Any]) -> Column:
         raise UsageError(
             "`effects` is not possible where a type nests or ids are flat: let a client decide the rows that are carried out"
         )
-    found = none()
+    # One `CASE`, since no row is of two rules: a `CASE` in the `else` of another would nest as deep as there are rules.
+    found = F.when(F.lit(col=False), none())
     for condition, rule in _rules(request, program):
         if rule["effects"]:
             of_rule = F.array(*(_effect(request, reader, effect) for effect in rule["effects"])).cast(TYPE)
-            found = F.when(condition, of_rule).otherwise(found)
-    return found
+            found = found.when(condition, of_rule)
+    return found.otherwise(none())
 
 
 def _rules(request: RequestColumns, program: Mapping[str, Any]) -> Iterator[tuple[Column, Mapping[str, Any]]]:

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import decision_rows
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
-
-from privtab.spark import Limits, decide
-from privtab.spark.joins import Figures, JoinLimits
+from spark_plans import check_rows, in_every_way
 
 POLICY = """
 privtab: 1
@@ -114,30 +109,9 @@ ROWS: tuple[tuple[str, str, str, str | None, str | None], ...] = (
     ("ann", "list", "table:c/a\n/", None, NO),
     ("ann", "show", "namespace:c/a/b/*", None, MALFORMED),
 )
-SHUFFLED = "shuffled joins"
-WAYS: dict[str, Any] = {
-    "kernel": {"plan": "kernel"},
-    "joins": {"plan": "joins"},
-    "joins of distinct requests": {
-        "plan": "joins",
-        "limits": Limits(figures=Figures(rows=100 * len(ROWS), requests=len(ROWS))),
-    },
-    SHUFFLED: {"plan": "joins", "limits": Limits(figures=Figures(), joins=JoinLimits(broadcast=0))},
-}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "way", [*(way for way in WAYS if way != SHUFFLED), pytest.param(SHUFFLED, marks=pytest.mark.long)]
-)
+@in_every_way
 def test_every_plan_answers_about_every_level(way: str, spark: SparkSession, tmp_path: Path) -> None:
-    policy, state = tmp_path / "lake.yaml", tmp_path / "state.yaml"
-    policy.write_text(POLICY, encoding="utf-8")
-    state.write_text(STATE, encoding="utf-8")
-    rows = decision_rows.frame(spark, [row[:4] for row in ROWS], "user string, action string, entity string, to string")
-    decided = decide(
-        rows, str(policy), str(state), subject="user", action=F.col("action"), resource="entity", with_={"to": "to"},
-        **WAYS[way],
-    )  # fmt: skip
-    for row, answer in zip(ROWS, decision_rows.answer_rows(decided), strict=True):
-        assert answer == (row[4] is None, row[4]), row
+    check_rows(spark, tmp_path, POLICY, STATE, ROWS, way)

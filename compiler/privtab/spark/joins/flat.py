@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
+from privtab.spark.joins.keys import width
 from privtab.spark.joins.text import chosen, literal, one_of
 
 if TYPE_CHECKING:
@@ -62,8 +63,7 @@ def with_whole_path(
     for name, shape in names.shapes.items():
         if shape.flat is not None and name not in names.flat:
             depths.setdefault(shape.written.depth, []).append(name)
-    slashes = f"length({path}) - length(replace({path}, '/', ''))"
-    shorter = [f"({one_of(type_, types)} AND {slashes} = {depth - 2})" for depth, types in depths.items()]
+    shorter = [f"({one_of(type_, types)} AND {width(path)} = {depth - 1})" for depth, types in depths.items()]
     whole = f"CASE WHEN {ANCHOR} IS NULL THEN {path_around} ELSE concat({LOCATED}, substr({path_around}, length({first}) + 1)) END"
     end = chosen([(" OR ".join([f"({is_around})", *shorter]), "'/'")], "''")
     return rows.withColumn(column, F.expr(f"concat({whole}, {end})")).drop(ANCHOR, LOCATED, type_around, path_around)

@@ -1,0 +1,45 @@
+"""The ways in which Spark decides: all of them give the same answers to the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import decision_rows
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+from privtab.spark import Limits, decide
+from privtab.spark.joins import Figures, JoinLimits
+
+SHUFFLED = "shuffled joins"
+WAYS: Mapping[str, Mapping[str, Any]] = {
+    "kernel": {"plan": "kernel"},
+    "joins": {"plan": "joins"},
+    "joins of distinct requests": {"plan": "joins", "limits": Limits(figures=Figures(rows=100_000, requests=1_000))},
+    SHUFFLED: {"plan": "joins", "limits": Limits(figures=Figures(), joins=JoinLimits(broadcast=0))},
+}
+"""The arguments of `decide` for each way."""
+in_every_way = pytest.mark.parametrize(
+    "way", [*(way for way in WAYS if way != SHUFFLED), pytest.param(SHUFFLED, marks=pytest.mark.long)]
+)
+
+
+def check_rows(
+    spark: SparkSession, folder: Path, policy: str, state: str, rows: Sequence[tuple[str | None, ...]], way: str
+) -> None:
+    """Decide rows of (user, operation, entity, the object `to`, the reason of a denial or None) in one way."""
+    files = folder / "policy.yaml", folder / "state.yaml"
+    for path, text in zip(files, (policy, state), strict=True):
+        path.write_text(text, encoding="utf-8")
+    frame = decision_rows.frame(
+        spark, [row[:4] for row in rows], "user string, action string, entity string, to string"
+    )
+    decided = decide(
+        frame, *map(str, files), subject="user", action=F.col("action"), resource="entity", with_={"to": "to"},
+        **WAYS[way],
+    )  # fmt: skip
+    for row, answer in zip(rows, decision_rows.answer_rows(decided), strict=True):
+        assert answer == (row[4] is None, row[4]), row
