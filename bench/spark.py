@@ -44,8 +44,8 @@ ONE = "one request a row, `requests`"
 REPEATED, ALONE = "10,000 distinct pairs", "all pairs distinct"
 CLOSE = "all pairs distinct, these three alone"
 """The kernel beside what decides nothing, in a race without joins, which leave the machine warm and its caches cold."""
-CLOSE_REPETITIONS = 3
-"""Times as many repetitions, since what decides nothing varies most."""
+CLOSE_REPETITIONS = 12
+"""Repetitions at least, since what decides nothing varies most."""
 
 
 def report(sizes: Sequence[str], repetitions: int) -> Report:
@@ -67,7 +67,7 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
                 for shape, runners, times in (
                     (REPEATED, arena.contestants(REPEATED), repetitions),
                     (ALONE, distinct, repetitions),
-                    (CLOSE, close, CLOSE_REPETITIONS * repetitions),
+                    (CLOSE, close, max(CLOSE_REPETITIONS, repetitions)),
                 ):
                     raced = race(runners, times)
                     rates |= {(who, shape, size): spread for who, spread in raced.items()}
@@ -104,13 +104,16 @@ class Runner:
 
 
 def race(runners: Sequence[Runner], repetitions: int) -> dict[str, Spread]:
-    """Rows a second by name. Each runner runs once in every repetition, in rotating order."""
+    """Rows a second by name. Each runner runs once in every repetition, in rotating order, every other time backwards.
+
+    So none always runs after the same other one, which leaves its garbage and its memory to it.
+    """
     rates: dict[str, list[float]] = {runner.name: [] for runner in runners}
     for runner in runners:
         _timed(runner)
     for repetition in range(repetitions):
-        first = repetition % len(runners)
-        for runner in (*runners[first:], *runners[:first]):
+        first = repetition // 2 % len(runners)
+        for runner in (*runners[first:], *runners[:first])[:: -1 if repetition % 2 else 1]:
             rates[runner.name].append(runner.rows / _timed(runner))
     return {name: Spread(values=tuple(values)) for name, values in rates.items()}
 

@@ -74,6 +74,21 @@ def truth(array: pa.Array) -> Truth:
     return bits[array.offset : array.offset + len(array)].astype(np.bool_)
 
 
+def text_bytes(texts: pa.Array) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.uint8]]:
+    """Where each text begins in the bytes of all texts, with the end of the last; and these bytes.
+
+    >>> offsets, signs = text_bytes(texts(["a", "bc"]))
+    >>> offsets.tolist(), bytes(signs)
+    ([0, 1, 3], b'abc')
+    """
+    _, offsets, data = texts.buffers()
+    width = np.int64 if pa.types.is_large_string(texts.type) else np.int32
+    if not len(texts) or data is None:
+        return np.zeros(len(texts) + 1, width), np.zeros(0, np.uint8)
+    ends = np.frombuffer(offsets, width)[texts.offset : texts.offset + len(texts) + 1]
+    return ends - ends[0], np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
+
+
 def position(array: pa.Array, text: str) -> int:
     """The first position of a text in an array of strings, or -1."""
     found: int = pc.index(array, texts([text])[0].cast(array.type)).as_py()

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab import arrow
-from privtab.arrow import Codes, Truth
-from privtab.engines.arrays import Arrays
+from privtab.arrow import Codes, Truth, text_bytes
+from privtab.engines.arrays import Arrays, Kind
 from privtab.names import ESCAPES
 
 TextPool: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[str | None]
@@ -98,23 +98,29 @@ class Paths:
 
     def good(self) -> Truth:
         """Which paths have neither an empty name nor a wrong escape."""
+        by_level = [_well_spelt(self.level(depth).names) for depth in range(1, self.width + 1)]
+        if all(good.all() for good in by_level):
+            return np.ones(len(self.whole()), np.bool_)
         well_spelt = np.ones(1, np.bool_)
-        for depth in range(1, self.width + 1):
+        for depth, good in enumerate(by_level, 1):
             level = self.level(depth)
-            well_spelt = well_spelt[level.parent_codes] & _well_spelt(level.names)[level.name_codes]
-        return well_spelt if self.width else np.ones(len(self.whole()), np.bool_)
+            well_spelt = well_spelt[level.parent_codes] & good[level.name_codes]
+        return well_spelt
 
-    def places(self, type_: str, positions: Codes | None) -> Codes:
-        """The entities of a type, by number, at positions of its level (None: at all); -1 if the state does not name the entity."""
+    def places(self, type_: str, positions: Codes | None, among: Kind | None = None) -> Codes:
+        """The entities of a type, by number, at positions of its level (None: at all); -1 if the state does not name the entity.
+
+        `among`: entities of the type that may be left out are missing in it.
+        """
         if self._chains[type_][-1][1] == self.width:
-            return self._find_places(type_, positions)
+            return self._find_places(type_, positions, among)
         if type_ not in self._places:
             self._places[type_] = self._find_places(type_, None)
         return select(self._places[type_], positions)
 
-    def _find_places(self, type_: str, positions: Codes | None) -> Codes:
+    def _find_places(self, type_: str, positions: Codes | None, among: Kind | None = None) -> Codes:
         chain = self._chains[type_]
-        kind, level = self._arrays.kinds[type_], self.level(chain[-1][1])
+        kind, level = among or self._arrays.kinds[type_], self.level(chain[-1][1])
         if len(chain) == 1:
             containers = np.zeros(len(level.texts) if positions is None else len(positions), np.int64)
         else:
@@ -141,7 +147,7 @@ def level_of(texts: pa.Array, width: int, slashes: Codes | None = None) -> Level
         encoded = texts.dictionary_encode()
         name_codes = encoded.indices.to_numpy().astype(np.int64)
         return Level(texts=texts, parents=_EMPTY, parent_codes=zeros, names=encoded.dictionary, name_codes=name_codes)
-    offsets, content = _content(texts)
+    offsets, content = text_bytes(texts)
     # Each path is cut behind its last slash: two texts that follow each other in the same bytes, all encoded at once.
     cuts = np.empty(2 * count + 1, np.int32)
     cuts[0::2] = offsets
@@ -151,7 +157,7 @@ def level_of(texts: pa.Array, width: int, slashes: Codes | None = None) -> Level
     pieces = encoded.indices.to_numpy()
     distinct = encoded.dictionary
     # Only the path above a name ends with a slash.
-    ends, signs = _content(distinct)
+    ends, signs = text_bytes(distinct)
     is_parent = np.diff(ends) > 0
     is_parent &= signs[ends[1:] - 1] == _SLASH
     return Level(
@@ -165,31 +171,22 @@ def level_of(texts: pa.Array, width: int, slashes: Codes | None = None) -> Level
 
 def _without_end(texts: pa.Array) -> pa.Array:
     """Texts without their last byte, which is a slash."""
-    offsets, content = _content(texts)
+    offsets, content = text_bytes(texts)
     remaining = np.ones(len(content), np.bool_)
     remaining[offsets[1:] - 1] = False
     shorter = offsets - np.arange(len(offsets), dtype=np.int32)
     return pa.StringArray.from_buffers(len(texts), pa.py_buffer(shorter), pa.py_buffer(content[remaining]))
 
 
-def _content(texts: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """The bytes of all texts in one piece, and where each text begins in them, with the end of the last."""
-    _, offsets, data = texts.buffers()
-    if not len(texts) or data is None:
-        return np.zeros(len(texts) + 1, np.int32), np.zeros(0, np.uint8)
-    ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    return ends - ends[0], np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
-
-
 def is_ascii(texts: pa.Array) -> bool:
     """Whether no text has a byte beyond ASCII."""
-    _, content = _content(texts)
+    _, content = text_bytes(texts)
     return not len(content) or int(content.max()) < 128
 
 
 def widths(texts: pa.Array, usual: int) -> tuple[Codes, Codes]:
     """How many names each path has, fastest if it is `usual` for all; and the positions of all slashes."""
-    offsets, content = _content(texts)
+    offsets, content = text_bytes(texts)
     count = len(texts)
     slashes = np.flatnonzero(content == _SLASH)
     if usual > 1 and len(slashes) == count * (usual - 1):
@@ -220,7 +217,7 @@ def well_formed(ids: pa.Array) -> Truth:
 
 def _bytes(texts: pa.Array) -> bytes:
     """The bytes of all texts in one piece; searching them at once is much faster than text by text."""
-    return _content(texts)[1].tobytes()
+    return text_bytes(texts)[1].tobytes()
 
 
 def decoded(names: pa.Array) -> pa.Array:

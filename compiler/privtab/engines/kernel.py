@@ -7,11 +7,12 @@ columns. `in_columns` tells which conditions fit; the others are evaluated row b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache, partial
+from dataclasses import dataclass, replace
+from functools import cache, partial, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,9 +20,9 @@ from privtab.arrow import Codes, Truth
 from privtab.engines.arrays import HEAVY, Arrays, Column, UserPrincipals
 from privtab.engines.attributes import Comparison, Operand
 from privtab.engines.columns import Level, Paths, decoded, select
-from privtab.engines.conditions import Atom, Condition, atoms_of, fold
+from privtab.engines.conditions import RESOURCE, Atom, Condition, atoms_of, fold
 from privtab.engines.index import OWNER
-from privtab.engines.lookups import Bits, all_true, any_true, pair
+from privtab.engines.lookups import Bits, pair
 from privtab.engines.plan import Plan, Step, needed
 
 Truths: TypeAlias = Callable[[Atom], Truth]
@@ -40,12 +41,15 @@ class View:
     """For each pair, the position of the user's name."""
     path_positions: Codes | None
     """For each pair, the position of the path in its level; None: the same position."""
-    pair_of_request: Codes | None
-    """For each request, the position of its pair; None if each request is a pair of its own."""
 
-    def spread(self, by_pair: Truth) -> Truth:
-        """The values of pairs, for each request."""
-        return by_pair if self.pair_of_request is None else by_pair[self.pair_of_request]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What was found for each pair of a view."""
+
+    slot: str
+    depth: int
+    values: npt.NDArray[Any]
 
 
 class Batch:
@@ -65,7 +69,7 @@ class Batch:
         if (slot, depth) not in self._views:
             paths = self.paths[slot]
             if depth == paths.width:
-                view = View(user_positions=self.user_positions, path_positions=None, pair_of_request=None)
+                view = View(user_positions=self.user_positions, path_positions=None)
             else:
                 deeper, level = self.view(slot, depth + 1), paths.level(depth + 1)
                 count = len(level.parents)
@@ -73,16 +77,33 @@ class Batch:
                     deeper.user_positions * count + select(level.parent_codes, deeper.path_positions)
                 ).dictionary_encode()
                 user_positions, path_positions = np.divmod(pairs.dictionary.to_numpy(), count)
-                parent_of_pair = pairs.indices.to_numpy()
-                pair_of_request = (
-                    parent_of_pair if deeper.pair_of_request is None else parent_of_pair[deeper.pair_of_request]
-                )
-                self._parents[slot, depth + 1] = parent_of_pair
-                view = View(
-                    user_positions=user_positions, path_positions=path_positions, pair_of_request=pair_of_request
-                )
+                self._parents[slot, depth + 1] = pairs.indices.to_numpy()
+                view = View(user_positions=user_positions, path_positions=path_positions)
             self._views[slot, depth] = view
         return self._views[slot, depth]
+
+    def of_requests(self, truth: Truth) -> Found:
+        """What is known for each request."""
+        return Found(slot=RESOURCE, depth=self.paths[RESOURCE].width, values=truth)
+
+    def lowered(self, found: Found, depth: int | None = None) -> npt.NDArray[Any]:
+        """The same for each pair of a view with more names of the path; None: for each request."""
+        values = found.values
+        for below in range(found.depth, self.paths[found.slot].width if depth is None else depth):
+            values = values[self.parent_pairs(found.slot, below + 1)]
+        return values
+
+    def combined(self, parts: Iterable[Found], combine: np.ufunc) -> Found:
+        """`combine` all parts, each as long as possible for the few pairs of its view."""
+        by_slot: dict[str, Found] = {}
+        for part in sorted(parts, key=lambda part: part.depth):
+            if (above := by_slot.get(part.slot)) is not None:
+                part = replace(part, values=combine(self.lowered(above, part.depth), part.values))  # noqa: PLW2901
+            by_slot[part.slot] = part
+        if len(by_slot) == 1:
+            return next(iter(by_slot.values()))
+        neutral = np.full(len(self.user_positions), combine.identity, np.bool_)
+        return self.of_requests(reduce(combine, map(self.lowered, by_slot.values()), neutral))
 
     def parent_pairs(self, slot: str, depth: int) -> Codes:
         """For each pair of a view, the position of its pair in the view one name higher."""
@@ -116,9 +137,16 @@ class Kernel:
         self._columns: list[Column] = [arrays.entries[step.type].column(pairs) for step in plan.steps]
         self._held = np.uint64(sum(bit for name, bit in self._bit.items() if name in plan.semantics.owner_holds))
         self._defaults = [self._default_grants(step) for step in plan.steps]
+        self._kinds = [
+            arrays.kinds[step.type].only(column.used[:-1].nonzero()[0])
+            for step, column in zip(plan.steps, self._columns, strict=True)
+        ]
+        self._lowest = [number for number in range(len(plan.steps)) if all(number != step.above for step in plan.steps)]
+        """The steps whose results have those of all others."""
         self._needed: dict[tuple[str, str], int] = {}
         """By place, the privileges without which the request is denied."""
-        for atom in needed(plan.condition):
+        atoms, self._rest = needed(plan.condition)
+        for atom in atoms:
             place = atom.slot, atom.type
             self._needed[place] = self._needed.get(place, 0) | self._bit[atom.privilege]
 
@@ -135,9 +163,7 @@ class Kernel:
                 higher = self.plan.steps[step.above].depth < step.depth
                 parent = steps[step.above].expand(batch.parent_pairs(step.slot, step.depth) if higher else None)
                 users = np.where(parent.denied, -1, users)
-            bits = self._direct_bits(
-                users, batch.paths[step.slot], step.type, view.path_positions, self._columns[number]
-            )
+            bits = self._direct_bits(number, users, batch.paths[step.slot], view.path_positions)
             owned = bits & np.uint64(OWNER)
             scopes: tuple[tuple[int, Codes], ...] = ()
             if semantics.roles:
@@ -158,7 +184,12 @@ class Kernel:
                     required = np.uint64(self._needed[place])
                     denied = denied | (known[place][0] & required != required)
             steps.append(_StepResult(held=bits, denied=denied, scopes=scopes))
-        return self._evaluate(self.plan.condition, batch, known)
+        found = [
+            Found(slot=step.slot, depth=step.depth, values=~steps[number].denied)
+            for number, step in enumerate(self.plan.steps)
+            if number in self._lowest
+        ]
+        return batch.lowered(batch.combined([*found, self._evaluate(self._rest, batch, known)], np.logical_and))
 
     def _effective(self, bits: Bits) -> Bits:
         """The privileges that are allowed and not denied."""
@@ -167,14 +198,13 @@ class Kernel:
             effective = np.where(bits & np.uint64(OWNER) != 0, effective | self._held, effective)
         return effective
 
-    def _direct_bits(
-        self, users: Codes, paths: Paths, type_: str, path_positions: Codes | None, column: Column
-    ) -> Bits:
-        """What the users hold on the entities themselves."""
+    def _direct_bits(self, number: int, users: Codes, paths: Paths, path_positions: Codes | None) -> Bits:
+        """What the users hold on the entities of a step themselves."""
+        column, kind = self._columns[number], self._kinds[number]
         bits = np.zeros(len(users), np.uint64)
         known = np.flatnonzero(users >= 0)
         if len(known):
-            places = paths.places(type_, known if path_positions is None else path_positions[known])
+            places = paths.places(kind.name, known if path_positions is None else path_positions[known], among=kind)
             used = np.flatnonzero(column.used[places])
             known = known[used]
             bits[known] = self._held_bits(users[known], places[used], column)
@@ -226,24 +256,27 @@ class Kernel:
 
     def _evaluate(
         self, condition: Condition, batch: Batch, known: Mapping[tuple[str, str], tuple[Bits, Bits]]
-    ) -> Truth:
+    ) -> Found:
         @cache
-        def atom(part: Atom) -> Truth:
+        def atom(part: Atom) -> Found:
             if part.kind == "service_admin":
-                return self._are_service_admins(batch.codes)[batch.user_positions]
+                return batch.of_requests(self._are_service_admins(batch.codes)[batch.user_positions])
             if part.comparison is not None:
-                return self._comparing(part.comparison, batch)
-            view = batch.view(part.slot, self.plan.reader.depth(part.type))
+                return batch.of_requests(self._comparing(part.comparison, batch))
+            depth = self.plan.reader.depth(part.type)
             if part.kind == "has":
                 effective, _ = known[part.slot, part.type]
-                return view.spread(effective & np.uint64(self._bit[part.privilege]) != 0)
-            if part.kind == "owner":
+                truth = effective & np.uint64(self._bit[part.privilege]) != 0
+            elif part.kind == "owner":
                 _, owned = known[part.slot, part.type]
-                return view.spread(owned != 0)
-            return view.spread(self._other_atom(part, batch, view))
+                truth = owned != 0
+            else:
+                truth = self._other_atom(part, batch, batch.view(part.slot, depth))
+            return Found(slot=part.slot, depth=depth, values=truth)
 
-        rows = len(batch.user_positions)
-        return fold(condition, atom, partial(all_true, count=rows), partial(any_true, count=rows))
+        both, either = (partial(batch.combined, combine=how) for how in (np.logical_and, np.logical_or))
+        found: Found = fold(condition, atom, both, either)
+        return found
 
     def _comparing(self, comparison: Comparison, batch: Batch) -> Truth:
         """Whether attributes that the state holds compare so: decided once for each combination of values that occurs."""
@@ -280,7 +313,7 @@ class Kernel:
         numbers = select(paths.indices.to_numpy().astype(np.int64), view.path_positions)
         keys = (f"{operand.type}:{path}" for path in paths.dictionary.to_pylist())
         values = [index.entity_attributes.get(key, {}).get(name) for key in keys]
-        return values, numbers if view.pair_of_request is None else numbers[view.pair_of_request]
+        return values, batch.lowered(Found(slot=operand.slot, depth=depth, values=numbers))
 
     def _are_service_admins(self, users: Codes) -> Truth:
         """Which users are service administrators."""

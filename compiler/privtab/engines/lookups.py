@@ -13,15 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab import arrow
-from privtab.arrow import Codes, Truth
+from privtab.arrow import Codes, Truth, text_bytes
 
 Bits: TypeAlias = npt.NDArray[np.uint64]
 
-FEW = 4
-"""Texts of a dictionary for each one that is looked up, above which they are looked up one by one."""
 WORD = 60
 """Bits of the index's numbers in one word of an array."""
 _EMPTY = -1
+_FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
+"""By number of bytes, a mask for the first ones of a word."""
+SPARSE = 2
+"""Slots of a table for each key, at least; at most twice as many."""
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """From the golden ratio: spreads neighbouring numbers far apart."""
 
@@ -58,22 +60,23 @@ def any_true(truths: Iterable[Truth], count: int) -> Truth:
 
 
 class HashIndex:
-    """An open-addressing table from numbers to their positions among its keys."""
+    """An open-addressing table from numbers to others, by default to their positions among its keys."""
 
-    def __init__(self, keys: Codes) -> None:
-        """`keys`: not negative, without duplicates."""
-        bits = max(4, int(2 * len(keys)).bit_length())
+    def __init__(self, keys: Codes, values: Codes | None = None) -> None:
+        """`keys`: not negative, without duplicates. `values`: at most 31 bits each."""
+        bits = max(4, int(SPARSE * len(keys)).bit_length())
         self._shift = np.uint64(64 - bits)
         self._mask = (1 << bits) - 1
         self._keys = np.full(1 << bits, _EMPTY, np.int64)
         self._values = np.full(1 << bits, _EMPTY, np.int32)
+        values = np.arange(len(keys)) if values is None else values
         pending = np.arange(len(keys))
         slots = self._home(keys)
         while len(pending):
             free = self._keys[slots] == _EMPTY
             self._keys[slots[free]] = keys[pending[free]]
             placed = self._keys[slots] == keys[pending]
-            self._values[slots[placed]] = pending[placed]
+            self._values[slots[placed]] = values[pending[placed]]
             pending, slots = pending[~placed], slots[~placed] + 1 & self._mask
 
     def _home(self, keys: Codes) -> Codes:
@@ -82,7 +85,7 @@ class HashIndex:
         return home.view(np.int64)
 
     def find(self, keys: Codes) -> Codes:
-        """The position of each key; -1 if it is not in the table, as for every negative number."""
+        """The value of each key; -1 if it is not in the table, as for every negative number."""
         slots = self._home(keys)
         stored = self._keys.take(slots)
         found = np.full(len(keys), _EMPTY, np.int64)
@@ -137,10 +140,42 @@ class TextDictionary:
     def _codes(self) -> dict[str, int]:
         return {text: number for number, text in enumerate(self._array.to_pylist())}
 
+    @cached_property
+    def _table(self) -> HashIndex | None:
+        """The numbers by the hashes of the texts; None if two texts have the same hash."""
+        hashes = hashed(self._array)
+        table = HashIndex(hashes)
+        return table if (table.find(hashes) == np.arange(len(hashes))).all() else None
+
     def find(self, texts: pa.Array) -> Codes:
-        """The number of each text; -1 if it has none."""
-        if len(texts) * FEW < len(self):
-            # Arrow rebuilds its table of all names for each call, which takes as long as looking up one in `FEW` of them here.
+        """The number of each text; -1 if it has none. Arrow's `index_in` would make its table of all texts again for each call."""
+        if self._table is None:
             return self.codes(texts.to_pylist(), len(texts))
-        found: Codes = pc.fill_null(pc.index_in(texts, value_set=self._array), -1).to_numpy(zero_copy_only=False)
-        return found.astype(np.int64)
+        found = self._table.find(hashed(texts))
+        hits = np.flatnonzero(found >= 0)
+        same = pc.equal(texts.take(pa.array(hits)), self._array.take(pa.array(found[hits])))
+        found[hits[~arrow.truth(same)]] = -1
+        return found
+
+
+def hashed(texts: pa.Array) -> Codes:
+    """A number for each text, which few others share; never negative.
+
+    >>> first, second, third = hashed(arrow.texts(["a", "ab", "a"]))
+    >>> first == third, first == second
+    (np.True_, np.False_)
+    """
+    offsets, signs = text_bytes(texts)
+    padded = np.zeros(len(signs) + 8, np.uint8)
+    padded[: len(signs)] = signs
+    words = np.ndarray(len(signs) + 1, "<u8", padded.data, strides=(1,))  # the eight bytes from each byte on
+    begins, left = offsets[:-1], np.diff(offsets)
+    found = left.astype(np.uint64)
+    rows = np.arange(len(texts))
+    while len(rows):
+        word = words[begins] & _FIRST_BYTES[np.minimum(left, 8)]
+        mixed = (found[rows] ^ word) * _SPREAD
+        found[rows] = mixed ^ mixed >> np.uint64(32)
+        more = np.flatnonzero(left > 8)
+        rows, begins, left = rows[more], begins[more] + 8, left[more] - 8
+    return found.view(np.int64) & np.int64(2**63 - 1)

@@ -288,7 +288,8 @@ def beginnings(path: str) -> list[str]:
     return found
 
 
-def needed(condition: Condition) -> tuple[Atom, ...]:
-    """The privileges without which a condition cannot hold."""
+def needed(condition: Condition) -> tuple[tuple[Atom, ...], Condition]:
+    """The privileges without which a condition cannot hold, and what else it demands."""
     parts = condition.parts if isinstance(condition, AllOf) else (condition,)
-    return tuple(part for part in parts if isinstance(part, Atom) and part.kind == "has")
+    atoms = tuple(part for part in parts if isinstance(part, Atom) and part.kind == "has")
+    return atoms, AllOf(tuple(part for part in parts if part not in atoms))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from privtab.engines.conditions import RESOURCE, AllOf, Atom
+from privtab.engines.conditions import ALWAYS, RESOURCE, Atom
 from privtab.engines.index import OWNER, Table
 from privtab.engines.plan import Plan, Special, needed
 from privtab.names import is_wildcard
@@ -41,14 +41,9 @@ def shortcut(plan: Plan) -> Shortcut | None:
     plain = len(plan.form.types) == 1 and plan.form.named and not plan.semantics.roles
     if not (straight and on_path and plain):
         return None
-    required = needed(plan.condition)
+    required, rest = needed(plan.condition)
     levels = [_level(plan, type_, depth, required) for type_, depth in chain]
-    simple = (
-        AllOf(required) in (plan.condition, AllOf((plan.condition,)))
-        and plan.semantics.down
-        and plan.semantics.denies
-        and not plan.owner_bits
-    )
+    simple = rest == ALWAYS and plan.semantics.down and plan.semantics.denies and not plan.owner_bits
     return _conjunction(levels, plan.index.users) if simple else _by_facts(plan, levels)
 
 
