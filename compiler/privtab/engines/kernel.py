@@ -22,7 +22,7 @@ from privtab.engines.attributes import Comparison, Operand
 from privtab.engines.columns import Level, Paths, decoded, select
 from privtab.engines.conditions import RESOURCE, Atom, Condition, atoms_of, fold
 from privtab.engines.index import OWNER
-from privtab.engines.lookups import Bits, pair
+from privtab.engines.lookups import Bits, Remembered, pair
 from privtab.engines.plan import Plan, Step, needed
 
 Truths: TypeAlias = Callable[[Atom], Truth]
@@ -141,6 +141,7 @@ class Kernel:
             arrays.kinds[step.type].only(column.used[:-1].nonzero()[0])
             for step, column in zip(plan.steps, self._columns, strict=True)
         ]
+        self._remembered = [Remembered() for _ in plan.steps]
         self._lowest = [number for number in range(len(plan.steps)) if all(number != step.above for step in plan.steps)]
         """The steps whose results have those of all others."""
         self._needed: dict[tuple[str, str], int] = {}
@@ -207,7 +208,13 @@ class Kernel:
             places = paths.places(kind.name, known if path_positions is None else path_positions[known], among=kind)
             used = np.flatnonzero(column.used[places])
             known = known[used]
-            bits[known] = self._held_bits(users[known], places[used], column)
+            users, places = users[known], places[used]
+            if path_positions is None:
+                bits[known] = self._held_bits(users, places, column)
+            else:
+                bits[known] = self._remembered[number].get(
+                    users << 32 | places, lambda rows: self._held_bits(users[rows], places[rows], column)
+                )
         return bits
 
     def _held_bits(self, users: Codes, places: Codes, column: Column) -> Bits:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import repeat
 from typing import TypeAlias
@@ -22,6 +22,8 @@ WORD = 60
 _EMPTY = -1
 _FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 """By number of bytes, a mask for the first ones of a word."""
+MOST_REMEMBERED = 1 << 17
+"""Keys that are remembered over several batches; if a batch has more, only its own are."""
 SPARSE = 2
 """Slots of a table for each key, at least; at most twice as many."""
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -101,6 +103,29 @@ class HashIndex:
             unresolved = ~matches & (stored != _EMPTY)
             pending, slots = pending[unresolved], slots[unresolved]
         return found
+
+
+class Remembered:
+    """Bits that were found before, by number, so that the next batch does not look them up again. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._known = np.zeros(0, np.int64), HashIndex(np.zeros(0, np.int64)), np.zeros(0, np.uint64)
+
+    def get(self, keys: Codes, find: Callable[[Codes], Bits]) -> Bits:
+        """The bits of distinct keys; `find` takes positions in `keys` and returns the bits of these."""
+        known, table, bits = self._known
+        found = table.find(keys)
+        missing = np.flatnonzero(found < 0)
+        if len(missing):
+            result = bits[found] if len(bits) else np.zeros(len(keys), np.uint64)
+            result[missing] = find(missing)
+            if len(known) + len(missing) > MOST_REMEMBERED:
+                known, bits = keys, result
+            else:
+                known, bits = np.append(known, keys[missing]), np.append(bits, result[missing])
+            self._known = known, HashIndex(known), bits
+            return result
+        return bits[found]
 
 
 class TextDictionary:
