@@ -25,7 +25,7 @@ from privtab.state.nodes import ENTITIES, State
 from privtab.state.raw import COLUMNS
 from privtab.state.raw import ENTITIES as ENTITY_COLUMNS
 from privtab.state.uses import uses
-from privtab.store.lookups import INDEXED, MOST_ROWS, MOST_STATES, Reader, batches, select_below, select_ids
+from privtab.store.lookups import INDEXED, MOST_ROWS, MOST_STATES, MOST_TEXTS, Reader, batches, select_below, select_ids
 from privtab.store.rows import Cells, Rows, checked
 from privtab.store.schema import CUT, row_id
 
@@ -46,6 +46,8 @@ class Excerpt:
         self._sought_places: set[str] = set()
         self._looked_for: list[tuple[str, Mapping[str, Collection[str]]]] = []
         self._state: tuple[int, State] | None = None
+        self._callers: dict[tuple[str, tuple[str, ...]], set[str]] = {}
+        """The principals of each user, with the groups of their requests."""
 
     def another(self) -> Excerpt:
         """An excerpt of the same store that is still empty."""
@@ -108,7 +110,10 @@ class Excerpt:
 
     def keys_and_principals(self, request: Request) -> tuple[set[str], set[str]]:
         """The keys of the objects of a request, and the principals through which its user may hold something."""
-        principals = self._principals(request.user, request.groups)
+        caller = request.user, tuple(request.groups)
+        if caller not in self._callers:
+            self._callers[caller] = self._principals(*caller)
+        principals = self._callers[caller]
         objects = (request.resource, *request.with_.values())
         self._place(map(str, objects))
         return self._keys(objects), principals
@@ -373,7 +378,7 @@ class Excerpt:
 
     def _added(self, table: str, fits: Callable[[Cells], bool]) -> Iterator[Cells]:
         """The rows that the changes of this excerpt add, of those that fit."""
-        for id_, change in self._pending.get(table, {}).items():
+        for id_, change in self._pending[table].items() if table in self._pending else ():
             cells: Any = change.row
             if change.action == "add" and fits(cells):
                 self.rows.tables[table].setdefault(id_, (0, cells))
@@ -382,6 +387,9 @@ class Excerpt:
 
 def _parts(texts: Mapping[str, Collection[str]], columns: tuple[str, ...]) -> Iterator[dict[str, Sequence[str]]]:
     """The texts of each column in parts, so that no statement looks for too many."""
+    if all(len(texts[name]) <= MOST_TEXTS for name in columns):
+        yield {name: sorted(texts[name]) for name in columns}
+        return
     for parts in product(*(batches(sorted(texts[name])) for name in columns)):
         yield dict(zip(columns, parts, strict=True))
 

@@ -18,10 +18,11 @@ def read_ahead(program: Program, reader: Reader, shown: str, requests: Iterable[
     if program.flat:
         return  # Their keys depend on rows that requests before them may change.
     lookups: list[tuple[set[str], set[str]]] = []
+    excerpt = Excerpt(program, reader, shown)
     for request in requests:
         with suppress(InvalidRequest):
             vocabulary(program).check(request)
-            lookups.append(Excerpt(program, reader, shown).keys_and_principals(request))
+            lookups.append(excerpt.keys_and_principals(request))
     if len(lookups) > 1:
         reader.prefetch("grants", [{"entity": sorted(e), "grantee": sorted(p)} for e, p in lookups])
         if program.semantics.owner is not None:
