@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.arrow import Codes, Truth
-from privtab.engines.arrays import HEAVY, Arrays, Column, UserPrincipals
+from privtab.engines.arrays import HEAVY, Arrays, Column, Kind, UserPrincipals
 from privtab.engines.attributes import Comparison, Operand
 from privtab.engines.columns import Level, Paths, decoded, select
 from privtab.engines.conditions import RESOURCE, Atom, Condition, atoms_of, fold
@@ -137,10 +137,8 @@ class Kernel:
         self._columns: list[Column] = [arrays.entries[step.type].column(pairs) for step in plan.steps]
         self._held = np.uint64(sum(bit for name, bit in self._bit.items() if name in plan.semantics.owner_holds))
         self._defaults = [self._default_grants(step) for step in plan.steps]
-        self._kinds = [
-            arrays.kinds[step.type].only(column.used[:-1].nonzero()[0])
-            for step, column in zip(plan.steps, self._columns, strict=True)
-        ]
+        self._kinds: dict[int, Kind] = {}
+        """By number of a step whose entities requests are about, those on which anybody holds something; made on first use."""
         self._remembered = [Remembered() for _ in plan.steps]
         self._lowest = [number for number in range(len(plan.steps)) if all(number != step.above for step in plan.steps)]
         """The steps whose results have those of all others."""
@@ -185,11 +183,8 @@ class Kernel:
                     required = np.uint64(self._needed[place])
                     denied = denied | (known[place][0] & required != required)
             steps.append(_StepResult(held=bits, denied=denied, scopes=scopes))
-        found = [
-            Found(slot=step.slot, depth=step.depth, values=~steps[number].denied)
-            for number, step in enumerate(self.plan.steps)
-            if number in self._lowest
-        ]
+        lowest = ((self.plan.steps[number], steps[number]) for number in self._lowest)
+        found = [Found(slot=step.slot, depth=step.depth, values=~result.denied) for step, result in lowest]
         return batch.lowered(batch.combined([*found, self._evaluate(self._rest, batch, known)], np.logical_and))
 
     def _effective(self, bits: Bits) -> Bits:
@@ -201,11 +196,16 @@ class Kernel:
 
     def _direct_bits(self, number: int, users: Codes, paths: Paths, path_positions: Codes | None) -> Bits:
         """What the users hold on the entities of a step themselves."""
-        column, kind = self._columns[number], self._kinds[number]
+        column, type_ = self._columns[number], self.plan.steps[number].type
         bits = np.zeros(len(users), np.uint64)
         known = np.flatnonzero(users >= 0)
         if len(known):
-            places = paths.places(kind.name, known if path_positions is None else path_positions[known], among=kind)
+            if path_positions is None:
+                if number not in self._kinds:
+                    self._kinds[number] = self._arrays.kinds[type_].only(column.used[:-1].nonzero()[0])
+                places = paths.places(type_, known, among=self._kinds[number])
+            else:
+                places = paths.places(type_, path_positions[known])
             used = np.flatnonzero(column.used[places])
             known = known[used]
             users, places = users[known], places[used]

@@ -378,7 +378,7 @@ class Excerpt:
 
     def _added(self, table: str, fits: Callable[[Cells], bool]) -> Iterator[Cells]:
         """The rows that the changes of this excerpt add, of those that fit."""
-        for id_, change in self._pending[table].items() if table in self._pending else ():
+        for id_, change in self._pending.get(table, {}).items():
             cells: Any = change.row
             if change.action == "add" and fits(cells):
                 self.rows.tables[table].setdefault(id_, (0, cells))
