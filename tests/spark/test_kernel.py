@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import platform
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +118,32 @@ def test_small_batches_are_gathered_large_ones_are_not(monkeypatch: pytest.Monke
     assert [[len(batch[0]) for batch in part] for part in parts] == [[3, 3], [3, 9], [1]]
     monkeypatch.setattr(kernel, "BYTES", 40)
     assert [len(part) for part in kernel.combined_batches(iter(batches), 1000)] == [1, 1, 1, 1, 1]
+
+
+FREED_AND_TAKEN_AGAIN = """
+import resource
+import numpy as np
+from privtab.spark.kernel import combined_batches
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [np.ones(1 << 20, np.uint8) for _ in range(24)]
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+if {combine}:
+    list(combined_batches([], 1))
+faults()
+print(faults())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="about glibc's allocator")
+def test_the_memory_of_a_batch_is_kept_for_the_next() -> None:
+    def faults(*, combine: bool) -> int:
+        code = FREED_AND_TAKEN_AGAIN.format(combine=combine)
+        return int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+
+    assert faults(combine=True) * 10 < faults(combine=False)
 
 
 def test_a_matrix_shipped_in_a_file_is_the_same(ready: PackedState, tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ ROWS = 1 << 18
 """Rows that are decided at once. Spark's batches of 10,000 are combined, because looking up strings has a cost for each batch."""
 BYTES = 64 << 20
 """Bytes of Arrow memory at which batches are no longer combined."""
+LARGEST_MAPPED = (1 << 25) - (1 << 13)
+"""Bytes of the largest block, less its header, from which glibc learns how much freed memory to keep."""
 NOT_GRANTED = "not granted"
 UNDECIDED = "not decided"
 CODE = "__privtab"
@@ -155,6 +157,7 @@ def answered_batches(
 
 def combined_batches(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iterator[list[tuple[pa.Array, ...]]]:
     """Combine batches to about `rows` rows, fewer if they exceed BYTES."""
+    _keep_freed_memory()
     part: list[tuple[pa.Array, ...]] = []
     count = size = 0
     for batch in batches:
@@ -166,6 +169,14 @@ def combined_batches(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iter
             part, count, size = [], 0, 0
     if part:
         yield part
+
+
+def _keep_freed_memory() -> None:
+    """Let the allocator keep what a batch frees for the next one, which would otherwise take thousands of page faults.
+
+    glibc keeps at most twice the size of the largest mapped block that was ever freed (mallopt(3), M_MMAP_THRESHOLD).
+    """
+    np.empty(LARGEST_MAPPED, np.uint8)  # never touched, so it costs no memory
 
 
 def _codes(batches: Batches, layout: Layout, columns: list[pa.Array]) -> pa.Array:
