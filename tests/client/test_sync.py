@@ -17,6 +17,7 @@ import requests
 
 from privtab import AccessDenied, Client, DecisionUnavailable, Entity, InvalidRequest, PolicyError, Request, UsageError
 from privtab.client import RequestsTransport, Revision, Timeout, sync
+from privtab.client import _transport as transports
 from privtab.opa.server import OpaServer
 
 READ = Request(user="alice", action="read", resource=Entity("doc", "s/d"))
@@ -174,6 +175,34 @@ def test_many_explanations_keep_their_order(opa: OpaServer, decision_bundle: Any
         assert client.decide_many([]) == []
         with pytest.raises(InvalidRequest, match="request 1: "):
             client.decide_many([READ, Request(user="alice", action="raed", resource=READ.resource)])
+
+
+class SlowOpa(Recorder):
+    """Takes as long as a batch has requests, and gives up where that is longer than the call may take."""
+
+    def post(self, path: str, body: bytes, timeout: Timeout) -> bytes:
+        needed = 0.005 * len(json.loads(body)["input"]["requests"])
+        time.sleep(min(needed, timeout[1]))
+        if needed > timeout[1]:
+            raise transports.too_slow(self.inner.url)
+        return super().post(path, body, timeout)
+
+
+@pytest.mark.slow
+def test_chunks_follow_the_time_that_an_answer_takes(opa: OpaServer) -> None:
+    requests = [Request(user="bob", action="read", resource=Entity("doc", f"t/d{n}")) for n in range(300)]
+    recorder = SlowOpa(opa.url)
+    with Client(opa.url, transport=recorder, timeout=1, retries=0) as client:
+        assert [decision.allowed for decision in client.decide_many(requests)] == [False] * 300
+    sizes = [len(sent["requests"]) for _, sent in recorder.sent]
+    assert sizes[0] == 100
+    assert max(sizes[1:]) <= 50
+    slow = SlowOpa(opa.url)
+    with (
+        Client(opa.url, transport=slow, timeout=0.1, retries=0) as client,
+        pytest.raises(DecisionUnavailable, match=r"in time: .* `timeout` .* `chunk_size`"),
+    ):
+        client.decide_many(requests)
 
 
 @pytest.mark.parametrize("chunk_size", [1, 2, 1000])

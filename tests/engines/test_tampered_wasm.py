@@ -228,7 +228,7 @@ def test_the_message_of_an_aborting_module_is_in_the_error() -> None:
         ("{{\\22x\\22:0}}", "[1]", "its entrypoints have no names"),
         ("{{\\22x\\22:0}}", "{{\\22x\\22:[]}}", "no entrypoint `x`"),
         ("{{\\22x\\22:0}}", "{{", "cannot be run"),
-        ("(memory 2)", "(memory 9)", "cannot be run"),
+        ("(memory 2)", "(memory 20000)", "more than the limit"),
         ("(i32.const 512))\n", "(i32.const 0))\n", "cannot read the data"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Every row of each shipped policy, tested with its minimal sets on both engines.
+"""Every row of each shipped policy, tested with its minimal sets on every engine.
 
 Each minimal set allows; the same set with one atom taken away denies; an empty state denies.
 """
@@ -13,26 +13,36 @@ import requests as http
 from engine_agreement import ask, put_state, serving
 from row_cases import Case, Rows, cases
 
-from privtab import pipeline
+from privtab import engines, pipeline
 from privtab.ir.nodes import Program
+from privtab.opa import wasm
+from privtab.pipeline import policy_artifacts, wasm_modules
 from privtab.reference.evaluate import Reference
+from privtab.state.index import index
 
 POLICIES = pipeline.find_policies([Path(__file__).parents[2] / "policy_src"])
 
 
-def answers(program: Program, text: str, opa: Path) -> Mapping[str, list[tuple[Case, bool, bool]]]:
-    """By rule: each case with the answers of the reference and of OPA."""
+def answers(program: Program, text: str, opa: Path) -> Mapping[str, list[tuple[Case, Mapping[str, bool]]]]:
+    """By rule: each case with the answers of the reference, OPA and each engine in process, by name."""
     rows = Rows()
     every_case = list(cases(program, rows))
     state = rows.state()
     with serving([text], opa) as (url, [world]), http.Session() as session:
         put_state(session, url, world.program, state)
         sent = {"requests": [case.request.to_json() for case in every_case]}
-        from_opa = ask(session, url, world.program.system, "decisions", sent)
+        by_engine = {"opa": ask(session, url, world.program.system, "decisions", sent)}
+    requests = [case.request for case in every_case]
+    artifacts, document = policy_artifacts(program), index(program, state)
+    for name in engines.ENGINES:
+        opener = engines.opener(name)
+        module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa) if opener.takes_wasm else None
+        by_engine[name] = opener.open(artifacts.program, [opener.keep(document)], module, 0).engine.allow_many(requests)
     reference = Reference(program, state)
-    found: dict[str, list[tuple[Case, bool, bool]]] = {}
-    for case, answer in zip(every_case, from_opa, strict=True):
-        found.setdefault(case.rule, []).append((case, reference.decide(case.request).allowed, answer))
+    by_engine["reference"] = [reference.decide(request).allowed for request in requests]
+    found: dict[str, list[tuple[Case, Mapping[str, bool]]]] = {}
+    for number, case in enumerate(every_case):
+        found.setdefault(case.rule, []).append((case, {name: by[number] for name, by in by_engine.items()}))
     return found
 
 
@@ -43,12 +53,12 @@ def test_minimal_sets_allow_and_nothing_less_does(path: Path, opa_binary: Path) 
     found = answers(program, path.read_text(encoding="utf-8"), opa_binary)
     assert found.keys() == {rule.id for rule in program.rules.values()}
     for rule, of_rule in found.items():
-        without_denials = all("nothing held" in case.description for case, _, _ in of_rule)
-        assert without_denials or any(not case.allowed for case, _, _ in of_rule), rule
+        without_denials = all("nothing held" in case.description for case, _ in of_rule)
+        assert without_denials or any(not case.allowed for case, _ in of_rule), rule
     wrong = [
-        f"{rule}, {case.description}: {case.request.to_json()} must be {case.allowed}; reference {reference}, OPA {opa}"
+        f"{rule}, {case.description}: {case.request.to_json()} must be {case.allowed}; {answered}"
         for rule, of_rule in found.items()
-        for case, reference, opa in of_rule
-        if not case.allowed == reference == opa
+        for case, answered in of_rule
+        if any(answer != case.allowed for answer in answered.values())
     ]
     assert not wrong, "\n".join(wrong)

@@ -157,7 +157,7 @@ SETTINGS: tuple[Setting, ...] = (
         default=1000,
         read=_values.count(1),
         parse=_values.whole_number,
-        help="Most requests in one exchange of `check_many`, `decide_many`, `visible` or `filter`",
+        help="Most requests in one exchange of `check_many`, `decide_many`, `visible` or `filter`; fewer where OPA takes long for one",
     ),
     Setting(
         name="concurrency",

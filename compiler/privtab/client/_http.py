@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 from privtab.client import _address
 from privtab.client._address import Address, Cert, Token, Verify
 from privtab.client._protocol import check_status
-from privtab.client._transport import MAX_BODY, NO_BODY, Timeout, total
+from privtab.client._transport import MAX_BODY, NO_BODY, Timeout, too_slow, total
 from privtab.errors import DecisionUnavailable, PolicyError, UsageError
 
 _PIECE = 64 * 1024
@@ -200,7 +200,7 @@ def unavailable(url: str, error: BaseException) -> DecisionUnavailable:
     if isinstance(error, ssl.SSLError):
         return DecisionUnavailable(f"no TLS connection to OPA at {url}: {error}", retry=False)
     if isinstance(error, TimeoutError):
-        return DecisionUnavailable(f"OPA at {url} did not answer in time")
+        return too_slow(url)
     reason = str(error) or type(error).__name__
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
         reason = os.strerror(error.errno).lower()

@@ -23,8 +23,30 @@ from privtab.vocabulary import OperationShape
 
 T = TypeVar("T")
 
+FIRST_CHUNK = 100
+"""Most requests of an exchange before it is known how long OPA takes for one."""
 STATUS_SECONDS = 1.0
 """Minimum seconds between two reads of OPA's status."""
+
+
+class Pace:
+    """How many requests OPA answers in a quarter of the time that an answer may take, by the measured time of the last one."""
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self._most = most
+        self._seconds = seconds / 4
+        self._size = min(most, FIRST_CHUNK)
+
+    def size(self) -> int:
+        """How many requests the next exchange has at the most."""
+        return self._size
+
+    def answered(self, requests: int, seconds: float) -> None:
+        """Take note of how long the answer to an exchange took."""
+        fitting = int(self._seconds * requests / max(seconds, 1e-6))
+        # Few requests tell little: an exchange has a time of its own.
+        if fitting < self._size or requests >= self._size:
+            self._size = max(1, min(self._most, fitting, 10 * self._size))
 
 
 class IODriver(Protocol):
@@ -78,6 +100,10 @@ class OpaFlows:
         self._checked_at = 0.0
         self._heard_at = float("-inf")
         self._status_at = float("-inf")
+        self._paces = {
+            kind: Pace(settings.chunk_size, min(resilience.timeout[1], resilience.total))
+            for kind in ("allow", "decide", "visible")
+        }
 
     # --- vocabulary and revisions ---
 
@@ -214,12 +240,11 @@ class OpaFlows:
         def flows_for(positions: Sequence[int], set_answer: Callable[[int, bool], None]) -> Iterator[Flow[None]]:
             selected = [requests[index] for index in positions]
             plans = plan.batches(
-                selected, [shapes[index] for index in positions], active, self._settings.chunk_size, few=few
+                selected, [shapes[index] for index in positions], active, self._paces["allow"].size, few=few
             )
             for number, batch in enumerate(plans):
-                yield self._chunk(
-                    batch.call, [positions[index] for index in batch.positions], set_answer, first=number == 0
-                )
+                asked = [positions[index] for index in batch.positions]
+                yield self._chunk("allow", batch.call, asked, set_answer, first=number == 0)
 
         return (yield from self._each_once(active, "allow", requests, flows_for))
 
@@ -235,10 +260,10 @@ class OpaFlows:
         active = yield from self._active_or_read()
 
         def flows_for(positions: Sequence[int], set_answer: Callable[[int, Decision], None]) -> Iterator[Flow[None]]:
-            for start in range(0, len(positions), self._settings.chunk_size):
-                chunk = positions[start : start + self._settings.chunk_size]
+            for start, end in plan.cut(len(positions), self._paces["decide"].size):
+                chunk = positions[start:end]
                 call = protocol.explained(active.system, [requests[index] for index in chunk])
-                yield self._chunk(call, chunk, set_answer, first=start == 0)
+                yield self._chunk("decide", call, chunk, set_answer, first=start == 0)
 
         return (yield from self._each_once(active, "decide", requests, flows_for))
 
@@ -251,13 +276,13 @@ class OpaFlows:
         distinct = list(positions_of)
         allowed: list[int] = []
 
-        def chunk(start: int, call: Call[list[int]]) -> Flow[None]:
-            found = yield from self._send(call, fresh=start > 0)
+        def chunk(start: int, end: int, call: Call[list[int]]) -> Flow[None]:
+            found = yield from self._paced("visible", end - start, call, first=start == 0)
             for index in found:
                 allowed.extend(positions_of[distinct[start + index]])
 
-        calls = plan.listing(request, distinct, active, self._settings.chunk_size)
-        yield from self._run_flows(chunk(start, call) for start, call in calls)
+        calls = plan.listing(request, distinct, active, self._paces["visible"].size)
+        yield from self._run_flows(chunk(*planned) for planned in calls)
         return sorted(allowed)
 
     def _each_once(
@@ -300,11 +325,24 @@ class OpaFlows:
         return answers
 
     def _chunk(
-        self, call: Call[list[T]], positions: Sequence[int], set_answer: Callable[[int, T], None], *, first: bool
+        self,
+        kind: str,
+        call: Call[list[T]],
+        positions: Sequence[int],
+        set_answer: Callable[[int, T], None],
+        *,
+        first: bool,
     ) -> Flow[None]:
-        answers = yield from self._send(call, fresh=not first)
+        answers = yield from self._paced(kind, len(positions), call, first=first)
         for index, answer in zip(positions, answers, strict=True):
             set_answer(index, answer)
+
+    def _paced(self, kind: str, requests: int, call: Call[list[T]], *, first: bool) -> Flow[list[T]]:
+        """The answer to a chunk of requests; how long it took decides how large the next one is."""
+        began = time.monotonic()
+        answers = yield from self._send(call, fresh=not first)
+        self._paces[kind].answered(requests, time.monotonic() - began)
+        return answers
 
     def _run_flows(self, flows: Iterable[Flow[None]]) -> Flow[None]:
         if self._settings.concurrency == 1:

@@ -41,11 +41,11 @@ def batches(
     requests: Sequence[Request],
     shapes: Sequence[OperationShape],
     active: ActiveSystem,
-    chunk_size: int,
+    chunk_size: Callable[[], int],
     *,
     few: bool = False,
 ) -> Iterator[Batch]:
-    """The calls that answer all requests, with at most `chunk_size` each.
+    """The calls that answer all requests, with at most `chunk_size()` each, asked for before each.
 
     Requests of one operation and type without objects, groups, flags, attributes or flat ids are sent in the faster form `items`, the rest
     mixed. `few`: groups too small for a call of their own are mixed too.
@@ -77,15 +77,15 @@ def batches(
 
 
 def listing(
-    request: Request, items: Sequence[Entity], active: ActiveSystem, chunk_size: int
-) -> Iterator[tuple[int, Call[list[int]]]]:
-    """The calls for a listing, each with the position of its first item."""
-    for start in range(0, len(items), chunk_size):
-        chunk = items[start : start + chunk_size]
+    request: Request, items: Sequence[Entity], active: ActiveSystem, chunk_size: Callable[[], int]
+) -> Iterator[tuple[int, int, Call[list[int]]]]:
+    """The calls for a listing, each with the positions of its first item and of the next call's."""
+    for start, end in cut(len(items), chunk_size):
+        chunk = items[start:end]
         if active.vocabulary.lies_in_state(request.resource.type):
-            yield start, _one_by_one(active.system, [replace(request, resource=item) for item in chunk])
+            yield start, end, _one_by_one(active.system, [replace(request, resource=item) for item in chunk])
         else:
-            yield start, protocol.visible(active.system, request, chunk, active.vocabulary)
+            yield start, end, protocol.visible(active.system, request, chunk, active.vocabulary)
 
 
 def _one_by_one(system: str, requests: Sequence[Request]) -> Call[list[int]]:
@@ -114,9 +114,18 @@ def check_listing(request: Request, items: Sequence[Entity], active: ActiveSyste
 def _chunks(
     requests: Sequence[Request],
     positions: Sequence[int],
-    chunk_size: int,
+    chunk_size: Callable[[], int],
     call: Callable[[Sequence[Request]], Call[list[bool]]],
 ) -> Iterator[Batch]:
-    for start in range(0, len(positions), chunk_size):
-        chunk = positions[start : start + chunk_size]
+    for start, end in cut(len(positions), chunk_size):
+        chunk = positions[start:end]
         yield Batch(call=call([requests[index] for index in chunk]), positions=chunk)
+
+
+def cut(count: int, chunk_size: Callable[[], int]) -> Iterator[tuple[int, int]]:
+    """Cut the positions up to `count` into chunks, each as (its first, the next one's first); asks for the size before each."""
+    start = 0
+    while start < count:
+        end = min(start + chunk_size(), count)
+        yield start, end
+        start = end

@@ -213,13 +213,21 @@ class RequestsTransport:
             if size > self._max_body:
                 raise PolicyError(f"OPA at {self._shown} answered with more than {self._max_body} bytes")
             if time.monotonic() > deadline:
-                raise DecisionUnavailable(f"OPA at {self._shown} did not answer in time: {size} bytes came")
+                raise too_slow(self._shown)
         length = response.headers.get("Content-Length", "")
         # urllib3 2 has checked this already, urllib3 1 does not.
         if length.isdecimal() and size < int(length):
             raise DecisionUnavailable(f"OPA at {self._shown} answered with {size} of {length} bytes")
         raw.release_conn()
         return b"".join(pieces)
+
+
+def too_slow(url: str) -> DecisionUnavailable:
+    """The error for an answer that did not come in time."""
+    return DecisionUnavailable(
+        f"OPA at {url} did not answer in time: allow it longer by `timeout` and `total` (PRIVTAB_TIMEOUT, PRIVTAB_TOTAL), or "
+        "ask fewer requests at once by `chunk_size` (PRIVTAB_CHUNK_SIZE)"
+    )
 
 
 def arriving(raw: Any) -> Iterator[bytes]:

@@ -72,6 +72,11 @@ class Instance:
             if not module.startswith(b"\0asm"):  # wasmtime would accept the text format, too
                 raise ValueError("it is not WebAssembly")
             self._module = wasmtime.Module(self._engine, module)
+            self._pages = max(
+                (t.limits.min for i in self._module.imports if isinstance(t := i.type, wasmtime.MemoryType)), default=1
+            )
+            if self._pages > _MOST_PAGES:
+                raise ValueError(f"it needs {self._pages} pages of memory, more than the limit of {_MOST_PAGES}")
         except (wasmtime.WasmtimeError, ValueError) as error:
             raise PolicyError(f"the Wasm of the policy cannot be run: {error}") from error
         self._start()
@@ -128,7 +133,7 @@ class Instance:
         """The exports of a new instance."""
         import wasmtime
 
-        pages = 2
+        pages = self._pages
         while True:
             self._message: wasmtime.Global | None = None
             self._store = store = wasmtime.Store(self._engine)
