@@ -43,6 +43,8 @@ class DesiredChange:
     flags: frozenset[str] = frozenset()
     new: Entity | None = None
     """The entity with a flat id that the operation creates in `resource`."""
+    document: Mapping[str, Any] | None = None
+    """What describes `resource` from now on, for the journal."""
 
     def rows(self) -> Iterator[tuple[str, Verb, Row]]:
         """(table, `add` or `remove`, row) of each row."""
@@ -120,7 +122,9 @@ class GuardedStore:
         # Rows about the same entity after this snapshot are a conflict.
         expect = snapshot.number if how.expect is None else min(how.expect, snapshot.number)
         return self._recorded(
-            lambda: self.store.perform(request, new=desired.new, request_id=how.request_id, expect=expect)
+            lambda: self.store.perform(
+                request, new=desired.new, document=desired.document, request_id=how.request_id, expect=expect
+            )
         )
 
     def propose_performed(self, desired: DesiredChange) -> Plan:
@@ -281,7 +285,7 @@ class GuardedStore:
         request = self._request_for(desired, desired.operation, desired.resource)
         self._vocabulary.check(request)
         rule = self.program.rules[request.resource.type, request.action]
-        if not rule.effects and not rule.creates:
+        if not rule.effects and not rule.creates and desired.document is None:
             raise UsageError(f"`{request.action}` on `{request.resource.type}` changes nothing in the store")
         return request
 
@@ -301,7 +305,12 @@ class GuardedStore:
         if how.request_id is None:
             return None
         return self.store.done(
-            how.request_id, request, add=desired.add or None, remove=desired.remove or None, new=desired.new
+            how.request_id,
+            request,
+            add=desired.add or None,
+            remove=desired.remove or None,
+            new=desired.new,
+            document=desired.document,
         )
 
     def _recorded(self, work: Callable[[], Outcome]) -> Outcome:

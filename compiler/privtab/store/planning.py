@@ -73,6 +73,8 @@ class ChangeRequest:
     new: Entity | None = None
     add: RawState | None = None
     remove: RawState | None = None
+    document: Mapping[str, Any] | None = None
+    """What describes the resource from now on, as the caller says: the journal keeps it, and no decision reads it."""
 
     def to_json(self) -> dict[str, Any]:
         """As the journal records it; requests with the same id must be equal in it."""
@@ -81,6 +83,8 @@ class ChangeRequest:
             found["delete"] = True
         if self.new is not None:
             found["new"] = str(self.new)
+        if self.document is not None:
+            found["document"] = self.document
         for name, raw in (("add", self.add), ("remove", self.remove)):
             if raw is not None:
                 found[name] = {table: [dict(row.cells) for row in rows] for table, rows in raw.rows.items()}

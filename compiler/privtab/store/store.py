@@ -127,17 +127,24 @@ class Store(Journal):
         return len(changes)
 
     def perform(
-        self, request: Request, *, new: Entity | None = None, request_id: str | None = None, expect: int | None = None
+        self,
+        request: Request,
+        *,
+        new: Entity | None = None,
+        document: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+        expect: int | None = None,
     ) -> Outcome:
         """Decide a request and carry out its effects, in one transaction.
 
         `new`: the entity with a flat id that the request creates; its resource then names what contains it, as in
         `document:folder:f1/`. Raises StoreConflict if the entity is there already.
+        `document`: what describes the resource, as JSON, which the journal keeps with the request.
         `request_id`: a second request with this id does nothing and returns what the first one did. `expect`: the number of
         the last change that the caller knows; raises StoreConflict if a later one concerns what this one changes.
         Raises AccessDenied and writes nothing if the request is denied.
         """
-        return self._write(ChangeRequest(request=request, new=new), request_id, expect)
+        return self._write(ChangeRequest(request=request, new=new, document=document), request_id, expect)
 
     def delete_entity(self, request: Request, *, request_id: str | None = None, expect: int | None = None) -> Outcome:
         """As `perform`, for an operation that deletes its resource: every row on it, and on what lies below, goes too."""
@@ -189,9 +196,10 @@ class Store(Journal):
         add: Tables | RawState | None = None,
         remove: Tables | RawState | None = None,
         new: Entity | None = None,
+        document: Mapping[str, Any] | None = None,
     ) -> Outcome | None:
         """What `change` or `perform` did for this request id; None if nothing. Raises StoreConflict if it was another request."""
-        requested = replace(_change_request(request, add, remove), new=new)
+        requested = replace(_change_request(request, add, remove), new=new, document=document)
         with self.database.reading() as connection:
             return _known(connection, request_id, canonical(requested.to_json()))
 
@@ -301,7 +309,7 @@ class Store(Journal):
             decision, changes = plan(self.program, excerpt, requested)
             if waiting.expect is not None:
                 later = chain(entries(connection, waiting.expect), writer.entries)
-                _check_unseen(later, waiting.expect, writer.head, changes)
+                _check_unseen(later, waiting.expect, writer.head, requested.request, changes)
         except PrivtabError as error:
             if isinstance(error, StoreError) and not isinstance(error, StoreConflict):
                 raise
@@ -362,13 +370,24 @@ def _known(
     return Outcome.of(Entry.of(found))
 
 
-def _check_unseen(later: Iterable[Mapping[str, Any]], expect: int, head: Head, changes: Sequence[Change]) -> None:
-    """Raise StoreConflict if a change that the caller does not know, of those after `expect`, concerns what they change."""
+def _check_unseen(
+    later: Iterable[Mapping[str, Any]], expect: int, head: Head, request: Request, changes: Sequence[Change]
+) -> None:
+    """Raise StoreConflict if a change that the caller does not know, of those after `expect`, concerns what they change.
+
+    Where no row changes, that is one by the same operation on the same objects: of two creations the second comes too late.
+    """
     if expect > head.number:
         raise StoreConflict(f"the store has {head.number:,} changes, and change {expect:,} was expected")
     own = {about(change) for change in changes}
+    same = {name: part for name, part in request.to_json().items() if name != "subject"}
     for row in later:
-        if row["number"] > expect and any(about(change) in own for change in Entry.of(row).changes):
+        if row["number"] <= expect:
+            continue
+        entry = Entry.of(row)
+        if any(about(change) in own for change in entry.changes) or (
+            not own and all(entry.request.get(name) == part for name, part in same.items())
+        ):
             raise StoreConflict(
                 f"change {row['number']} by {row['actor']} concerns the same rows, and came after change {expect}: read them again"
             )

@@ -1,7 +1,7 @@
 """The REST API of Apache Gravitino for access control, and for creating what it controls, in front of a store.
 
-Paths and payloads are those of the Access Control page of version 1.1.0. What an object consists of (columns, properties,
-comments) is not kept: answers to a creation repeat it, later ones lack it.
+Paths and payloads are those of the Access Control pages of versions 1.1.0 to 1.3.0, and of the client `apache-gravitino` 1.3.1. What describes an
+object (type, columns, properties, comment) is kept in the journal; no decision reads it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from starlette.routing import Route
 
+from privtab import __version__
 from privtab.errors import (
     AccessDenied,
     InvalidRequest,
@@ -21,14 +22,19 @@ from privtab.errors import (
 )
 from privtab.serving.guard import HttpError
 from privtab.store.server.apis.gravitino.answers import ApiRequest
-from privtab.store.server.apis.gravitino.objects import CreatedObjects, Exists
+from privtab.store.server.apis.gravitino.objects import CreatedObjects, Exists, Illegal, Missing
 from privtab.store.server.app import StoreScope, StoreServer, route
 from privtab.store.server.calls import Answer, Call, NotFound
 
-PREFIX = "/api/metalakes"
+VERSION, PREFIX = "/api/version", "/api/metalakes"
 MEDIA = "application/vnd.gravitino.v1+json"
-_KINDS = {400: "IllegalArgumentException", 403: "ForbiddenException", 404: "NotFoundException"}
-_CODES = {400: 1001, 403: 1008, 404: 1003, 405: 1006, 409: 1004}
+_KINDS = {
+    400: "IllegalArgumentException",
+    403: "ForbiddenException",
+    404: "NotFoundException",
+    405: "UnsupportedOperationException",
+}
+_CODES = {400: 1001, 403: 1008, 404: 1003, 405: 1006}
 
 
 def routes(server: StoreServer) -> list[Route]:
@@ -38,14 +44,17 @@ def routes(server: StoreServer) -> list[Route]:
         raise UsageError(f"the policy of {server.guarded.program.system} has no {', '.join(sorted(needed))}")
     created = CreatedObjects(server.guarded)
     return [
-        route(server, path, partial(_answer, created, method), scope, method, failed=failure, media=MEDIA)
-        for path in (PREFIX, f"{PREFIX}/{{rest:path}}")
-        for method, scope in (
-            ("GET", StoreScope.READ),
-            ("POST", StoreScope.WRITE),
-            ("PUT", StoreScope.WRITE),
-            ("DELETE", StoreScope.WRITE),
-        )
+        route(server, VERSION, _version, StoreScope.READ, failed=failure, media=MEDIA),
+        *(
+            route(server, path, partial(_answer, created, method), scope, method, failed=failure, media=MEDIA)
+            for path in (PREFIX, f"{PREFIX}/{{rest:path}}")
+            for method, scope in (
+                ("GET", StoreScope.READ),
+                ("POST", StoreScope.WRITE),
+                ("PUT", StoreScope.WRITE),
+                ("DELETE", StoreScope.WRITE),
+            )
+        ),
     ]
 
 
@@ -64,9 +73,20 @@ def failure(error: PrivtabError | HttpError) -> Answer:
             status = 400
         case _:
             status = 503
-    kind = "AlreadyExistsException" if isinstance(error, Exists) else _KINDS.get(status, "RuntimeException")
+    kind = error.kind if isinstance(error, Exists | Missing | Illegal) else _KINDS.get(status, "RuntimeException")
+    code = 1004 if isinstance(error, Exists) else _CODES.get(status, 1002)
     message = str(error) if status != 503 else "the store cannot be read or written at the moment"
-    return status, {"code": _CODES.get(status, 1002), "type": kind, "message": message, "stack": []}
+    return status, {"code": code, "type": kind, "message": message, "stack": []}
+
+
+def _version(server: StoreServer, call: Call) -> Answer:
+    """The version of the policy: clients refuse a server that is older than they are."""
+    del call
+    made = f"privtab {__version__}"
+    return 200, {
+        "code": 0,
+        "version": {"version": server.guarded.program.version, "compileDate": made, "gitCommit": made},
+    }
 
 
 def _answer(created: CreatedObjects, method: str, server: StoreServer, call: Call) -> Answer:

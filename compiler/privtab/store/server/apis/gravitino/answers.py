@@ -1,27 +1,85 @@
-"""What a request is answered with: each path and method, the changes that it makes, and what its body must have."""
+"""What a request is answered with: which paths there are, the changes that they make, and what their bodies must have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
-from privtab.errors import UsageError
+from privtab.errors import StoreConflict, UsageError
 from privtab.names import decode_name, encode_name
 from privtab.request import Entity
 from privtab.serving.guard import HttpError
 from privtab.store.guarded import DesiredChange, WriteOptions
-from privtab.store.server.apis.gravitino.objects import CREATING, Exists, Objects, last_of
+from privtab.store.server.apis.gravitino.objects import (
+    Exists,
+    Illegal,
+    Missing,
+    Objects,
+    last_of,
+    without_secrets,
+)
 from privtab.store.server.calls import NotFound, flag
 
-FOLDERS = {
-    "catalogs": "catalog",
-    "schemas": "schema",
-    "tables": "table",
-    "topics": "topic",
-    "filesets": "fileset",
-    "models": "model",
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """How objects of a type are addressed and answered."""
+
+    folder: str = ""
+    """The part of the path that holds them, in the path of what contains them."""
+    one: str
+    """The name of one of them in a body."""
+    many: str = ""
+    """The name of several; as a rule, that of one with an `s`."""
+    listed: str = "names"
+    """The name of a listing without details; empty if listings always have them."""
+    gone: tuple[str, ...] = ("dropped",)
+    """What the answer to a deletion calls its success."""
+    lower: tuple[str, ...] = ()
+    """Fields of enumerations, which are answered in lower case."""
+    rows: tuple[str, ...] = ("audit",)
+    """Fields that are rows or come from the journal: they are not part of what describes an object."""
+    default: tuple[str, str] | None = None
+    """A field that has the value of another one where it is missing."""
+    wrapped: bool = False
+    """Whether the body of a creation has the object in a field, and its answer leaves it out."""
+
+
+KINDS: Mapping[str, Kind] = {
+    "metalake": Kind(one="metalake", listed=""),
+    "catalog": Kind(
+        folder="catalogs", one="catalog", listed="identifiers", lower=("type", "provider"), default=("provider", "type")
+    ),
+    "schema": Kind(folder="schemas", one="schema", listed="identifiers"),
+    "table": Kind(folder="tables", one="table", listed="identifiers"),
+    "view": Kind(folder="views", one="view", listed="identifiers"),
+    "topic": Kind(folder="topics", one="topic", listed="identifiers"),
+    "fileset": Kind(folder="filesets", one="fileset", listed="identifiers", lower=("type",)),
+    "model": Kind(folder="models", one="model", listed="identifiers"),
+    "function": Kind(folder="functions", one="function", listed="identifiers", lower=("functionType",)),
+    "user": Kind(folder="users", one="user", gone=("removed",), rows=("audit", "roles")),
+    "group": Kind(folder="groups", one="group", gone=("removed",), rows=("audit", "roles")),
+    "role": Kind(folder="roles", one="role", gone=("dropped", "deleted"), rows=("audit", "securableObjects")),
+    "tag": Kind(folder="tags", one="tag"),
+    "policy": Kind(folder="policies", one="policy", many="policies"),
+    "job_template": Kind(folder="jobs/templates", one="jobTemplate", lower=("jobType",), wrapped=True),
 }
-"""The objects that are created, listed, loaded and dropped, by the part of the path that holds them."""
+"""The objects that are created, listed, loaded, altered and deleted, each in the folder of what contains it in the policy."""
+ACTS = (
+    ("GET", "{}/objects/{}/{}/roles", "roles_of_object"),
+    ("GET", "{}/objects/{}/{}/tags", "tags_of_object"),
+    ("GET", "{}/objects/{}/{}/tags/{}", "tag_of_object"),
+    ("POST", "{}/objects/{}/{}/tags", "tag_object"),
+    ("GET", "{}/tags/{}/objects", "objects_of_tag"),
+    ("GET", "{}/owners/{}/{}", "owner"),
+    ("PUT", "{}/owners/{}/{}", "set_owner"),
+    ("PUT", "{}/permissions/roles/{}", "override"),
+    ("PUT", "{}/permissions/roles/{}/{}/{}/grant|revoke", "permit"),
+    ("PUT", "{}/permissions/users|groups/{}/grant|revoke", "assign"),
+)
+"""The other paths, and the methods of ApiRequest that take what stands for `{}` and for alternatives."""
 
 
 class ApiRequest(Objects):
@@ -29,205 +87,307 @@ class ApiRequest(Objects):
 
     def answer(self, method: str, names: Sequence[str]) -> dict[str, Any]:
         """The answer to a method and a path below `/api/metalakes`."""
-        match (method, *names):
-            case ("GET",):
-                return {
-                    "metalakes": [self.described(entity) for entity in self.listed(self.all("metalake", ()), "load")]
-                }
-            case ("POST",):
-                return {"metalake": self.create("metalake", ())}
-            case ("GET", metalake, "users" | "groups" | "roles" as kind):
-                return self.principals(kind, metalake)
-            case ("POST", metalake, "users" | "groups" as kind):
-                return self.add_principal(kind.removesuffix("s"), metalake)
-            case ("POST", metalake, "roles"):
-                return self.create_role(metalake)
-            case ("GET", metalake, "users" | "groups" | "roles" as kind, name):
-                return self.principal(kind.removesuffix("s"), metalake, name)
-            case ("DELETE", metalake, "users" | "groups" | "roles" as kind, name):
-                done = self.delete(_entity(kind.removesuffix("s"), metalake, name))
-                return {"deleted" if kind == "roles" else "removed": done}
-            case ("GET", metalake, "objects", type_, name, "roles"):
-                return self.roles_of_object(metalake, self.secured(metalake, type_, name))
-            case ("PUT", metalake, "permissions", "roles", role, type_, name, "grant" | "revoke" as verb):
-                return self.permit(metalake, role, self.secured(metalake, type_, name), verb)
-            case ("PUT", metalake, "permissions", "users" | "groups" as kind, name, "grant" | "revoke" as verb):
-                return self.assign(metalake, kind.removesuffix("s"), name, verb)
-            case ("GET", metalake, "owners", type_, name):
-                return {"owner": self.owner(self.secured(metalake, type_, name))}
-            case ("PUT", metalake, "owners", type_, name):
-                return self.set_owner(metalake, self.secured(metalake, type_, name))
-            case _:
-                return self.objects(method, names)
+        for of_method, path, act in ACTS:
+            if of_method == method and (found := _captured(path.split("/"), names)) is not None:
+                return getattr(self, act)(*found)  # type: ignore[no-any-return]
+        type_, path_ = self.place(names)
+        if len(path_) < self.program.depth(type_):
+            acts = {"GET": self.list_, "POST": self.create}
+            if method in acts:
+                return acts[method](type_, path_)
+        else:
+            of_one = {"GET": self.load, "PUT": self.alter, "DELETE": self.delete}
+            if method in of_one:
+                return of_one[method](Entity(type_, "/".join(path_)))
+        raise _unsupported(method)
 
-    # --- metalakes, catalogs and what they hold ---
+    def place(self, names: Sequence[str]) -> tuple[str, list[str]]:
+        """The type that a path is about, and the path of the entity: of one, or, without its last name, of what contains many."""
+        type_, path, rest = "metalake", list[str](), list(names)
+        while rest:
+            path.append(encode_name(rest.pop(0)))
+            if rest:
+                type_, folder = self.folder(type_, rest)
+                del rest[: len(folder)]
+        return type_, path
 
-    def objects(self, method: str, names: Sequence[str]) -> dict[str, Any]:
-        """Create, list, load or drop an object: `m/catalogs/c/schemas/s`."""
-        if not names:
-            raise HttpError(405, f"{method} is not supported here")
-        folders = names[1::2]
-        types = [FOLDERS.get(folder) for folder in folders]
-        path = [encode_name(name) for name in names[::2]]
-        type_ = types[-1] if types else "metalake"
-        chain = ["metalake", *types]
-        if type_ is None or type_ not in self.program.entities or list(self.program.chain(type_)) != chain:
-            raise NotFound("there is no such path")
-        if len(names) % 2 == 0:
-            if method == "GET":
-                self.need("list", Entity(type_, "/".join(path)))
-                found = self.listed(self.all(type_, path), "list")
-                namespace = [decode_name(name) for name in path]
-                return {"identifiers": [{"namespace": namespace, "name": last_of(entity)} for entity in found]}
-            if method == "POST":
-                return {type_: self.create(type_, path)}
-            raise HttpError(405, f"{method} is not supported here")
-        entity = Entity(type_, "/".join(path))
-        if method == "GET":
-            self.need(self.loading(type_), entity)
-            return {type_: self.described(self.existing(entity))}
-        if method == "DELETE":
-            return {"dropped": self.delete(entity)}
-        raise HttpError(405, f"{method} is not supported here")
+    def folder(self, container: str, names: Sequence[str]) -> tuple[str, list[str]]:
+        """The type of what lies in a folder, by how the rest of a path begins. Raises NotFound."""
+        for type_, kind in KINDS.items():
+            folder = kind.folder.split("/")
+            known = self.program.entities.get(type_)
+            if known is not None and known.parent == container and list(names[: len(folder)]) == folder:
+                return type_, folder
+        raise NotFound("there is no such path")
+
+    # --- objects and principals ---
+
+    def list_(self, type_: str, path: Sequence[str]) -> dict[str, Any]:
+        """The objects in what contains them, as far as the caller may list them; with `details`, as far as they may load them."""
+        kind, operation = KINDS[type_], self.loading(type_)
+        if (type_, "list") in self.program.rules:
+            self.need("list", Entity(type_, "/".join(path)))
+            operation = "list"
+        found = self.listed(self.all(type_, path), operation)
+        if not kind.listed or flag(self.call.query, "details"):
+            found = self.listed(found, self.loading(type_))
+            return {kind.many or f"{kind.one}s": [self.shown(entity) for entity in found]}
+        listed: list[Any] = [last_of(entity) for entity in found]
+        if kind.listed == "identifiers":
+            listed = [{"namespace": [decode_name(part) for part in path], "name": name} for name in listed]
+        return {kind.listed: listed}
+
+    def load(self, entity: Entity) -> dict[str, Any]:
+        """One object."""
+        self.need(self.loading(entity.type), entity)
+        return self.one(self.existing(entity))
 
     def create(self, type_: str, path: Sequence[str]) -> dict[str, Any]:
-        """Create an object, which its creator then owns."""
-        entity = Entity(type_, "/".join([*path, encode_name(self.text("name"))]))
-        operation = next(name for name in CREATING if (type_, name) in self.program.rules)
+        """Create an object, or add a principal. Its creator then owns it, where the policy says so."""
+        kind, body = KINDS[type_], self.call.body
+        if kind.wrapped:
+            (body,) = _items([body.get(kind.one)], kind.one)
+        entity = Entity(type_, "/".join([*path, encode_name(_text(body, "name"))]))
+        operation = next(name for (of, name), rule in self.program.rules.items() if of == type_ and rule.creates)
         self.need(operation, entity)
         self.check_new(entity)
-        self.guarded.perform(self.desired(operation=operation, resource=entity), self.how())
-        fields = {name: value for name, value in self.call.body.items() if name != "audit"}
-        return {**fields, "name": last_of(entity), "audit": {"creator": self.user}}
+        grants: list[DesiredChange] = []
+        if self.program.entities[type_].principal == "role":
+            if self.rows("grants", grantee=_principal(entity)) or last_of(entity) in map(last_of, self.all(type_)):
+                raise Exists(type_, f"role {last_of(entity)} exists: names of roles are unique in a store")
+            grants = self.replacing(entity, body.get("securableObjects") or [])
+        document = without_secrets({name: part for name, part in body.items() if name not in (*kind.rows, "name")})
+        try:
+            if self.program.entities[type_].principal == "user":
+                row = {"user": last_of(entity), "of": str(Entity(self.program.chain(type_)[-2], "/".join(path)))}
+                self.guarded.change(self.desired(add={"members": [row]}, resource=entity), self.unseen())
+            else:
+                desired = self.desired(operation=operation, resource=entity, document=document)
+                self.guarded.perform(desired, self.unseen())
+        except StoreConflict:
+            self.look()
+            self.check_new(entity)
+            raise
+        self.carry_out(grants)
+        return {} if kind.wrapped else self.one(entity)
 
-    def delete(self, entity: Entity) -> bool:
+    def alter(self, entity: Entity) -> dict[str, Any]:
+        """Change what describes an object. Names stay: rows name objects by them."""
+        if (entity.type, "alter") not in self.program.rules:
+            raise _unsupported("PUT")
+        self.need("alter", entity)
+        self.existing(entity)
+        document = dict(self.created.documents.get(entity, {}))
+        for update in _items(self.call.body.get("updates"), "updates"):
+            document |= _updated(document, update)
+        desired = self.desired(operation="alter", resource=entity, document=without_secrets(document))
+        self.guarded.perform(desired, self.unseen())
+        self.look()
+        return self.one(entity)
+
+    def delete(self, entity: Entity) -> dict[str, Any]:
         """Delete an object, or a principal with its rows; false if there is none."""
         operation = self.guarded.authority.deleting(entity.type)
         assert operation is not None
         self.need(operation, entity)
-        if not self.exists(entity):
-            return False
-        self.guarded.delete(self.desired(resource=entity), self.how())
-        return True
+        exists = self.exists(entity)
+        if exists:
+            self.guarded.delete(self.desired(resource=entity), self.how())
+        return dict.fromkeys(KINDS[entity.type].gone, exists)
 
-    # --- users, groups and roles ---
+    def one(self, entity: Entity) -> dict[str, Any]:
+        """The answer about one object."""
+        return {KINDS[entity.type].one: self.shown(entity)}
 
-    def principals(self, kind: str, metalake: str) -> dict[str, Any]:
-        """The users, groups or roles of a metalake that the caller may list."""
-        type_ = kind.removesuffix("s")
-        self.need("list", Entity(type_, encode_name(metalake)))
-        found = self.listed(self.all(type_, (encode_name(metalake),)), "list")
-        if kind != "roles" and flag(self.call.query, "details"):
-            return {kind: [self.described(entity) for entity in found]}
-        return {"names": [last_of(entity) for entity in found]}
+    def shown(self, entity: Entity) -> dict[str, Any]:
+        """An object as it is answered, with the values of enumerations in lower case."""
+        found, kind = self.described(entity), KINDS[entity.type]
+        if kind.default is not None and not found.get(kind.default[0]):
+            found[kind.default[0]] = found.get(kind.default[1])
+        return found | {name: str(found[name]).lower() for name in kind.lower if found.get(name)}
 
-    def principal(self, type_: str, metalake: str, name: str) -> dict[str, Any]:
-        """A user, a group or a role."""
-        entity = _entity(type_, metalake, name)
-        self.need("get", entity)
-        return {type_: self.described(self.existing(entity))}
+    # --- permissions ---
 
-    def add_principal(self, type_: str, metalake: str) -> dict[str, Any]:
-        """Add a user or a group to a metalake."""
-        entity = _entity(type_, metalake, self.text("name"))
-        self.need("add", entity)
-        self.check_new(entity)
-        if type_ == "user":
-            row = {"user": self.text("name"), "of": f"metalake:{encode_name(metalake)}"}
-            self.guarded.change(self.desired(add={"members": [row]}, resource=entity), self.how())
-        else:
-            self.guarded.perform(self.desired(operation="add", resource=entity), self.how())
-        return {type_: {"name": last_of(entity), "roles": [], "audit": {"creator": self.user}}}
+    def override(self, metalake: str, name: str) -> dict[str, Any]:
+        """Replace all privileges of a role: each change is decided before anything is written."""
+        role = _entity("role", metalake, name)
+        changes = self.replacing(role, self.call.body.get("overrides"))
+        self.need(self.loading("role"), role)
+        self.existing(role)
+        self.carry_out(changes)
+        return self.one(role)
 
-    def create_role(self, metalake: str) -> dict[str, Any]:
-        """Create a role, then grant it the privileges of the body: each is decided before anything is written."""
-        entity = _entity("role", metalake, self.text("name"))
-        role = f"role:{self.text('name')}"
-        self.need("create", entity)
-        if any(last_of(other) == last_of(entity) for other in self.all("role")) or self.rows("grants", grantee=role):
-            raise Exists(f"role {last_of(entity)} exists: names of roles are unique in a store")
-        granted: dict[Entity, list[dict[str, str]]] = {}
-        for described in self.items(self.call.body.get("securableObjects", []), "securableObjects"):
-            object_ = self.secured(metalake, _text(described, "type"), _text(described, "fullName"))
-            granted.setdefault(object_, []).extend(self.grants(role, object_, described.get("privileges")))
-        changes = [self.desired(add={"grants": rows}) for rows in granted.values() if rows]
+    def permit(self, metalake: str, name: str, type_: str, object_name: str, verb: str) -> dict[str, Any]:
+        """Grant privileges on an object to a role, or revoke them."""
+        object_ = self.secured(metalake, type_, object_name)
+        role = _entity("role", metalake, name)
+        rows = _granting(role, object_, self.call.body.get("privileges"))
+        self.need_rows("grants", verb, object_)
+        self.existing(object_, "metadata_object")
+        self.existing(role)
+        self.carry_out(self.changes("grants", verb, rows, object_))
+        return self.one(role)
+
+    def replacing(self, role: Entity, objects: object) -> list[DesiredChange]:
+        """What gives a role exactly the privileges of a body in its metalake; each change is decided.
+
+        What takes rights away comes first, so that nobody has more of them in between.
+        """
+        wanted: dict[Entity, list[dict[str, str]]] = {}
+        for described in _items(objects, "securableObjects"):
+            object_ = self.secured(decode_name(role.names[0]), _text(described, "type"), _text(described, "fullName"))
+            if object_ in wanted:
+                raise UsageError(f"the {object_.type} {last_of(object_)} is named twice")
+            wanted[object_] = _granting(role, object_, described.get("privileges"))
+        held = self.granted(_principal(role), role.names[0])
+        changes: list[DesiredChange] = []
+        new = [row for rows in wanted.values() for row in rows if row not in held]
+        gone = [row for row in held if row not in [row for rows in wanted.values() for row in rows]]
+        for verb, effect, rows in (
+            ("revoke", "allow", gone),
+            ("grant", "deny", new),
+            ("revoke", "deny", gone),
+            ("grant", "allow", new),
+        ):
+            part = sorted((row for row in rows if row["effect"] == effect), key=lambda row: row["entity"])
+            for key, of_object in groupby(part, key=lambda row: row["entity"]):
+                changes += self.changes("grants", verb, list(of_object), Entity.parse(key))
         for change in changes:
             self.guarded.propose(change)
-        self.guarded.perform(self.desired(operation="create", resource=entity), self.how())
-        for number, change in enumerate(changes):
-            self.guarded.change(change, self.how(f"grant {number}"))
-        return {"role": self.fresh(entity)}
+        for object_ in wanted:
+            if not self.exists(object_):
+                raise Illegal("metadata_object", f"{object_.type} {last_of(object_)} does not exist")
+        return changes
 
-    def roles_of_object(self, metalake: str, entity: Entity) -> dict[str, Any]:
+    def roles_of_object(self, metalake: str, type_: str, name: str) -> dict[str, Any]:
         """The roles that hold privileges on an object."""
+        entity = self.secured(metalake, type_, name)
         self.need(self.loading(entity.type), entity)
         holders = {row["grantee"] for row in self.rows("grants", entity=str(entity))}
-        roles = [role for role in self.all("role", (encode_name(metalake),)) if f"role:{last_of(role)}" in holders]
+        roles = [role for role in self.all("role", (encode_name(metalake),)) if _principal(role) in holders]
         return {"names": [last_of(role) for role in self.listed(roles, "list")]}
 
-    # --- permissions and owners ---
-
-    def permit(self, metalake: str, role: str, object_: Entity, verb: str) -> dict[str, Any]:
-        """Grant privileges on an object to a role, or revoke them."""
-        rows = self.grants(f"role:{role}", object_, self.call.body.get("privileges"))
-        self.need_rows("grants", verb, object_)
-        entity = self.existing(_entity("role", metalake, role))
-        if verb == "revoke":
-            rows = [row for row in rows if row in self.snapshot.tables["grants"]]
-        self.change("grants", verb, rows, object_)
-        return {"role": self.fresh(entity)}
-
-    def assign(self, metalake: str, type_: str, name: str, verb: str) -> dict[str, Any]:
+    def assign(self, metalake: str, principals: str, name: str, verb: str) -> dict[str, Any]:
         """Give roles to a user or a group, or take them away: each is decided before anything is written."""
-        principal = _entity(type_, metalake, name)
-        names = self.call.body.get("roleNames")
-        if not isinstance(names, list) or not names or not all(isinstance(role, str) for role in names):
-            raise UsageError("`roleNames` must be a list of names")
-        roles = [_entity("role", metalake, role) for role in dict.fromkeys(names)]
+        principal = _entity(principals.removesuffix("s"), metalake, name)
+        names = _names(self.call.body.get("roleNames"), "roleNames")
+        if not names:
+            raise UsageError("`roleNames` must have a name")
+        roles = [_entity("role", metalake, role) for role in names]
         for role in roles:
             self.need_rows("assignments", verb, role)
         for entity in (principal, *roles):
             self.existing(entity)
-        for number, role in enumerate(roles):
-            row = {"principal": f"{type_}:{name}", "role": last_of(role)}
-            if verb == "grant" or row in self.snapshot.tables["assignments"]:
-                self.change("assignments", verb, [row], role, f"role {number}")
-        return {type_: self.fresh(principal)}
+        rows = [{"principal": _principal(principal), "role": last_of(role)} for role in roles]
+        pairs = zip(roles, rows, strict=True)
+        self.carry_out([change for role, row in pairs for change in self.changes("assignments", verb, [row], role)])
+        return self.one(principal)
 
-    def owner(self, entity: Entity) -> dict[str, Any] | None:
+    # --- owners ---
+
+    def owner(self, metalake: str, type_: str, name: str) -> dict[str, Any]:
         """The owner of an object, if it has one."""
+        entity = self.secured(metalake, type_, name)
         self.need(self.loading(entity.type), entity)
-        self.existing(entity)
-        for row in self.rows("owners", entity=str(entity)):
-            kind, _, name = row["owner"].partition(":")
-            return {"name": name, "type": kind.upper()}
-        return None
+        self.existing(entity, "metadata_object")
+        owners = [row["owner"].partition(":") for row in self.rows("owners", entity=str(entity))]
+        return {"owner": next(({"name": name, "type": kind} for kind, _, name in owners), None)}
 
-    def set_owner(self, metalake: str, entity: Entity) -> dict[str, Any]:
+    def set_owner(self, metalake: str, type_: str, name: str) -> dict[str, Any]:
         """Replace the owner of an object."""
-        name, kind = self.text("name"), self.text("type").lower()
+        entity = self.secured(metalake, type_, name)
+        owner, kind = _text(self.call.body, "name"), _text(self.call.body, "type").lower()
         self.need("set_owner", entity)
-        self.existing(entity)
-        if kind != "user":
-            raise UsageError("only a USER can be an owner")
-        self.existing(_entity("user", metalake, name))
-        row = {"entity": str(entity), "owner": f"user:{name}"}
+        self.existing(entity, "metadata_object")
+        semantics = self.program.semantics.owner
+        if semantics is None or kind not in semantics.kinds:
+            raise UsageError(f"a {kind.upper()} cannot be an owner")
+        self.existing(_entity(kind, metalake, owner))
+        row = {"entity": str(entity), "owner": f"{kind}:{owner}"}
         old = [other for other in self.rows("owners", entity=str(entity)) if other != row]
         desired = self.desired(add={"owners": [row]}, remove={"owners": old} if old else {}, resource=entity)
         self.guarded.change(desired, self.how())
         return {"set": True}
 
+    # --- tags ---
+
+    def tags_of_object(self, metalake: str, type_: str, name: str) -> dict[str, Any]:
+        """The tags of an object and of what contains it."""
+        object_ = self.secured(metalake, type_, name)
+        self.need("list_for_object", Entity("tag", encode_name(metalake)), object_)
+        tags = sorted(self.tags(self.existing(object_, "metadata_object")).items(), key=lambda item: str(item[0]))
+        requests = [self.request("list_for_object", tag, object_) for tag, _ in tags]
+        seen = [tag for tag, may in zip(tags, self.snapshot.allowed(requests), strict=True) if may]
+        if flag(self.call.query, "details"):
+            return {"tags": [{**self.shown(tag), "inherited": inherited} for tag, inherited in seen]}
+        return {"names": [last_of(tag) for tag, _ in seen]}
+
+    def tag_of_object(self, metalake: str, type_: str, name: str, tag: str) -> dict[str, Any]:
+        """A tag of an object, or of what contains it."""
+        entity, object_ = _entity("tag", metalake, tag), self.secured(metalake, type_, name)
+        self.need("get_for_object", entity, object_)
+        inherited = self.tags(self.existing(object_, "metadata_object")).get(entity)
+        if inherited is None:
+            raise Missing("tag", f"tag {tag} is not associated with {object_.type} {name}")
+        return {"tag": {**self.shown(entity), "inherited": inherited}}
+
+    def tags(self, object_: Entity) -> dict[Entity, bool]:
+        """The tags of an object, and whether each comes from what contains it alone."""
+        chain = self.program.chain(object_.type)
+        names = object_.names
+        holders = [Entity(type_, "/".join(names[:depth])) for depth, type_ in enumerate(chain, 1)]
+        return {tag: holder != object_ for holder in holders for tag, of in self.created.links if of == holder}
+
+    def tag_object(self, metalake: str, type_: str, name: str) -> dict[str, Any]:
+        """Associate tags with an object, and end associations: each is decided before anything is written."""
+        object_ = self.secured(metalake, type_, name)
+        changes: list[DesiredChange] = []
+        for part, associated in (("tagsToAdd", True), ("tagsToRemove", False)):
+            for tag in _names(self.call.body.get(part) or [], part):
+                entity = _entity("tag", metalake, tag)
+                self.need("associate", entity, object_)
+                self.existing(entity)
+                if ((entity, object_) in self.created.links) != associated:
+                    request = self.request("associate", entity, object_)
+                    document = {"associated": associated}
+                    changes.append(
+                        self.desired(operation="associate", resource=entity, with_=request.with_, document=document)
+                    )
+                elif associated:
+                    raise Exists("tag", f"tag {tag} is associated with {object_.type} {name} already")
+        self.existing(object_, "metadata_object")
+        for number, change in enumerate(changes):
+            self.guarded.perform(change, self.unseen(f"tag {number}"))
+        self.look()
+        return self.tags_of_object(metalake, type_, name)
+
+    def objects_of_tag(self, metalake: str, name: str) -> dict[str, Any]:
+        """The objects with which a tag is associated, as far as the caller may load them."""
+        tag = _entity("tag", metalake, name)
+        self.need("get", tag)
+        self.existing(tag)
+        objects = sorted((of for each, of in self.created.links if each == tag), key=str)
+        requests = [self.request("list_objects", tag, object_) for object_ in objects]
+        seen = zip(objects, self.snapshot.allowed(requests), strict=True)
+        described = [(self.in_metalake(object_), last_of(object_)) for object_, may in seen if may]
+        return {"metadataObjects": [{**object_, "name": last} for object_, last in described]}
+
     # --- changes ---
 
-    def change(self, table: str, verb: str, rows: list[dict[str, str]], resource: Entity, part: str = "") -> None:
-        """Add rows, or remove them, by the operation that authorises it; `part` is as for `how`."""
-        if not rows:
-            return
-        changed = {table: rows}
-        desired = self.desired(
-            add=changed if verb == "grant" else {}, remove={} if verb == "grant" else changed, resource=resource
-        )
-        self.guarded.change(desired, self.how(part))
+    def changes(
+        self, table: str, verb: str, rows: Sequence[Mapping[str, str]], resource: Entity
+    ) -> list[DesiredChange]:
+        """The change that adds rows, or removes them, as far as they are not as they should be already."""
+        held = self.snapshot.tables[table]
+        rows = [row for row in rows if (row in held) != (verb == "grant")]
+        part: Any = {"add" if verb == "grant" else "remove": {table: rows}}
+        return [self.desired(resource=resource, **part)] if rows else []
+
+    def carry_out(self, changes: Sequence[DesiredChange]) -> None:
+        """Make some changes, each in its own entry of the journal, and look at what there is then."""
+        for number, change in enumerate(changes):
+            self.guarded.change(change, self.how(f"change {number}" if number else ""))
+        self.look()
 
     def desired(self, **parts: Any) -> DesiredChange:
         """A change that the caller wants."""
@@ -240,31 +400,61 @@ class ApiRequest(Objects):
             return WriteOptions(request_id=f"{how.request_id} {part}", expect=how.expect)
         return how
 
-    def fresh(self, entity: Entity) -> dict[str, Any]:
-        """An object after a change."""
-        self.snapshot = self.guarded.view.now()
-        return self.described(entity)
+    def unseen(self, part: str = "") -> WriteOptions:
+        """As `how`, and refused if another change to the same came after what this request has seen."""
+        how, seen = self.how(part), self.created.number
+        return replace(how, expect=seen if how.expect is None else min(seen, how.expect))
 
-    # --- bodies ---
 
-    def text(self, name: str) -> str:
-        """A text that the body must have."""
-        return _text(self.call.body, name)
+def _captured(path: Sequence[str], names: Sequence[str]) -> list[str] | None:
+    """The names in the place of `{}` and of alternatives; None if these are no names of this path."""
+    pairs = list(zip(path, names, strict=False))
+    if len(path) != len(names) or any(part != "{}" and name not in part.split("|") for part, name in pairs):
+        return None
+    return [name for part, name in pairs if part == "{}" or "|" in part]
 
-    def grants(self, role: str, object_: Entity, privileges: object) -> list[dict[str, str]]:
-        """The rows that give a role the privileges of a body on an object."""
-        rows = []
-        for privilege in self.items(privileges, "privileges"):
-            condition = _text(privilege, "condition").lower()
-            name = _text(privilege, "name").upper()
-            rows.append({"grantee": role, "effect": condition, "privilege": name, "entity": str(object_)})
-        return rows
 
-    def items(self, value: object, name: str) -> list[Mapping[str, Any]]:
-        """A list of objects in a body."""
-        if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-            raise UsageError(f"`{name}` must be a list of objects")
-        return list(value)
+def _updated(document: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that an update changes."""
+    properties = document.get("properties") or {}
+    match update.get("@type"):
+        case "setProperty":
+            return {"properties": {**properties, _text(update, "property"): _text(update, "value")}}
+        case "removeProperty":
+            return {"properties": {name: properties[name] for name in properties if name != update.get("property")}}
+        case "updateComment":
+            return {"comment": update.get("newComment")}
+        case "updateTemplate":
+            (new,) = _items([update.get("newTemplate")], "newTemplate")
+            fields = {name: part for name, part in new.items() if name.startswith("new") and part is not None}
+            return {name[3].lower() + name[4:]: part for name, part in fields.items() if len(name) > 3}
+        case other:
+            raise HttpError(405, f"the update `{other}` is not supported: comments, properties and templates are altered")
+
+
+def _granting(role: Entity, object_: Entity, privileges: object) -> list[dict[str, str]]:
+    """The rows that give a role the privileges of a body on an object."""
+    rows = []
+    for privilege in _items(privileges, "privileges"):
+        condition, name = _text(privilege, "condition").lower(), _text(privilege, "name").upper()
+        rows.append({"grantee": _principal(role), "effect": condition, "privilege": name, "entity": str(object_)})
+    if len({row["privilege"] for row in rows}) != len(rows):
+        raise Illegal("privilege", "a privilege is named twice: it is allowed or denied, once")
+    return rows
+
+
+def _items(value: object, name: str) -> list[Mapping[str, Any]]:
+    """A list of objects in a body."""
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+        raise UsageError(f"`{name}` must be a list of objects")
+    return list(value)
+
+
+def _names(value: object, name: str) -> list[str]:
+    """A list of names in a body, each once."""
+    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+        raise UsageError(f"`{name}` must be a list of names")
+    return list(dict.fromkeys(value))
 
 
 def _text(body: Mapping[str, Any], name: str) -> str:
@@ -276,3 +466,12 @@ def _text(body: Mapping[str, Any], name: str) -> str:
 
 def _entity(type_: str, metalake: str, name: str) -> Entity:
     return Entity(type_, f"{encode_name(metalake)}/{encode_name(name)}")
+
+
+def _principal(entity: Entity) -> str:
+    """How rows name a principal whose entity this is: here types of principals are called like their kinds."""
+    return f"{entity.type}:{last_of(entity)}"
+
+
+def _unsupported(method: str) -> HttpError:
+    return HttpError(405, f"{method} is not supported here")

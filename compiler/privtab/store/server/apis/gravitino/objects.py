@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
@@ -10,44 +12,113 @@ from privtab.errors import AccessDenied, StoreConflict, UsageError
 from privtab.names import decode_name, encode_name
 from privtab.request import Entity, Request
 from privtab.store.guarded import GuardedStore
+from privtab.store.journal import Entry
 from privtab.store.server.calls import Call, NotFound
 from privtab.store.view import Snapshot
 
-CREATING = ("create", "register", "add")
 _LOADING = ("load", "get")
+_SECRET = re.compile(r"password|secret|token|credential|(private|access|account)[-_. ]?key", re.IGNORECASE)
+HIDDEN = "******"
+"""What a text is replaced by whose name says that it is a secret: journals and answers are no place for it."""
 
 
 class Exists(StoreConflict):
     """What is to be created exists already."""
 
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = f"{_camel(kind)}AlreadyExistsException"
+
+
+class Missing(NotFound):
+    """What a request names does not exist."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = f"NoSuch{_camel(kind)}Exception"
+
+
+class Illegal(UsageError):
+    """What a body says cannot be: `privilege`, `metadata_object`."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = f"Illegal{_camel(kind)}Exception"
+
+
+@dataclass(slots=True)
+class Created:
+    """What the journal says about objects, up to a change: nobody changes it any more."""
+
+    number: int = 0
+    """The number of that change."""
+    audits: dict[Entity, dict[str, str]] = field(default_factory=dict)
+    """The objects that were created and not deleted since: by whom, and when."""
+    documents: dict[Entity, Mapping[str, Any]] = field(default_factory=dict)
+    """What describes each of them."""
+    links: set[tuple[Entity, Entity]] = field(default_factory=set)
+    """The tags and policies that are associated with objects: (tag, object)."""
+
 
 class CreatedObjects:
-    """The objects that were created, by whom and when, as the journal tells."""
+    """The objects that were created, as the journal tells, and those that rows name."""
 
     def __init__(self, guarded: GuardedStore) -> None:
         self.guarded = guarded
         self._lock = Lock()
-        self._read = 0
-        self._created: dict[Entity, Mapping[str, str]] = {}
+        self._created = Created()
+        self._named: tuple[int, Mapping[str, frozenset[Entity]]] = (0, {})
 
-    def now(self) -> dict[Entity, Mapping[str, str]]:
-        """The objects that were created and not deleted since, each with its `audit`."""
+    def now(self) -> Created:
+        """What the journal says now."""
         with self._lock:
-            for entry in self.guarded.store.log(self._read):
-                self._read = entry.number
-                resource = entry.request.get("resource")
-                if resource is None:
-                    continue
-                entity = Entity(resource["type"], resource["id"])
-                if entry.action in CREATING:
-                    self._created[entity] = {"creator": entry.actor, "createTime": entry.at}
-                elif entry.action == self.guarded.authority.deleting(entity.type):
-                    inside = f"{entity.id}/"
-                    top = entity.type in ("metalake", "catalog", "schema")
-                    gone = [e for e in self._created if e == entity or (top and e.id.startswith(inside))]
-                    for each in gone:
-                        del self._created[each]
-            return dict(self._created)
+            entries = self.guarded.store.log(self._created.number)
+            if entries:
+                last = self._created
+                created = Created(entries[-1].number, dict(last.audits), dict(last.documents), set(last.links))
+                for entry in entries:
+                    self._read(created, entry)
+                self._created = created
+            return self._created
+
+    def named(self, snapshot: Snapshot) -> Mapping[str, frozenset[Entity]]:
+        """By type, the entities that rows name, and those that contain them."""
+        with self._lock:
+            if self._named[0] != snapshot.number:
+                found: dict[str, set[Entity]] = {}
+                for entity in snapshot.entities:
+                    names = entity.names
+                    for depth, type_ in enumerate(self.guarded.program.chain(entity.type)[: len(names)], 1):
+                        found.setdefault(type_, set()).add(Entity(type_, "/".join(names[:depth])))
+                self._named = snapshot.number, {type_: frozenset(entities) for type_, entities in found.items()}
+            return self._named[1]
+
+    def _read(self, created: Created, entry: Entry) -> None:
+        """Carry out an entry."""
+        resource, document = entry.request.get("resource"), entry.request.get("document")
+        if resource is None:
+            return
+        entity = Entity(resource["type"], resource["id"])
+        rule = self.guarded.program.rules.get((entity.type, entry.action))
+        if rule is not None and rule.creates:
+            created.audits[entity] = {"creator": entry.actor, "createTime": entry.at}
+            created.documents[entity] = document or {}
+        elif entry.request.get("delete") or entry.action == self.guarded.authority.deleting(entity.type):
+            gone = {each for each in created.audits if self._inside(each, entity)} | {entity}
+            for each in gone:
+                created.audits.pop(each, None)
+                created.documents.pop(each, None)
+            created.links -= {link for link in created.links if not gone.isdisjoint(link)}
+        elif document is not None and (others := entry.request.get("context", {}).get("with")):
+            links = {(entity, Entity(other["type"], other["id"])) for other in others.values()}
+            created.links = created.links | links if document["associated"] else created.links - links
+        elif document is not None:
+            created.documents[entity] = document
+            changed = {"lastModifier": entry.actor, "lastModifiedTime": entry.at}
+            created.audits[entity] = {**created.audits.get(entity, {}), **changed}
+
+    def _inside(self, entity: Entity, container: Entity) -> bool:
+        return entity.id.startswith(f"{container.id}/") and container.type in self.guarded.program.chain(entity.type)
 
 
 class Objects:
@@ -58,18 +129,30 @@ class Objects:
         self.program = guarded.program
         self.call = call
         self.user = call.user
-        self.created = created.now()
-        self.snapshot: Snapshot = guarded.view.now()
+        self._all_created = created
+        self.look()
+
+    def look(self) -> None:
+        """Read what there is now."""
+        self.created: Created = self._all_created.now()
+        self.snapshot: Snapshot = self.guarded.view.now()
 
     # --- decisions ---
 
-    def need(self, operation: str, entity: Entity) -> None:
-        """Raise AccessDenied unless the user may do an operation."""
-        request = Request(user=self.user, action=operation, resource=entity)
+    def need(self, operation: str, entity: Entity, *objects: Entity) -> None:
+        """Raise AccessDenied unless the user may do an operation, with other objects in the policy's order."""
+        request = self.request(operation, entity, *objects)
         self.snapshot.vocabulary.check(request)
         decision = self.snapshot.opened().engine.decide(request)
         if not decision.allowed:
             raise AccessDenied(request, decision)
+
+    def request(self, operation: str, entity: Entity, *objects: Entity) -> Request:
+        """The request that asks whether the user may do an operation."""
+        rule = self.program.rules.get((entity.type, operation))
+        slots = [slot.name for slot in rule.withs] if rule is not None else []
+        with_ = dict(zip(slots, objects, strict=False))
+        return Request(user=self.user, action=operation, resource=entity, with_=with_)
 
     def need_rows(self, table: str, verb: str, entity: Entity) -> None:
         """Raise AccessDenied unless the user may grant or revoke rows of a table on an entity."""
@@ -81,8 +164,7 @@ class Objects:
     def listed(self, entities: Iterable[Entity], operation: str) -> list[Entity]:
         """The objects that the user sees."""
         found = sorted(entities, key=str)
-        requests = [Request(user=self.user, action=operation, resource=entity) for entity in found]
-        answers = self.snapshot.allowed(requests)
+        answers = self.snapshot.allowed([self.request(operation, entity) for entity in found])
         return [entity for entity, seen in zip(found, answers, strict=True) if seen]
 
     def loading(self, type_: str) -> str:
@@ -94,25 +176,29 @@ class Objects:
     def all(self, type_: str, path: Sequence[str] = ()) -> Iterator[Entity]:
         """The objects of a type, those in `path` alone if it is given."""
         inside = "".join(f"{name}/" for name in path)
-        known = {*self.created, *self.snapshot.entities} if type_ != "user" else set()
-        if type_ == "user":
-            known = {_in(Entity.parse(row["of"]), "user", row["user"]) for row in self.snapshot.tables["members"]}
-        yield from (entity for entity in known if entity.type == type_ and entity.id.startswith(inside))
+        known: Iterable[Entity]
+        if self.program.entities[type_].principal == "user":
+            rows = self.snapshot.tables["members"]
+            known = {_in(Entity.parse(row["of"]), type_, row["user"]) for row in rows}
+        else:
+            named = self._all_created.named(self.snapshot).get(type_, frozenset())
+            known = named.union(entity for entity in self.created.audits if entity.type == type_)
+        yield from (entity for entity in known if entity.id.startswith(inside))
 
     def exists(self, entity: Entity) -> bool:
-        """Whether an object was created, or rows name it."""
+        """Whether an object was created, or rows name it or something in it."""
         return entity in self.all(entity.type)
 
-    def existing(self, entity: Entity) -> Entity:
-        """The entity itself; raises NotFound if it does not exist."""
+    def existing(self, entity: Entity, kind: str | None = None) -> Entity:
+        """The entity itself; raises Missing if it does not exist. `kind`: what the error calls it."""
         if not self.exists(entity):
-            raise NotFound(f"{entity.type} {last_of(entity)} does not exist")
+            raise Missing(kind or entity.type, f"{entity.type} {last_of(entity)} does not exist")
         return entity
 
     def check_new(self, entity: Entity) -> None:
         """Raise Exists for an entity that exists."""
         if self.exists(entity):
-            raise Exists(f"{entity.type} {last_of(entity)} exists already")
+            raise Exists(entity.type, f"{entity.type} {last_of(entity)} exists already")
 
     def rows(self, table: str, **cells: str) -> list[Mapping[str, str]]:
         """The rows of a table that have some cells."""
@@ -127,43 +213,66 @@ class Objects:
         if type_ == "metalake":
             return Entity(type_, encode_name(name))
         # A role, a tag or a catalog has one name, which may have dots.
-        names = [name] if self.program.depth(type_) == 2 else name.split(".")
+        depth = self.program.depth(type_)
+        names = [name] if depth == 2 else name.split(".")
+        if len(names) != depth - 1:
+            raise UsageError(f"`{name}` is no full name of a {type_}")
         return Entity(type_, "/".join(encode_name(part) for part in (metalake, *names)))
+
+    def in_metalake(self, entity: Entity) -> dict[str, str]:
+        """An object as it is named in its metalake: the reverse of `secured`."""
+        return {"fullName": ".".join(map(decode_name, entity.names[1:] or entity.names)), "type": entity.type}
 
     def described(self, entity: Entity) -> dict[str, Any]:
         """An object as it is answered."""
         name = last_of(entity)
-        found: dict[str, Any] = {"name": name, "audit": dict(self.created.get(entity, {}))}
-        match entity.type:
-            case "user" | "group":
-                rows = self.rows("assignments", principal=f"{entity.type}:{name}")
+        found: dict[str, Any] = {**self.created.documents.get(entity, {}), "name": name}
+        match self.program.entities[entity.type].principal:
+            case "user" | "group" as kind:
+                rows = self.rows("assignments", principal=f"{kind}:{name}")
                 roles = {last_of(role) for role in self.all("role", entity.names[:1])}
                 found["roles"] = sorted({row["role"] for row in rows} & roles)
-            case "role":
-                found |= {"properties": {}, "securableObjects": self.securable(f"role:{name}", entity.names[0])}
-        return found
+            case kind:
+                found["properties"] = found.get("properties") or {}
+                if kind == "role":
+                    found["securableObjects"] = self.securable(f"role:{name}", entity.names[0])
+        return {**found, "audit": dict(self.created.audits.get(entity, {}))}
 
     def securable(self, role: str, metalake: str) -> list[dict[str, Any]]:
         """The objects of a metalake on which a role holds privileges, with these."""
         found: dict[str, list[dict[str, str]]] = {}
-        for row in self.rows("grants", grantee=role):
-            privilege = {"name": row["privilege"], "condition": row["effect"].upper()}
-            if Entity.parse(row["entity"]).names[0] == metalake:
-                found.setdefault(row["entity"], []).append(privilege)
+        for row in self.granted(role, metalake):
+            privilege = {"name": row["privilege"].lower(), "condition": row["effect"]}
+            found.setdefault(row["entity"], []).append(privilege)
         return [
-            {
-                "fullName": ".".join(map(decode_name, entity.names[1:] or entity.names)),
-                "type": entity.type.upper(),
-                "privileges": privileges,
-            }
-            for entity, privileges in ((Entity.parse(key), listed) for key, listed in sorted(found.items()))
+            {**self.in_metalake(Entity.parse(key)), "privileges": privileges}
+            for key, privileges in sorted(found.items())
         ]
+
+    def granted(self, role: str, metalake: str) -> list[Mapping[str, str]]:
+        """The rows of a role's grants in a metalake."""
+        return [row for row in self.rows("grants", grantee=role) if Entity.parse(row["entity"]).names[0] == metalake]
+
+
+def without_secrets(value: Any, *, secret: bool = False) -> Any:
+    """JSON with HIDDEN in the place of texts whose name says that they are secrets."""
+    if isinstance(value, Mapping):
+        return {
+            name: without_secrets(part, secret=secret or bool(_SECRET.search(name))) for name, part in value.items()
+        }
+    if isinstance(value, list):
+        return [without_secrets(part, secret=secret) for part in value]
+    return HIDDEN if secret and isinstance(value, str) else value
+
+
+def last_of(entity: Entity) -> str:
+    """The last name of an entity, decoded."""
+    return decode_name(entity.names[-1])
 
 
 def _in(container: Entity, type_: str, name: str) -> Entity:
     return Entity(type_, f"{container.id}/{encode_name(name)}")
 
 
-def last_of(entity: Entity) -> str:
-    """The last name of an entity, decoded."""
-    return decode_name(entity.names[-1])
+def _camel(name: str) -> str:
+    return name.title().replace("_", "")
