@@ -1,4 +1,8 @@
-"""Gravitino's own client against a store's server: the document's examples in its words, and what is decided afterwards."""
+"""Gravitino's own client for Python against a store's server, and what is decided afterwards.
+
+It does what the examples for Java of the documents do (upstream/gravitino-1.2.0.md and 1.3.0.md from line 540 on, and gravitino-branch-1.3.md): its
+methods are called like theirs.
+"""
 
 from __future__ import annotations
 
@@ -138,9 +142,14 @@ def test_roles_and_privileges(lake: Lake) -> None:
         "catalog1.schema1",
         "catalog1.schema1.table1",
     ]
-    binding = lake.library.MetadataObjectRoleOperations("test", schema, client.get_metalake().rest_client)
-    assert binding.list_binding_role_names() == ["role1"]
+    for object_, holders in ((schema, ["role1"]), (lake.object("catalog1"), ["user"])):
+        binding = lake.library.MetadataObjectRoleOperations("test", object_, client.get_metalake().rest_client)
+        assert binding.list_binding_role_names() == holders
     client.revoke_privileges_from_role("role1", lake.object("catalog1", "schema1", "table1"), [select.allow()])
+    assert lake.may("user1", "load", table)
+    client.revoke_privileges_from_role("role1", schema, [select.allow()])
+    assert not lake.may("user1", "load", table)
+    client.grant_privileges_to_role("role1", lake.object("catalog1", "schema1", "table1"), [select.allow()])
     assert lake.may("user1", "load", table)
     client.grant_privileges_to_role("role1", lake.object("catalog1"), [select.deny()])
     assert not lake.may("user1", "load", table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -260,3 +261,25 @@ def test_delete_all_deletes_what_is_allowed_and_reports_the_rest(houses: Guarded
     assert [type(result) for result in results] == [UsageError, UsageError, AccessDenied, Outcome]
     assert recorded[-1][0] is results[-1]
     assert len(recorded) == 3
+
+
+def test_a_creation_that_another_one_preceded_is_a_conflict_even_if_no_row_would_change(store: Store) -> None:
+    seen, create = store.head().number, asks("root", "create", "lake:l")
+    store.perform(create, expect=seen)
+    with pytest.raises(StoreConflict, match="concerns the same"):
+        store.perform(create, expect=seen)
+    assert store.head().number == seen + 1
+    store.perform(asks("root", "create", "lake:k"), expect=seen)
+
+
+def test_what_describes_an_entity_is_kept_in_the_journal_and_part_of_the_request(lake: GuardedStore) -> None:
+    desired = DesiredChange(user="root", operation="drop", resource=Entity("schema", "l/s"))
+    with pytest.raises(UsageError, match="changes nothing"):
+        lake.perform(desired, FREE)
+    described = replace(desired, document={"comment": "old"})
+    made = lake.perform(described, WriteOptions(request_id="r"))
+    assert (lake.store.log(made.number - 1)[0].request["document"], made.changes) == ({"comment": "old"}, ())
+    assert lake.perform(described, WriteOptions(request_id="r")).repeated
+    with pytest.raises(StoreConflict, match="another request"):
+        lake.perform(replace(desired, document={"comment": "new"}), WriteOptions(request_id="r"))
+    assert lake.store.verify() == []

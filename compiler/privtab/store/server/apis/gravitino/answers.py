@@ -156,7 +156,7 @@ class ApiRequest(Objects):
             if self.rows("grants", grantee=_principal(entity)) or last_of(entity) in map(last_of, self.all(type_)):
                 raise Exists(type_, f"role {last_of(entity)} exists: names of roles are unique in a store")
             grants = self.replacing(entity, body.get("securableObjects") or [])
-        document = without_secrets({name: part for name, part in body.items() if name not in (*kind.rows, "name")})
+        document = _document({name: part for name, part in body.items() if name not in (*kind.rows, "name")})
         try:
             if self.program.entities[type_].principal == "user":
                 row = {"user": last_of(entity), "of": str(Entity(self.program.chain(type_)[-2], "/".join(path)))}
@@ -180,7 +180,7 @@ class ApiRequest(Objects):
         document = dict(self.created.documents.get(entity, {}))
         for update in _items(self.call.body.get("updates"), "updates"):
             document |= _updated(document, update)
-        desired = self.desired(operation="alter", resource=entity, document=without_secrets(document))
+        desired = self.desired(operation="alter", resource=entity, document=_document(document))
         self.guarded.perform(desired, self.unseen())
         self.look()
         return self.one(entity)
@@ -414,6 +414,16 @@ def _captured(path: Sequence[str], names: Sequence[str]) -> list[str] | None:
     return [name for part, name in pairs if part == "{}" or "|" in part]
 
 
+def _document(fields: Mapping[str, Any]) -> Any:
+    """What the journal keeps of the fields that describe an object."""
+    if not isinstance(fields.get("properties") or {}, Mapping):
+        raise UsageError("`properties` must be an object")
+    try:
+        return without_secrets(fields)
+    except RecursionError:
+        raise UsageError("the body is nested too deeply") from None
+
+
 def _updated(document: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that an update changes."""
     properties = document.get("properties") or {}
@@ -429,7 +439,9 @@ def _updated(document: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str
             fields = {name: part for name, part in new.items() if name.startswith("new") and part is not None}
             return {name[3].lower() + name[4:]: part for name, part in fields.items() if len(name) > 3}
         case other:
-            raise HttpError(405, f"the update `{other}` is not supported: comments, properties and templates are altered")
+            raise HttpError(
+                405, f"the update `{other}` is not supported: comments, properties and templates are altered"
+            )
 
 
 def _granting(role: Entity, object_: Entity, privileges: object) -> list[dict[str, str]]:
