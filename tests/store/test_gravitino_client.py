@@ -74,25 +74,32 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         return serve_store(folder, [url, "-p", "gravitino/1.3.0", "--api", "gravitino", "--token-file", tokens])
 
     found = Lake(library, serve(), serve)
-    admin = library.GravitinoAdminClient(found.server.url, auth_data_provider=gravitino_client.Bearer("admin"))
+    try:
+        prepare(found)
+        yield found
+    finally:
+        assert found.server.stop() == 0
+    assert "Traceback" not in found.server.log.read_text()
+    assert Store.open(str(url), program).verify() == []
+
+
+def prepare(lake: Lake) -> None:
+    library, token = lake.library, gravitino_client.Bearer("admin")
+    admin = library.GravitinoAdminClient(lake.server.url, auth_data_provider=token)
     assert admin.create_metalake("test", "of the tests", {"k": "v"}).comment() == "of the tests"
     assert [metalake.name() for metalake in admin.list_metalakes()] == ["test"]
-    client = found.client("admin")
+    client = lake.client("admin")
     client.add_user("admin1")
     metalake = library.MetadataObjects.of(["test"], library.MetadataObject.Type.METALAKE)
     client.set_owner(metalake, "admin1", library.Owner.Type.USER)
-    assert not found.may("admin", "add", "user:test/x")
-    client = found.client("admin1")
+    assert not lake.may("admin", "add", "user:test/x")
+    client = lake.client("admin1")
     client.create_catalog("catalog1", library.Catalog.Type.RELATIONAL, "hive", "sales", {"uri": "thrift://h"})
     catalog = client.load_catalog("catalog1")
     catalog.as_schemas().create_schema("schema1", "orders", {})
     column = library.ColumnDTO.builder().with_name("id").with_data_type(library.Types.IntegerType.get()).build()
     table = library.NameIdentifier.of("schema1", "table1")
     catalog.as_table_catalog().create_table(table, [column], "a table", {})
-    yield found
-    assert found.server.stop() == 0
-    assert "Traceback" not in found.server.log.read_text()
-    assert Store.open(str(url), program).verify() == []
 
 
 def test_users_and_groups(lake: Lake) -> None:

@@ -187,7 +187,9 @@ class Objects:
 
     def exists(self, entity: Entity) -> bool:
         """Whether an object was created, or rows name it or something in it."""
-        return entity in self.all(entity.type)
+        if self.program.entities[entity.type].principal == "user":
+            return entity in self.all(entity.type)
+        return entity in self.created.audits or entity in self._all_created.named(self.snapshot).get(entity.type, ())
 
     def existing(self, entity: Entity, kind: str | None = None) -> Entity:
         """The entity itself; raises Missing if it does not exist. `kind`: what the error calls it."""
