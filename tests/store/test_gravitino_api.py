@@ -276,7 +276,9 @@ def test_deletion_leaves_no_rights(server: Server) -> None:
     assert refused(server, "GET", f"{lake}/catalogs/c", "Staff")[0] == 403
     done(server, "POST", f"{lake}/roles", "admin", {"name": "gone_role", "securableObjects": []})
     assert done(server, "GET", f"{lake}/users/Staff", "admin")["user"]["roles"] == []
-    done(server, "DELETE", f"{lake}/catalogs/c", "admin")
+    assert refused(server, "DELETE", f"{lake}/catalogs/c", "admin") == (409, 1005, "NonEmptyCatalogException")
+    assert refused(server, "PATCH", f"{lake}/catalogs/c", "admin", {}) == (405, 1006, "UnsupportedOperationException")
+    done(server, "DELETE", f"{lake}/catalogs/c?force=True", "admin")
     assert done(server, "GET", f"{lake}/catalogs", "admin") == {"identifiers": []}
     assert refused(server, "GET", f"{lake}/catalogs/c/schemas/s", "admin")[0] == 404
 

@@ -22,7 +22,7 @@ from privtab.errors import (
 )
 from privtab.serving.guard import HttpError
 from privtab.store.server.apis.gravitino.answers import ApiRequest
-from privtab.store.server.apis.gravitino.objects import CreatedObjects, Exists, Illegal, Missing
+from privtab.store.server.apis.gravitino.objects import CreatedObjects, Named
 from privtab.store.server.app import StoreScope, StoreServer, route
 from privtab.store.server.calls import Answer, Call, NotFound
 
@@ -52,6 +52,7 @@ def routes(server: StoreServer) -> list[Route]:
                 ("GET", StoreScope.READ),
                 ("POST", StoreScope.WRITE),
                 ("PUT", StoreScope.WRITE),
+                ("PATCH", StoreScope.WRITE),
                 ("DELETE", StoreScope.WRITE),
             )
         ),
@@ -73,8 +74,8 @@ def failure(error: PrivtabError | HttpError) -> Answer:
             status = 400
         case _:
             status = 503
-    kind = error.kind if isinstance(error, Exists | Missing | Illegal) else _KINDS.get(status, "RuntimeException")
-    code = 1004 if isinstance(error, Exists) else _CODES.get(status, 1002)
+    kind = error.kind if isinstance(error, Named) else _KINDS.get(status, "RuntimeException")
+    code = error.code if isinstance(error, Named) else _CODES.get(status, 1002)
     message = str(error) if status != 503 else "the store cannot be read or written at the moment"
     return status, {"code": code, "type": kind, "message": message, "stack": []}
 

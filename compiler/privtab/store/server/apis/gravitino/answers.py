@@ -1,9 +1,9 @@
-"""What a request is answered with: which paths there are, the changes that they make, and what their bodies must have."""
+"""What a request is answered with: the changes that it makes, and what its body must have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -16,70 +16,13 @@ from privtab.store.server.apis.gravitino.objects import (
     Exists,
     Illegal,
     Missing,
+    NotEmpty,
     Objects,
     last_of,
     without_secrets,
 )
+from privtab.store.server.apis.gravitino.paths import ACTS, KINDS
 from privtab.store.server.calls import NotFound, flag
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """How objects of a type are addressed and answered."""
-
-    folder: str = ""
-    """The part of the path that holds them, in the path of what contains them."""
-    one: str
-    """The name of one of them in a body."""
-    many: str = ""
-    """The name of several; as a rule, that of one with an `s`."""
-    listed: str = "names"
-    """The name of a listing without details; empty if listings always have them."""
-    gone: tuple[str, ...] = ("dropped",)
-    """What the answer to a deletion calls its success."""
-    lower: tuple[str, ...] = ()
-    """Fields of enumerations, which are answered in lower case."""
-    rows: tuple[str, ...] = ("audit",)
-    """Fields that are rows or come from the journal: they are not part of what describes an object."""
-    default: tuple[str, str] | None = None
-    """A field that has the value of another one where it is missing."""
-    wrapped: bool = False
-    """Whether the body of a creation has the object in a field, and its answer leaves it out."""
-
-
-KINDS: Mapping[str, Kind] = {
-    "metalake": Kind(one="metalake", listed=""),
-    "catalog": Kind(
-        folder="catalogs", one="catalog", listed="identifiers", lower=("type", "provider"), default=("provider", "type")
-    ),
-    "schema": Kind(folder="schemas", one="schema", listed="identifiers"),
-    "table": Kind(folder="tables", one="table", listed="identifiers"),
-    "view": Kind(folder="views", one="view", listed="identifiers"),
-    "topic": Kind(folder="topics", one="topic", listed="identifiers"),
-    "fileset": Kind(folder="filesets", one="fileset", listed="identifiers", lower=("type",)),
-    "model": Kind(folder="models", one="model", listed="identifiers"),
-    "function": Kind(folder="functions", one="function", listed="identifiers", lower=("functionType",)),
-    "user": Kind(folder="users", one="user", gone=("removed",), rows=("audit", "roles")),
-    "group": Kind(folder="groups", one="group", gone=("removed",), rows=("audit", "roles")),
-    "role": Kind(folder="roles", one="role", gone=("dropped", "deleted"), rows=("audit", "securableObjects")),
-    "tag": Kind(folder="tags", one="tag"),
-    "policy": Kind(folder="policies", one="policy", many="policies"),
-    "job_template": Kind(folder="jobs/templates", one="jobTemplate", lower=("jobType",), wrapped=True),
-}
-"""The objects that are created, listed, loaded, altered and deleted, each in the folder of what contains it in the policy."""
-ACTS = (
-    ("GET", "{}/objects/{}/{}/roles", "roles_of_object"),
-    ("GET", "{}/objects/{}/{}/tags", "tags_of_object"),
-    ("GET", "{}/objects/{}/{}/tags/{}", "tag_of_object"),
-    ("POST", "{}/objects/{}/{}/tags", "tag_object"),
-    ("GET", "{}/tags/{}/objects", "objects_of_tag"),
-    ("GET", "{}/owners/{}/{}", "owner"),
-    ("PUT", "{}/owners/{}/{}", "set_owner"),
-    ("PUT", "{}/permissions/roles/{}", "override"),
-    ("PUT", "{}/permissions/roles/{}/{}/{}/grant|revoke", "permit"),
-    ("PUT", "{}/permissions/users|groups/{}/grant|revoke", "assign"),
-)
-"""The other paths, and the methods of ApiRequest that take what stands for `{}` and for alternatives."""
 
 
 class ApiRequest(Objects):
@@ -191,9 +134,19 @@ class ApiRequest(Objects):
         assert operation is not None
         self.need(operation, entity)
         exists = self.exists(entity)
+        deep = KINDS[entity.type].deep
+        if deep and self.call.query.get(deep, "").lower() != "true":
+            self.check_empty(entity)
         if exists:
             self.guarded.delete(self.desired(resource=entity), self.how())
         return dict.fromkeys(KINDS[entity.type].gone, exists)
+
+    def check_empty(self, entity: Entity) -> None:
+        """Raise NotEmpty for an object that holds catalogs, schemas, or what lies in these."""
+        inside = (type_ for type_, known in self.program.entities.items() if known.parent == entity.type)
+        for type_ in inside:
+            if type_ in KINDS and KINDS[type_].listed == "identifiers" and any(self.all(type_, entity.names)):
+                raise NotEmpty(entity.type, f"{entity.type} {last_of(entity)} is not empty")
 
     def one(self, entity: Entity) -> dict[str, Any]:
         """The answer about one object."""
@@ -202,9 +155,10 @@ class ApiRequest(Objects):
     def shown(self, entity: Entity) -> dict[str, Any]:
         """An object as it is answered, with the values of enumerations in lower case."""
         found, kind = self.described(entity), KINDS[entity.type]
+        found |= {name: str(found[name]).lower() for name in kind.lower if found.get(name)}
         if kind.default is not None and not found.get(kind.default[0]):
             found[kind.default[0]] = found.get(kind.default[1])
-        return found | {name: str(found[name]).lower() for name in kind.lower if found.get(name)}
+        return found
 
     # --- permissions ---
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
+from typing import Any, ClassVar
 
-from privtab.errors import AccessDenied, StoreConflict, UsageError
+from privtab.errors import AccessDenied, PrivtabError, StoreConflict, UsageError
 from privtab.names import decode_name, encode_name
 from privtab.request import Entity, Request
 from privtab.store.guarded import GuardedStore
@@ -22,28 +22,39 @@ HIDDEN = "******"
 """What a text is replaced by whose name says that it is a secret: journals and answers are no place for it."""
 
 
-class Exists(StoreConflict):
+class Named(PrivtabError):
+    """An error that the system has a name and a code for."""
+
+    pattern: ClassVar[str]
+    code: ClassVar[int]
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = self.pattern.format(kind.title().replace("_", ""))
+
+
+class Exists(Named, StoreConflict):
     """What is to be created exists already."""
 
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = f"{_camel(kind)}AlreadyExistsException"
+    pattern, code = "{}AlreadyExistsException", 1004
 
 
-class Missing(NotFound):
+class NotEmpty(Named, StoreConflict):
+    """What is to be deleted holds other objects."""
+
+    pattern, code = "NonEmpty{}Exception", 1005
+
+
+class Missing(Named, NotFound):
     """What a request names does not exist."""
 
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = f"NoSuch{_camel(kind)}Exception"
+    pattern, code = "NoSuch{}Exception", 1003
 
 
-class Illegal(UsageError):
-    """What a body says cannot be: `privilege`, `metadata_object`."""
+class Illegal(Named, UsageError):
+    """What a body says cannot be: of a `privilege`, of a `metadata_object`."""
 
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = f"Illegal{_camel(kind)}Exception"
+    pattern, code = "Illegal{}Exception", 1001
 
 
 @dataclass(slots=True)
@@ -274,7 +285,3 @@ def last_of(entity: Entity) -> str:
 
 def _in(container: Entity, type_: str, name: str) -> Entity:
     return Entity(type_, f"{container.id}/{encode_name(name)}")
-
-
-def _camel(name: str) -> str:
-    return name.title().replace("_", "")
