@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from privtab.request import Entity
 
 MAX_SHOWN = 20
-"""How many things that were translated or not taken are listed."""
+"""How many lines of what was translated or not taken are shown."""
 
 
 def import_(
@@ -64,6 +65,10 @@ def import_(
         bool, typer.Option("--strict", help="Fail if anything of the system cannot be expressed in the state.")
     ] = False,
     allow_partial: PartialOption = False,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", metavar="NAME", help="Do without what the report lists under this name; repeatable."),
+    ] = None,
     token_file: Annotated[
         Path | None, typer.Option("--token-file", metavar="FILE", help="Bearer token for the system's server.")
     ] = None,
@@ -75,14 +80,14 @@ def import_(
     """Import the state of another system.
 
     Reports what was imported, what was translated, and what a state cannot express. Nothing is written if the system
-    does not answer, or if a denial would be lost (unless --allow-partial).
+    does not answer, or if something that denies or narrows would be lost (unless --accept names it, or --allow-partial).
 
     Example:
 
     \b
       privtab state import gravitino https://gravitino.acme.example --set metalake=prod -p gravitino/1.1.0 -o state/
       privtab state import postgresql postgresql+psycopg://audit@db/sales -p warehouse.yaml -o state.json
-      privtab state import ranger policies.json --entities tables.txt -p lake.yaml -o state/ --strict
+      privtab state import ranger policies.json --entities tables.txt -p lake.yaml -o state/ --accept data-mask
     """
     from privtab.cli._stored import load_policy
     from privtab.state.load import to_tables
@@ -100,18 +105,16 @@ def import_(
     token = None if token_file is None else read_text(token_file).strip()
     with answers.opened(source, token=token, headers=headers) as system:
         result = run.run(import_document, system, program, values=variables, entities=known_entities)
-    refused = bool(result.refused(strict=strict, allow_partial=allow_partial))
+    refused = result.refused(strict=strict, allow_partial=allow_partial, accept=accept or ())
     if not refused:
         _write(output, to_tables(result.state))
     if not print_if_data(format_, _as_json(result)):
         _show(result, None if refused else output)
     if refused:
-        explanation = (
-            "`--strict` writes nothing"
-            if strict
-            else "without denials the state could allow more; `--allow-partial` writes it"
-        )
-        print_error(f"{count(len(result.not_taken), 'thing')} cannot be expressed: {explanation}")
+        names = " ".join(f"--accept {quote(name)}" for name in dict.fromkeys(item.name for item in refused))
+        explanation = "`--strict` writes nothing" if strict else "without it the state could allow more"
+        things = count(sum(item.count for item in refused), "thing")
+        print_error(f"{things} cannot be expressed: {explanation}; to do without: {names}")
         raise typer.Exit(ExitCode.FINDINGS)
 
 
@@ -147,15 +150,19 @@ def _as_json(result: ImportResult) -> dict[str, object]:
     return {
         "taken": dict(result.taken),
         "translated": list(result.translated),
-        "not_taken": [{"what": item.what, "why": item.why, "denies": item.denies} for item in result.not_taken],
+        "not_taken": [
+            {"name": item.name, "count": item.count, "what": item.what, "why": item.why, "denies": item.denies}
+            for item in result.not_taken
+        ],
     }
 
 
 def _show(result: ImportResult, output: Path | None) -> None:
-    for title, lines in (
-        ("translated", list(result.translated)),
-        ("not expressible", list(map(str, result.not_taken))),
-    ):
+    not_taken = [
+        f"{name}: {item}" if number == 1 else f"{name} ({number:,} times): {item}"
+        for name, (item, number) in sorted(result.by_name.items(), key=lambda found: not found[1][0].denies)
+    ]
+    for title, lines in (("translated", list(result.translated)), ("not expressible", not_taken)):
         if lines:
             err().print(f"{title}:")
             for line in lines[:MAX_SHOWN]:

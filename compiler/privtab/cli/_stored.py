@@ -190,9 +190,11 @@ def _imported(program: Program | None, location: str) -> RawState:
         )
     if program is None:
         raise UsageError(f"{location} is imported for a policy: give `--policy`")
-    values = dict(parse_qsl(found["values"] or "", keep_blank_values=True))
+    given = parse_qsl(found["values"] or "", keep_blank_values=True)
+    values = {name: value for name, value in given if name != "accept"}
+    accept = [value for name, value in given if name == "accept"]
     source = _with_slashes(found["source"])
-    imported = import_state(program, found["document"], source, values=values)
+    imported = import_state(program, found["document"], source, values=values, accept=accept)
     if imported.not_taken:
         print_error(
             f"{count(len(imported.not_taken), 'thing')} of {location} cannot be expressed; `privtab state import` lists them"

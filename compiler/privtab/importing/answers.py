@@ -34,8 +34,11 @@ class Answers:
     def __init__(self, where: str) -> None:
         self.where = where
 
-    def get(self, address: str) -> Any:
-        """The JSON value at an address below the source's own; None where there is nothing (404). Raises FileError."""
+    def get(self, address: str, page: str = "") -> Any:  # noqa: ARG002
+        """The JSON value at an address below the source's own; None where there is nothing (404). Raises FileError.
+
+        `page`: what a further page is asked for by, as `cursor=NEXT`.
+        """
         raise UsageError(f"the import document requests `{address}`: give the URL of a server, not {self.where}")
 
     def query(self, sql: str, values: Mapping[str, object]) -> Iterator[dict[str, Any]]:  # noqa: ARG002
@@ -53,12 +56,12 @@ class HttpAnswers(Answers):
         self._headers = {"Accept": "application/json", **headers}
         self._questions = 0
 
-    def get(self, address: str) -> Any:
+    def get(self, address: str, page: str = "") -> Any:
         """As Answers.get."""
         self._questions += 1
         if self._questions > MOST_QUESTIONS:
             raise FileError(f"the import needs more than {MOST_QUESTIONS:,} requests")
-        url = self._url + address
+        url = self._url + address + (("&" if "?" in address else "?") + page if page else "")
         try:
             answer = self._fetcher.get(url, self._headers)
         except FetchError as error:
@@ -71,22 +74,24 @@ class HttpAnswers(Answers):
 
 
 class KeptAnswers(Answers):
-    """Answers in files: `a/b.json` for `/a/b`, whatever its query; one file answers everything."""
+    """Answers in files: `a/b.json` for `/a/b`, whatever its query, `a/b.cursor=X.json` for a further page; one file answers everything."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
         self._path = path
         self._questions: set[str] = set()
 
-    def get(self, address: str) -> Any:
+    def get(self, address: str, page: str = "") -> Any:
         """As Answers.get."""
-        path = self._path
+        path, suffix = self._path, f".{page}.json" if page else ".json"
         if path.is_dir():
             parts = [unquote(part) for part in urlsplit(address).path.split("/") if part]
             if any(part in {".", ".."} or "/" in part or "\\" in part for part in parts):
                 raise FileError(f"`{address}` cannot be a file below {path}")
-            path = path.joinpath(*parts[:-1], f"{parts[-1] if parts else 'index'}.json")
+            path = path.joinpath(*parts[:-1], f"{parts[-1] if parts else 'index'}{suffix}")
         else:
+            if page:
+                raise FileError(f"{path} is one page of several: the next is asked for by `{page}`")
             self._questions.add(address)
             if len(self._questions) > 1:
                 raise UsageError(

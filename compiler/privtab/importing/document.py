@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping as MappingOf
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -14,22 +15,26 @@ from privtab import _resources, source
 from privtab.diagnostics import Diagnostic, Located, in_order
 from privtab.errors import PolicyInvalid, UsageError
 from privtab.hints import did_you_mean
+from privtab.importing.fields import Field, Fields, Word
 from privtab.importing.template import Template
 from privtab.names import WILDCARDS
 from privtab.state.raw import COLUMNS
 from privtab.syntax.node_reader import DocumentProblem, DocumentReader, is_empty
-from privtab.syntax.yaml_tree import Mapping, Node, compose
+from privtab.syntax.yaml_tree import Mapping, Node, Sequence, compose
 
 MARK = "import"
 Kind: TypeAlias = Literal["get", "sql"]
-STEP = ("get", "sql", "page", "optional", "each", "when", "keep", "rows", "not_taken", "steps")
-PAGE = ("parameter", "next", "items", "total")
+STEP = ("get", "sql", "ask_when", "fields", "page", "optional", "each", "when", "keep", "rows", "not_taken", "steps")
+PAGE = ("parameter", "next", "items", "total", "first", "size")
+EXCLUDED = ("name", "each", "why", "denies", "count")
+DENIES = "denies"
+FIELDS_EXAMPLE = "as in `users: [{name: known, active: switch, limits: denies, it holds for some hours only}]`"
 DEEPEST = 12
 """Steps within steps."""
 
 
 class _Functions(functions.Functions):
-    """JMESPath's functions and three more: it has none that look inside a text."""
+    """JMESPath's functions and five more: it has none that look inside a text, or look one up."""
 
     @functions.signature({"types": ["string"]})
     def _func_lower(self, text: str) -> str:
@@ -42,6 +47,14 @@ class _Functions(functions.Functions):
     @functions.signature({"types": ["string"]}, {"types": ["string"]})
     def _func_split(self, text: str, separator: str) -> list[str]:
         return text.split(separator)
+
+    @functions.signature({"types": ["string"]}, {"types": ["string"]})
+    def _func_matches(self, text: str, pattern: str) -> bool:
+        return re.fullmatch(pattern, text) is not None
+
+    @functions.signature({"types": ["object"]}, {"types": ["string", "null"]})
+    def _func_lookup(self, lookup: dict[str, str], key: str | None) -> str | None:
+        return None if key is None else lookup.get(key)
 
 
 _OPTIONS = jmespath.Options(custom_functions=_Functions())
@@ -67,14 +80,24 @@ class Page:
     next: Expression | None = None
     items: Expression | None = None
     total: Expression | None = None
+    first: int = 1
+    """The number of the first item."""
+    size: int | None = None
+    """How many items a server gives at most: an answer without a total that has fewer, or more, is whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excluded:
     """What has no rows, and why."""
 
+    name: Template
+    """Which things of its kind are accepted by."""
     each: Expression
     why: Template
+    denies: Expression | bool
+    """Whether the state could allow more without it."""
+    count: Template | None
+    """How many things an item stands for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +107,13 @@ class Step:
     kind: Kind | None
     """None: the step looks at what is known already."""
     ask: Template | None
+    fields: Fields | None
+    """What the answer to a `get` may hold."""
     page: Page | None
     optional: bool
     """Whether there may be nothing at the address (404)."""
+    ask_when: Expression | None
+    """When to ask; otherwise the step looks at what is known already."""
     each: tuple[Expression, ...]
     when: Expression | None
     keep: MappingOf[str, tuple[Template, Template]]
@@ -104,6 +131,8 @@ class Document:
     title: str
     needs: tuple[str, ...]
     """Names whose values the caller must give."""
+    takes: tuple[str, ...]
+    """Names whose values the caller may give."""
     wildcards: str
     """Signs by which one name of the system stands for several: of `*`, `?` and `%`."""
     steps: tuple[Step, ...]
@@ -143,13 +172,18 @@ class _MappingReader(DocumentReader):
     def document(self, root: Node) -> Document | None:
         """The whole document."""
         fields = self.fields(
-            root, "an import document", (MARK, "title", "needs", "wildcards", "steps"), (MARK, "title", "steps")
+            root,
+            "an import document",
+            (MARK, "title", "needs", "takes", "wildcards", "steps"),
+            (MARK, "title", "steps"),
         )
         if fields is None:
             return None
         self.word(fields[MARK], f"`{MARK}`", ("1",))
         title = self.text(fields["title"], "`title`")
-        needs = [text.value for text in self.texts(fields.get("needs"), "`needs`")]
+        needs, takes = (
+            tuple(text.value for text in self.texts(fields.get(key), f"`{key}`")) for key in ("needs", "takes")
+        )
         wildcards = self.text(fields.get("wildcards"), "`wildcards`")
         if wildcards is not None and set(wildcards.value) - set(WILDCARDS):
             self.report("I001", wildcards.span, f"`wildcards` are of the signs {' '.join(WILDCARDS)}")
@@ -159,7 +193,8 @@ class _MappingReader(DocumentReader):
         return Document(
             path=self.source.path,
             title=title.value,
-            needs=tuple(needs),
+            needs=needs,
+            takes=takes,
             wildcards=wildcards.value if wildcards else "",
             steps=steps,
         )
@@ -187,11 +222,18 @@ class _MappingReader(DocumentReader):
         text = self.text(fields[kind], f"`{kind}`") if kind else None
         if "page" in fields and kind != "get":
             self.report("I001", fields["page"], "only the answer to a `get` comes in pages")
+        if ("fields" in fields) != (kind == "get"):
+            message = (
+                "`fields` say what the answer to a `get` holds" if kind != "get" else "`fields` is missing in a `get`"
+            )
+            self.report("I001", fields.get("fields", node), message, FIELDS_EXAMPLE)
         return Step(
             kind=kind,
             ask=None if text is None else Template(text.value),
+            fields=None if "fields" not in fields else self.answer(fields["fields"]),
             page=self.page(fields.get("page")),
             optional="optional" in fields and self.word(fields["optional"], "`optional`", ("true", "false")) == "true",
+            ask_when=next(iter(self.expressions(fields.get("ask_when"), "`ask_when`")), None),
             each=self.expressions(fields.get("each"), "`each`"),
             when=next(iter(self.expressions(fields.get("when"), "`when`")), None),
             keep=self.keep(fields.get("keep")),
@@ -206,11 +248,64 @@ class _MappingReader(DocumentReader):
         if fields is None:
             return None
         parameter = self.text(fields["parameter"], "`parameter`")
-        expressions = {key: next(iter(self.expressions(fields.get(key), f"`{key}`")), None) for key in PAGE[1:]}
+        expressions = {
+            key: next(iter(self.expressions(fields.get(key), f"`{key}`")), None) for key in ("next", "items", "total")
+        }
+        first, size = (self.number(fields.get(key), f"`{key}`") for key in ("first", "size"))
         if parameter is None or (expressions["next"] is None) == (expressions["items"] is None):
             self.report("I001", node, "`page` needs `next`, or `items` with `total`") if node is not None else None
             return None
-        return Page(parameter=parameter.value, **expressions)
+        return Page(parameter=parameter.value, first=1 if first is None else first, size=size, **expressions)
+
+    def number(self, node: Node | None, where: str) -> int | None:
+        """A whole number."""
+        text = self.text(node, where)
+        if text is None:
+            return None
+        if text.value.isascii() and text.value.isdigit():
+            return int(text.value)
+        self.report("I001", text.span, f"{where} is `{text.value}`, not a whole number")
+        return None
+
+    def answer(self, node: Node) -> Fields | None:
+        """Read what an answer may hold."""
+        listed = isinstance(node, Sequence)
+        read = self.field(node, "`fields`")
+        if not isinstance(read, Fields):
+            self.report("I001", node, "`fields` are a mapping, or a list of one", FIELDS_EXAMPLE) if read else None
+            return None
+        return replace(read, listed=listed)
+
+    def field(self, node: Node, where: str) -> Field | None:
+        """What a field may hold: a word, the fields of an object, or a list of one of these."""
+        if isinstance(node, Sequence):
+            if len(node.items) != 1:
+                self.report("I001", node, f"{where} is a list of {len(node.items)}, not of one", FIELDS_EXAMPLE)
+                return None
+            return self.field(node.items[0], where)
+        if isinstance(node, Mapping):
+            named: dict[str, Field] = {}
+            lists = []
+            for key, value in self.entries(node, where):
+                read = self.field(value, f"`{key.text}`")
+                for name in (name.strip() for name in key.text.split(",")):
+                    if name in named:
+                        self.report("I001", key, f"`{name}` occurs twice in {where}")
+                    if read is not None:
+                        named[name] = read
+                    if isinstance(value, Sequence):
+                        lists.append(name)
+            return Fields(named=named, lists=tuple(lists))
+        text = self.text(node, where)
+        if text is None:
+            return None
+        word, _, reason = text.value.partition(",")
+        if word == DENIES:
+            return reason.strip() or "it may deny or narrow"
+        if text.value in {word.value for word in Word}:
+            return Word(text.value)
+        self.report("I001", text.span, f"{where} is `{text.value}`", FIELDS_EXAMPLE)
+        return None
 
     def expressions(self, node: Node | None, where: str) -> tuple[Expression, ...]:
         """A JMESPath expression or a list of them."""
@@ -255,10 +350,27 @@ class _MappingReader(DocumentReader):
             return ()
         found = []
         for item in (node,) if isinstance(node, Mapping) else self.items(node, "`not_taken`"):
-            fields = self.fields(item, "`not_taken`", ("each", "why"), ("each", "why"))
+            fields = self.fields(item, "`not_taken`", EXCLUDED, ("name", "each", "why"))
             if fields is None:
                 continue
-            each, why = self.expressions(fields["each"], "`each`"), self.text(fields["why"], "`why`")
-            if len(each) == 1 and why is not None:
-                found.append(Excluded(each=each[0], why=Template(why.value)))
+            each = next(iter(self.expressions(fields["each"], "`each`")), None)
+            name, why, count = (self.text(fields.get(key), f"`{key}`") for key in ("name", "why", "count"))
+            denies = self.text(fields.get(DENIES), f"`{DENIES}`")
+            if each is None or name is None or why is None:
+                continue
+            found.append(
+                Excluded(
+                    name=Template(name.value),
+                    each=each,
+                    why=Template(why.value),
+                    denies=self.denies(denies),
+                    count=None if count is None else Template(count.value),
+                )
+            )
         return tuple(found)
+
+    def denies(self, text: Located[str] | None) -> Expression | bool:
+        """`true`, as is what says nothing, `false`, or an expression."""
+        if text is None or text.value in {"true", "false"}:
+            return text is None or text.value == "true"
+        return self.expression(text) or True

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -13,12 +14,14 @@ from jmespath.exceptions import JMESPathError
 
 from privtab.errors import FileError, FormatError, UsageError
 from privtab.importing.answers import Answers
-from privtab.importing.document import Document, Expression, Step
+from privtab.importing.document import Document, Excluded, Expression, Page, Step
+from privtab.importing.fields import FieldSearch
 from privtab.importing.template import ITEM, Template
 from privtab.ir.nodes import Program
 from privtab.request import Entity
+from privtab.state.findings import CODES, errors, stops
 from privtab.state.load import from_tables
-from privtab.state.nodes import State
+from privtab.state.nodes import State, StateFinding
 from privtab.state.raw import ENTITIES
 from privtab.state.validate import validate
 
@@ -29,11 +32,16 @@ Row = dict[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UntranslatedItem:
-    """Something that the system says and the state cannot. `denies`: without it callers may be allowed more."""
+    """Something that the system says and the state cannot. `denies`: without it callers may be allowed more.
+
+    `name`: what the caller accepts it by, with all others of that name. `count`: how many things it stands for; `what` is an example.
+    """
 
     what: str
     why: str
     denies: bool = False
+    name: str
+    count: int = 1
 
     def __str__(self) -> str:
         """What it is, and why it is not taken."""
@@ -51,11 +59,25 @@ class ImportResult:
     """What stands otherwise in the state than in the system."""
     not_taken: tuple[UntranslatedItem, ...]
 
-    def refused(self, *, strict: bool, allow_partial: bool) -> tuple[UntranslatedItem, ...]:
-        """What keeps the state from being used: anything not taken if `strict`, otherwise what may deny unless `allow_partial`."""
-        if strict:
-            return self.not_taken
-        return () if allow_partial else tuple(not_taken for not_taken in self.not_taken if not_taken.denies)
+    def refused(
+        self, *, strict: bool, allow_partial: bool, accept: Collection[str] = ()
+    ) -> tuple[UntranslatedItem, ...]:
+        """What keeps the state from being used: anything not taken if `strict`, otherwise what may deny unless `allow_partial`.
+
+        `accept`: names of what does not.
+        """
+        if allow_partial and not strict:
+            return ()
+        return tuple(item for item in self.not_taken if (strict or item.denies) and item.name not in accept)
+
+    @property
+    def by_name(self) -> Mapping[str, tuple[UntranslatedItem, int]]:
+        """What was not taken, by its name: one of its items, one that denies if any does, and how many there are."""
+        found: dict[str, tuple[UntranslatedItem, int]] = {}
+        for item in self.not_taken:
+            first, count = found.get(item.name, (item, 0))
+            found[item.name] = (item if item.denies > first.denies else first, count + item.count)
+        return found
 
 
 @dataclass(slots=True)
@@ -82,27 +104,89 @@ def run(
     missing or strange, FileError where the system does not answer: then nothing is taken.
     """
     values = dict(values or {})
-    missing, strange = set(document.needs) - set(values), set(values) - set(document.needs)
+    missing, strange = set(document.needs) - set(values), set(values) - {*document.needs, *document.takes}
     if missing:
         raise UsageError(
             f"`{document.title}` needs {', '.join(f'`{name}`' for name in sorted(missing))}: --set NAME=VALUE"
         )
     if strange:
         raise UsageError(f"`{document.title}` does not use {', '.join(f'`{name}`' for name in sorted(strange))}")
-    collector = _Collector(document, answers, entities)
-    known = {"hierarchy": list(program.semantics.hierarchy), "inheritance": program.semantics.inheritance}
+    collector = _Collector(document, answers, program, entities)
+    known = {
+        "hierarchy": list(program.semantics.hierarchy),
+        "inheritance": program.semantics.inheritance,
+        "deny": program.semantics.deny,
+        "types": list(program.entities),
+        "privileges": list(program.privileges),
+        **dict.fromkeys(document.takes),
+    }
     for step in document.steps:
         collector.step(step, {**known, **values, **collector.lookups})
+    for name, field_ in collector.fields.found.items():
+        item = UntranslatedItem(what=field_.example, why=field_.why, denies=True, name=name, count=field_.count)
+        collector.found.not_taken[item] = None
     return _checked(program, document, collector.found)
+
+
+class _Pages:
+    """The pages of one answer: whether one is missing, or comes twice."""
+
+    def __init__(self, page: Page, address: str, value: Callable[[Expression, object], Any]) -> None:
+        self._page = page
+        self._address = address
+        self._value = value
+        self._marks: set[str] = set()
+        self._items: set[int] = set()
+        self._total: int | None = None
+        self._count = 0
+
+    def next_mark(self, answer: object) -> str | None:
+        """What to ask for the page behind this one by; None behind the last. Raises FileError where items are missing."""
+        page = self._page
+        if page.next is not None:
+            mark = self._value(page.next, answer)
+            if mark is None or mark == "":
+                return None
+            if str(mark) in self._marks:
+                raise FileError(f"`{self._address}` gives the same page twice")
+            self._marks.add(str(mark))
+            return str(mark)
+        assert page.items is not None
+        assert page.total is not None
+        items = answer if isinstance(answer, list) else self._value(page.items, answer) or []
+        total = None if isinstance(answer, list) else self._value(page.total, answer)
+        if total is None and page.size is not None and not self._count:
+            if len(items) == page.size:
+                raise FileError(
+                    f"`{self._address}` gives {page.size:,} items, a whole page, and no total: some may be missing"
+                )
+            return None
+        if not isinstance(total, int) or isinstance(total, bool):
+            raise FileError(f"an answer to `{self._address}` has no number at `{page.total.text}`")
+        if self._total not in (None, total):
+            raise FileError(f"`{self._address}` has {self._total:,} items, then {total:,}: it changes while it is read")
+        self._total = total
+        self._count += len(items)
+        if self._count < total or self._items:
+            self._items.update(hash(json.dumps(item, sort_keys=True)) for item in items)
+            if len(self._items) < self._count:
+                raise FileError(
+                    f"`{self._address}` gives items twice: a page is another's, or it changes while it is read"
+                )
+        if self._count > total or (self._count < total and not items):
+            raise FileError(f"`{self._address}` ends after {self._count:,} of {total:,} items")
+        return str(self._count + page.first) if self._count < total else None
 
 
 class _Collector:
     """Carries out the steps of a document."""
 
-    def __init__(self, document: Document, answers: Answers, entities: Sequence[Entity]) -> None:
+    def __init__(self, document: Document, answers: Answers, program: Program, entities: Sequence[Entity]) -> None:
         self.document = document
+        self._program = program
         self.answers = answers
         self.found = _CollectedRows()
+        self.fields = FieldSearch()
         self.lookups: dict[str, dict[str, str]] = {name: {} for step in document.steps for name in _lookup_names(step)}
         self._entities: dict[str, list[Entity]] = {}
         for entity in entities:
@@ -121,7 +205,7 @@ class _Collector:
         for rule in step.not_taken:
             found = self._value(rule.each, values)
             for item in found if isinstance(found, list) else [found] if _holds(found) else []:
-                self._note_not_taken(rule.why, {**values, **_fields(item)})
+                self._note_not_taken(rule, {**values, **_fields(item)})
         for name, (key, value) in step.keep.items():
             self.lookups[name][key.plain(values)] = value.plain(values)
         for table, cells in step.rows:
@@ -129,16 +213,21 @@ class _Collector:
         for inner in step.steps:
             self.step(inner, values)
 
-    def _note_not_taken(self, template: Template, values: Mapping[str, Any]) -> None:
-        try:
-            text = template.plain(values)
-        except FormatError:
-            text = template.text
-        self.found.not_taken[UntranslatedItem(what=text, why="")] = None
+    def _note_not_taken(self, rule: Excluded, values: Mapping[str, Any]) -> None:
+        texts = []
+        for template in (rule.name, rule.why):
+            try:
+                texts.append(template.plain(values))
+            except FormatError:
+                texts.append(template.text)
+        denies = rule.denies if isinstance(rule.denies, bool) else _holds(self._value(rule.denies, values))
+        count = 1 if rule.count is None else int(rule.count.plain(values))
+        item = UntranslatedItem(what=texts[1], why="", denies=denies, name=texts[0], count=count)
+        self.found.not_taken[item] = None
 
     def _data(self, step: Step, context: Mapping[str, Any]) -> Iterator[Any]:
         """The input of a step: the pages of an answer, the rows of a query, or values of the steps above."""
-        if step.ask is None:
+        if step.ask is None or (step.ask_when is not None and not _holds(self._value(step.ask_when, context))):
             yield context
         elif step.kind == "sql":
             yield list(self.answers.query(step.ask.text, context))
@@ -147,38 +236,29 @@ class _Collector:
                 address = step.ask.address(context)
             except FormatError as error:
                 raise FileError(f"{self.document.path}: {error}") from error
-            yield from self._pages(step, address)
+            for answer in self._pages(step, address):
+                if answer is None or step.fields is None:
+                    yield answer
+                else:
+                    yield self.fields.answer(step.fields, answer, f"`{address}`")
 
     def _pages(self, step: Step, address: str) -> Iterator[Any]:
-        page, answer = step.page, self.answers.get(address)
+        answer = self.answers.get(address)
         if answer is None and not step.optional:
             raise FileError(f"there is no answer to `{address}`")
         yield answer
-        if page is None or answer is None:
+        if step.page is None or answer is None:
             return
-        separator, marks, count = "&" if "?" in address else "?", set[str](), 0
+        pages = _Pages(step.page, address, self._value)
         for _ in range(PAGES):
-            if page.next is not None:
-                mark = self._value(page.next, answer)
-            else:
-                assert page.items is not None
-                items = self._value(page.items, answer) or []
-                count += len(items)
-                total = None if page.total is None else self._value(page.total, answer)
-                if page.total is not None and (not isinstance(total, int) or isinstance(total, bool)):
-                    raise FileError(f"an answer to `{address}` has no number at `{page.total.text}`")
-                if total is not None and count < total and not items:
-                    raise FileError(f"`{address}` ends after {count:,} of {total:,} items")
-                mark = count + 1 if total is not None and count < total else None
-            if mark is None or mark == "":
+            mark = pages.next_mark(answer)
+            if mark is None:
                 return
-            if str(mark) in marks:
-                raise FileError(f"`{address}` gives the same page twice")
-            marks.add(str(mark))
-            further = f"{address}{separator}{page.parameter}={quote(str(mark), safe='')}"
-            answer = self.answers.get(further)
+            answer = self.answers.get(address, f"{step.page.parameter}={quote(mark, safe='')}")
             if answer is None:
-                raise FileError(f"there is no answer to `{further}`, a further page")
+                raise FileError(
+                    f"there is no answer to `{address}` with `{step.page.parameter}={mark}`, a further page"
+                )
             yield answer
         raise FileError(f"`{address}` has more than {PAGES:,} pages")
 
@@ -204,14 +284,16 @@ class _Collector:
             raise FileError(f"{self.document.path}: `{expression.text}` does not fit an answer: {reason}") from error
 
     def _row(self, table: str, cells: Mapping[str, Template], values: Mapping[str, Any]) -> None:
-        try:
-            row = {
-                name: cell.path(values, self.document.wildcards) if name in ENTITIES else cell.plain(values)
-                for name, cell in cells.items()
-            }
-        except FormatError as error:
-            denies = _denies(table, cells["effect"].text if table == "grants" else "")
-            self.found.not_taken[UntranslatedItem(what=f"a row of {table}", why=str(error), denies=denies)] = None
+        row: Row = {}
+        problem = ""
+        for name, cell in cells.items():
+            try:
+                row[name] = cell.path(values, self.document.wildcards) if name in ENTITIES else cell.plain(values)
+            except FormatError as error:
+                row[name] = cell.text
+                problem = problem or str(error)
+        if problem:
+            self._note_row(table, row, "missing-value", problem)
             return
         column = next((name for name in ENTITIES if name in row), None)
         if column is None or not self._is_pattern(row[column]):
@@ -222,12 +304,15 @@ class _Collector:
             reason = (
                 "no entity of the list matches it" if self._entities else "no list of entities was given to expand it"
             )
-            denies = _denies(table, row.get("effect", ""))
-            self.found.not_taken[UntranslatedItem(what=_row_text(table, row), why=reason, denies=denies)] = None
+            self._note_row(table, row, "wildcard", reason)
             return
         self.found.translated[f"`{row[column]}` stands for {len(matched):,} entities of the list"] = None
         for entity in matched:
             self.found.row(table, {**row, column: str(entity)})
+
+    def _note_row(self, table: str, row: Row, name: str, why: str) -> None:
+        denies = _denies(self._program, table, row)
+        self.found.not_taken[UntranslatedItem(what=_row_text(table, row), why=why, denies=denies, name=name)] = None
 
     def _is_pattern(self, entity: str) -> bool:
         return any(sign in entity for sign in self.document.wildcards)
@@ -243,22 +328,23 @@ def _checked(program: Program, document: Document, found: _CollectedRows) -> Imp
     tables = {table: [dict(cells) for cells in rows] for table, rows in found.rows.items()}
     state, findings = validate(program, from_tables(tables, document.path))
     not_taken = dict(found.not_taken)
-    messages_by_row: dict[tuple[str, int], list[str]] = {}
-    for finding in findings:
-        if finding.severity == "error":
-            messages_by_row.setdefault((finding.place.table, finding.place.row), []).append(finding.message)
-    for (table, number), messages in messages_by_row.items():
+    findings_by_row: dict[tuple[str, int], list[StateFinding]] = {}
+    for finding in errors(findings):
+        findings_by_row.setdefault((finding.place.table, finding.place.row), []).append(finding)
+    for (table, number), of_row in findings_by_row.items():
         row = tables[table][number - 1] if number else {}
-        denies = _denies(table, row.get("effect", "allow"))
-        not_taken[UntranslatedItem(what=_row_text(table, row), why="; ".join(messages), denies=denies)] = None
-    deny = program.semantics.deny != "none"
+        item = UntranslatedItem(
+            what=_row_text(table, row),
+            why="; ".join(finding.message for finding in of_row),
+            denies=_denies(program, table, row) or any(stops(program, finding) for finding in of_row),
+            name=CODES[of_row[0].code],
+        )
+        not_taken[item] = None
     return ImportResult(
         state=state,
         taken={table: len(getattr(state, table)) for table in tables},
         translated=tuple(found.translated),
-        not_taken=tuple(
-            item if deny or not item.denies else UntranslatedItem(what=item.what, why=item.why) for item in not_taken
-        ),
+        not_taken=tuple(not_taken),
     )
 
 
@@ -278,9 +364,11 @@ def _lookup_names(step: Step) -> Iterator[str]:
         yield from _lookup_names(inner)
 
 
-def _denies(table: str, effect: str) -> bool:
-    """Whether a row may carry a denial; `effect`: that of a row of `grants`."""
-    return effect != "allow" if table == "grants" else table in {"assignments", "memberships"}
+def _denies(program: Program, table: str, row: Row) -> bool:
+    """Whether a row denies, or gives what may be denied."""
+    if table == "grants":
+        return row.get("effect", "allow") != "allow"
+    return table in {"assignments", "memberships"} and program.semantics.deny != "none"
 
 
 @cache

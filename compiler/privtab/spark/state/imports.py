@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from privtab._deprecation import renamed_keyword
@@ -27,14 +27,16 @@ def import_state(
     headers: Mapping[str, str] | None = None,
     strict: bool = False,
     allow_partial: bool = False,
+    accept: Collection[str] = (),
 ) -> ImportResult:
     """Import the state of another system on the driver; its `state` is accepted wherever a state is.
 
     `document`: the name of a shipped import document (`postgresql`, `ranger`, …) or the path of one. `source`: the URL of the system or
     of its database, or a file or folder of saved answers. `values`: those that the document needs, by name (`--set`). `entities`: those that
-    wildcards stand for. The result also says what was taken, what was translated, and what a state cannot express.
+    wildcards stand for. `accept`: names, in the result, of things that the state may lack. The result also says what was taken, what was
+    translated, and what a state cannot express.
 
-    Raises StateInvalid if a denial could be lost (unless `allow_partial`) or, if `strict`, if there is anything that a state cannot
+    Raises StateInvalid if something that denies or narrows could be lost (unless `allow_partial`) or, if `strict`, if there is anything that a state cannot
     express; UsageError for wrong arguments; FileError if the source does not answer.
     """
     try:
@@ -47,6 +49,6 @@ def import_state(
     read = load(document)
     with answers.opened(source, token=token, headers=headers) as system:
         found = run.run(read, system, program, values=values, entities=known)
-    if refused := found.refused(strict=strict, allow_partial=allow_partial):
+    if refused := found.refused(strict=strict, allow_partial=allow_partial, accept=accept):
         raise StateInvalid(refused, "`strict` accepts none" if strict else DENIES)
     return found

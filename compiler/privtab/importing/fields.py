@@ -1,0 +1,124 @@
+"""Which fields the answers of a system have, and which of them can deny: what no document names is found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import islice
+from typing import TypeAlias, Union
+
+from privtab.errors import FileError
+
+
+class Word(Enum):
+    """What a field without fields of its own is."""
+
+    KNOWN = "known"
+    """It is read, or means nothing for rights."""
+    SWITCH = "switch"
+    """If false, it turns its object off with all that is in it."""
+
+
+Field: TypeAlias = Union[Word, str, "Fields"]
+"""A word; why a field denies; or the fields of the objects in it."""
+OTHERS = "*"
+"""The name for all fields that have no name of their own."""
+UNKNOWN = "the import document does not know this field, which may deny or narrow"
+_NAMES = ("name", "displayName", "userName", "id")
+_LONGEST = 60
+_Object: TypeAlias = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fields:
+    """What the objects at one place of an answer hold."""
+
+    named: Mapping[str, Field]
+    lists: tuple[str, ...]
+    """Names of the lists that must be there."""
+    listed: bool = False
+    """Whether the answer itself must be a list of such objects."""
+
+
+@dataclass(slots=True)
+class FoundField:
+    """A field that can deny, or that nobody knows: how often it has a value, and the first one."""
+
+    why: str
+    example: str
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSearch:
+    """Looks through answers."""
+
+    found: dict[str, FoundField] = field(default_factory=dict)
+    """By name: those of the objects around a field and its own, with dots between."""
+
+    def answer(self, fields: Fields, answer: object, where: str) -> object:
+        """Look through an answer. It comes back as the document expects it: a bare list is the one list in it.
+
+        Raises FileError where a list that was asked for is not there, or anything is of another shape. `where`: what was asked.
+        """
+        if isinstance(answer, list) and not fields.listed and len(fields.lists) == 1:
+            answer = {fields.lists[0]: answer}
+        if isinstance(answer, list) != fields.listed:
+            expected = "a list" if fields.listed else "an object"
+            raise FileError(f"the answer to {where} is {_short(answer)}, not {expected}")
+        self._objects(fields, answer, "", (), where)
+        return answer
+
+    def _objects(self, fields: Fields, value: object, path: str, around: tuple[_Object, ...], where: str) -> None:
+        named, lists = fields.named, fields.lists
+        for item in value if isinstance(value, list) else (value,):
+            if not isinstance(item, dict):
+                raise FileError(f"`{path}` in the answer to {where} holds {_short(item)}, not an object")
+            deeper: list[tuple[Fields | str, str, object]] = []
+            for name, content in item.items():
+                kind = named.get(name)
+                if kind is Word.KNOWN:
+                    continue
+                if kind is None:
+                    kind = named.get(OTHERS)
+                    if kind is Word.KNOWN:
+                        continue
+                if kind is Word.SWITCH:
+                    if content is False:
+                        break
+                elif isinstance(kind, Fields):
+                    if content is not None:
+                        deeper.append((kind, name, content))
+                elif kind is None:
+                    if content is not None and content not in ("", [], {}):
+                        deeper.append((UNKNOWN, name, content))
+                elif content not in (None, "", [], {}, False, 0):
+                    deeper.append((kind, name, content))
+            else:
+                for name in lists:
+                    if not isinstance(item.get(name), list):
+                        raise FileError(f"the answer to {where} has no list `{_below(path, name)}`")
+                for kind, name, content in deeper:
+                    if isinstance(kind, Fields):
+                        self._objects(kind, content, _below(path, name), (item, *around), where)
+                    else:
+                        self._note(_below(path, name), kind, content, (item, *around))
+
+    def _note(self, path: str, why: str, content: object, around: tuple[_Object, ...]) -> None:
+        found = self.found.get(path)
+        if found is None:
+            names = (item[name] for item in around for name in _NAMES if isinstance(item.get(name), str | int))
+            of = "".join(f" of `{name}`" for name in islice(names, 1))
+            found = self.found[path] = FoundField(why=why, example=f"`{path}`{of} is {_short(content)}")
+        found.count += 1
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
