@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping as MappingOf
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
-import jmespath
-from jmespath import functions
+from jmespath.exceptions import JMESPathError
 
 from privtab import _resources, source
 from privtab.diagnostics import Diagnostic, Located, in_order
 from privtab.errors import PolicyInvalid, UsageError
 from privtab.hints import did_you_mean
-from privtab.importing.fields import Field, Fields, Word
+from privtab.importing.expression import Expression
+from privtab.importing.fields import Field, Fields, Loss, Word
 from privtab.importing.template import Template
 from privtab.names import WILDCARDS
 from privtab.state.raw import COLUMNS
@@ -25,51 +24,14 @@ from privtab.syntax.yaml_tree import Mapping, Node, Sequence, compose
 MARK = "import"
 Kind: TypeAlias = Literal["get", "sql"]
 STEP = ("get", "sql", "ask_when", "fields", "page", "optional", "each", "when", "keep", "rows", "not_taken", "steps")
+LISTS = ("needs", "takes", "macros", "everyone")
 PAGE = ("parameter", "next", "items", "total", "first", "size")
 EXCLUDED = ("name", "each", "why", "denies", "count")
 DENIES = "denies"
+LOSSES = (DENIES, "lost")
 FIELDS_EXAMPLE = "as in `users: [{name: known, active: switch, limits: denies, it holds for some hours only}]`"
 DEEPEST = 12
 """Steps within steps."""
-
-
-class _Functions(functions.Functions):
-    """JMESPath's functions and five more: it has none that look inside a text, or look one up."""
-
-    @functions.signature({"types": ["string"]})
-    def _func_lower(self, text: str) -> str:
-        return text.lower()
-
-    @functions.signature({"types": ["string"]})
-    def _func_upper(self, text: str) -> str:
-        return text.upper()
-
-    @functions.signature({"types": ["string"]}, {"types": ["string"]})
-    def _func_split(self, text: str, separator: str) -> list[str]:
-        return text.split(separator)
-
-    @functions.signature({"types": ["string"]}, {"types": ["string"]})
-    def _func_matches(self, text: str, pattern: str) -> bool:
-        return re.fullmatch(pattern, text) is not None
-
-    @functions.signature({"types": ["object"]}, {"types": ["string", "null"]})
-    def _func_lookup(self, lookup: dict[str, str], key: str | None) -> str | None:
-        return None if key is None else lookup.get(key)
-
-
-_OPTIONS = jmespath.Options(custom_functions=_Functions())
-
-
-@dataclass(frozen=True, slots=True)
-class Expression:
-    """A JMESPath expression."""
-
-    text: str
-    parsed: Any = field(compare=False, repr=False)
-
-    def of(self, data: object) -> Any:
-        """Its value; raises jmespath's JMESPathError where data do not fit, as with `lower` of a number."""
-        return self.parsed.search(data, options=_OPTIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +97,10 @@ class Document:
     """Names whose values the caller may give."""
     wildcards: str
     """Signs by which one name of the system stands for several: of `*`, `?` and `%`."""
+    macros: tuple[str, ...]
+    """Texts in names that are other names for each request."""
+    everyone: tuple[str, ...]
+    """Principals that everyone is."""
     steps: tuple[Step, ...]
 
 
@@ -174,16 +140,14 @@ class _MappingReader(DocumentReader):
         fields = self.fields(
             root,
             "an import document",
-            (MARK, "title", "needs", "takes", "wildcards", "steps"),
+            (MARK, "title", *LISTS, "wildcards", "steps"),
             (MARK, "title", "steps"),
         )
         if fields is None:
             return None
         self.word(fields[MARK], f"`{MARK}`", ("1",))
         title = self.text(fields["title"], "`title`")
-        needs, takes = (
-            tuple(text.value for text in self.texts(fields.get(key), f"`{key}`")) for key in ("needs", "takes")
-        )
+        lists = {key: tuple(text.value for text in self.texts(fields.get(key), f"`{key}`")) for key in LISTS}
         wildcards = self.text(fields.get("wildcards"), "`wildcards`")
         if wildcards is not None and set(wildcards.value) - set(WILDCARDS):
             self.report("I001", wildcards.span, f"`wildcards` are of the signs {' '.join(WILDCARDS)}")
@@ -193,8 +157,7 @@ class _MappingReader(DocumentReader):
         return Document(
             path=self.source.path,
             title=title.value,
-            needs=needs,
-            takes=takes,
+            **lists,
             wildcards=wildcards.value if wildcards else "",
             steps=steps,
         )
@@ -300,8 +263,8 @@ class _MappingReader(DocumentReader):
         if text is None:
             return None
         word, _, reason = text.value.partition(",")
-        if word == DENIES:
-            return reason.strip() or "it may deny or narrow"
+        if word in LOSSES:
+            return Loss(reason.strip() or "a state cannot express it", denies=word == DENIES)
         if text.value in {word.value for word in Word}:
             return Word(text.value)
         self.report("I001", text.span, f"{where} is `{text.value}`", FIELDS_EXAMPLE)
@@ -315,8 +278,8 @@ class _MappingReader(DocumentReader):
     def expression(self, text: Located[str]) -> Expression | None:
         """One JMESPath expression."""
         try:
-            return Expression(text.value, jmespath.compile(text.value))
-        except jmespath.exceptions.JMESPathError as error:
+            return Expression.parse(text.value)
+        except JMESPathError as error:
             reason = str(error).splitlines()[0].rstrip(":")
             self.report("I001", text.span, f"`{text.value}` is not a JMESPath expression: {reason}")
             return None

@@ -21,14 +21,24 @@ class Word(Enum):
     """If false, it turns its object off with all that is in it."""
 
 
-Field: TypeAlias = Union[Word, str, "Fields"]
-"""A word; why a field denies; or the fields of the objects in it."""
+Field: TypeAlias = Union[Word, "Loss", "Fields"]
+"""A word; what is lost with the field; or the fields of the objects in it."""
 OTHERS = "*"
 """The name for all fields that have no name of their own."""
-UNKNOWN = "the import document does not know this field, which may deny or narrow"
 _NAMES = ("name", "displayName", "userName", "id")
 _LONGEST = 60
 _Object: TypeAlias = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What is lost with a field that has a value. `denies`: the state could allow more without it."""
+
+    why: str
+    denies: bool
+
+
+UNKNOWN = Loss("the import document does not know this field, which may deny or narrow", denies=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +54,9 @@ class Fields:
 
 @dataclass(slots=True)
 class FoundField:
-    """A field that can deny, or that nobody knows: how often it has a value, and the first one."""
+    """A field that a state cannot express, or that nobody knows: how often it has a value, and the first one."""
 
-    why: str
+    loss: Loss
     example: str
     count: int = 0
 
@@ -76,7 +86,7 @@ class FieldSearch:
         for item in value if isinstance(value, list) else (value,):
             if not isinstance(item, dict):
                 raise FileError(f"`{path}` in the answer to {where} holds {_short(item)}, not an object")
-            deeper: list[tuple[Fields | str, str, object]] = []
+            deeper: list[tuple[Fields | Loss, str, object]] = []
             for name, content in item.items():
                 kind = named.get(name)
                 if kind is Word.KNOWN:
@@ -106,12 +116,12 @@ class FieldSearch:
                     else:
                         self._note(_below(path, name), kind, content, (item, *around))
 
-    def _note(self, path: str, why: str, content: object, around: tuple[_Object, ...]) -> None:
+    def _note(self, path: str, loss: Loss, content: object, around: tuple[_Object, ...]) -> None:
         found = self.found.get(path)
         if found is None:
             names = (item[name] for item in around for name in _NAMES if isinstance(item.get(name), str | int))
             of = "".join(f" of `{name}`" for name in islice(names, 1))
-            found = self.found[path] = FoundField(why=why, example=f"`{path}`{of} is {_short(content)}")
+            found = self.found[path] = FoundField(loss=loss, example=f"`{path}`{of} is {_short(content)}")
         found.count += 1
 
 

@@ -14,7 +14,8 @@ from jmespath.exceptions import JMESPathError
 
 from privtab.errors import FileError, FormatError, UsageError
 from privtab.importing.answers import Answers
-from privtab.importing.document import Document, Excluded, Expression, Page, Step
+from privtab.importing.document import Document, Excluded, Page, Step
+from privtab.importing.expression import Expression, holds
 from privtab.importing.fields import FieldSearch
 from privtab.importing.template import ITEM, Template
 from privtab.ir.nodes import Program
@@ -123,7 +124,9 @@ def run(
     for step in document.steps:
         collector.step(step, {**known, **values, **collector.lookups})
     for name, field_ in collector.fields.found.items():
-        item = UntranslatedItem(what=field_.example, why=field_.why, denies=True, name=name, count=field_.count)
+        item = UntranslatedItem(
+            what=field_.example, why=field_.loss.why, denies=field_.loss.denies, name=name, count=field_.count
+        )
         collector.found.not_taken[item] = None
     return _checked(program, document, collector.found)
 
@@ -184,6 +187,8 @@ class _Collector:
     def __init__(self, document: Document, answers: Answers, program: Program, entities: Sequence[Entity]) -> None:
         self.document = document
         self._program = program
+        self._changing = re.compile("|".join(map(re.escape, document.macros))) if document.macros else None
+        self._everyone = frozenset(document.everyone)
         self.answers = answers
         self.found = _CollectedRows()
         self.fields = FieldSearch()
@@ -197,14 +202,14 @@ class _Collector:
         for data in self._data(step, context):
             for item in self._items(step.each, data, context):
                 values = {**context, **_fields(item)}
-                if step.when is not None and not _holds(self._value(step.when, values)):
+                if step.when is not None and not holds(self._value(step.when, values)):
                     continue
                 self._item(step, values)
 
     def _item(self, step: Step, values: Mapping[str, Any]) -> None:
         for rule in step.not_taken:
             found = self._value(rule.each, values)
-            for item in found if isinstance(found, list) else [found] if _holds(found) else []:
+            for item in found if isinstance(found, list) else [found] if holds(found) else []:
                 self._note_not_taken(rule, {**values, **_fields(item)})
         for name, (key, value) in step.keep.items():
             self.lookups[name][key.plain(values)] = value.plain(values)
@@ -220,14 +225,14 @@ class _Collector:
                 texts.append(template.plain(values))
             except FormatError:
                 texts.append(template.text)
-        denies = rule.denies if isinstance(rule.denies, bool) else _holds(self._value(rule.denies, values))
+        denies = rule.denies if isinstance(rule.denies, bool) else holds(self._value(rule.denies, values))
         count = 1 if rule.count is None else int(rule.count.plain(values))
         item = UntranslatedItem(what=texts[1], why="", denies=denies, name=texts[0], count=count)
         self.found.not_taken[item] = None
 
     def _data(self, step: Step, context: Mapping[str, Any]) -> Iterator[Any]:
         """The input of a step: the pages of an answer, the rows of a query, or values of the steps above."""
-        if step.ask is None or (step.ask_when is not None and not _holds(self._value(step.ask_when, context))):
+        if step.ask is None or (step.ask_when is not None and not holds(self._value(step.ask_when, context))):
             yield context
         elif step.kind == "sql":
             yield list(self.answers.query(step.ask.text, context))
@@ -294,6 +299,12 @@ class _Collector:
                 problem = problem or str(error)
         if problem:
             self._note_row(table, row, "missing-value", problem)
+            return
+        if self._changing is not None and any(map(self._changing.search, row.values())):
+            self._note_row(table, row, "macro", "it names somebody or something else for each request")
+            return
+        if not self._everyone.isdisjoint(row.values()):
+            self._note_row(table, row, "everyone", "a state has no principal that everyone is")
             return
         column = next((name for name in ENTITIES if name in row), None)
         if column is None or not self._is_pattern(row[column]):
@@ -376,8 +387,3 @@ def _pattern(path: str, wildcards: str) -> re.Pattern[str]:
     """A path with wildcards: `*` any signs of one name, `?` any one."""
     signs = {"*": "[^/]*", "?": "[^/]", "%": "[^/]*"}
     return re.compile("".join(signs[sign] if sign in wildcards else re.escape(sign) for sign in path))
-
-
-def _holds(value: object) -> bool:
-    """Whether JMESPath takes a value for true."""
-    return value is not None and value is not False and value not in ("", [], {})
