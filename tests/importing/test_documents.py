@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from documentation_pages import read
 
 from privtab._resources import import_documents
 from privtab.errors import PolicyInvalid, UsageError
@@ -18,6 +19,13 @@ def test_a_shipped_document_is_right(name: str) -> None:
     assert document.steps
 
 
+def test_the_example_of_the_page_is_right(tmp_path: Path) -> None:
+    (example,) = (block for block in read("docs/reference/importing.md").blocks if block.text.startswith("import: 1"))
+    path = tmp_path / "groups.yaml"
+    path.write_text(example.text, encoding="utf-8")
+    assert load(str(path)).needs == ("tenant",)
+
+
 WRONG = """\
 import: 1
 title: Wrong
@@ -26,11 +34,14 @@ steps:
   - get: /a
     sql: select 1
   - get: /b
+    fields: {users: [{name: knwon}]}
     each: "users[.name"
     rows: {grant: {user: x}, owners: {entity: "a:{x}", ownr: y}}
   - sql: select 1
     page: {parameter: p, next: n}
   - gett: /c
+  - get: /d
+    not_taken: {each: "@", why: x}
 """
 
 
@@ -43,11 +54,14 @@ def test_every_mistake_is_found_at_its_place(tmp_path: Path) -> None:
     assert found == {
         (3, "`wildcards` are of the signs * ? %"),
         (6, "a step has either `get` or `sql`"),
-        (8, "`users[.name` is not a JMESPath expression"),
-        (9, "unknown key `grant` in `rows`"),
-        (9, "unknown key `ownr` in a row of `owners`"),
-        (11, "only the answer to a `get` comes in pages"),
-        (12, "unknown key `gett` in a step"),
+        (8, "`name` is `knwon`"),
+        (9, "`users[.name` is not a JMESPath expression"),
+        (10, "unknown key `grant` in `rows`"),
+        (10, "unknown key `ownr` in a row of `owners`"),
+        (12, "only the answer to a `get` comes in pages"),
+        (13, "unknown key `gett` in a step"),
+        (14, "`fields` is missing in a `get`"),
+        (15, "`name` is missing in `not_taken`"),
     }
     helps = {finding.help for finding in caught.value.diagnostics}
     assert {"did you mean `grants`?", "did you mean `owner`?", "did you mean `get`?"} <= helps

@@ -23,13 +23,29 @@ from privtab.syntax.yaml_tree import Mapping, Node, Sequence, compose
 
 MARK = "import"
 Kind: TypeAlias = Literal["get", "sql"]
-STEP = ("get", "sql", "ask_when", "fields", "page", "optional", "each", "when", "keep", "rows", "not_taken", "steps")
+STEP = (
+    "get",
+    "sql",
+    "ask_when",
+    "fields",
+    "bare",
+    "page",
+    "optional",
+    "each",
+    "when",
+    "keep",
+    "rows",
+    "not_taken",
+    "steps",
+)
 LISTS = ("needs", "takes", "macros", "everyone")
 PAGE = ("parameter", "next", "items", "total", "first", "size")
 EXCLUDED = ("name", "each", "why", "denies", "count")
 DENIES = "denies"
 LOSSES = (DENIES, "lost")
 FIELDS_EXAMPLE = "as in `users: [{name: known, active: switch, limits: denies, it holds for some hours only}]`"
+REQUIRED = "!"
+"""Behind the name of an object that must be there."""
 DEEPEST = 12
 """Steps within steps."""
 
@@ -193,7 +209,7 @@ class _MappingReader(DocumentReader):
         return Step(
             kind=kind,
             ask=None if text is None else Template(text.value),
-            fields=None if "fields" not in fields else self.answer(fields["fields"]),
+            fields=None if "fields" not in fields else self.answer(fields["fields"], fields.get("bare")),
             page=self.page(fields.get("page")),
             optional="optional" in fields and self.word(fields["optional"], "`optional`", ("true", "false")) == "true",
             ask_when=next(iter(self.expressions(fields.get("ask_when"), "`ask_when`")), None),
@@ -230,14 +246,17 @@ class _MappingReader(DocumentReader):
         self.report("I001", text.span, f"{where} is `{text.value}`, not a whole number")
         return None
 
-    def answer(self, node: Node) -> Fields | None:
-        """Read what an answer may hold."""
+    def answer(self, node: Node, bare: Node | None) -> Fields | None:
+        """Read what an answer may hold. `bare`: whether it may be its one list alone."""
         listed = isinstance(node, Sequence)
         read = self.field(node, "`fields`")
         if not isinstance(read, Fields):
             self.report("I001", node, "`fields` are a mapping, or a list of one", FIELDS_EXAMPLE) if read else None
             return None
-        return replace(read, listed=listed)
+        is_bare = bare is not None and self.word(bare, "`bare`", ("true", "false")) == "true"
+        if is_bare and (bare is None or listed or len(read.required) != 1):
+            self.report("I001", bare or node, "an answer with `bare` has one list in its `fields`")
+        return replace(read, listed=listed, bare=is_bare)
 
     def field(self, node: Node, where: str) -> Field | None:
         """What a field may hold: a word, the fields of an object, or a list of one of these."""
@@ -248,26 +267,29 @@ class _MappingReader(DocumentReader):
             return self.field(node.items[0], where)
         if isinstance(node, Mapping):
             named: dict[str, Field] = {}
-            lists = []
+            required: dict[str, type] = {}
             for key, value in self.entries(node, where):
                 read = self.field(value, f"`{key.text}`")
-                for name in (name.strip() for name in key.text.split(",")):
+                for text in key.text.split(","):
+                    name = text.strip().removesuffix(REQUIRED)
                     if name in named:
                         self.report("I001", key, f"`{name}` occurs twice in {where}")
                     if read is not None:
                         named[name] = read
                     if isinstance(value, Sequence):
-                        lists.append(name)
-            return Fields(named=named, lists=tuple(lists))
-        text = self.text(node, where)
-        if text is None:
+                        required[name] = list
+                    elif text.endswith(REQUIRED):
+                        required[name] = dict
+            return Fields(named=named, required=required)
+        scalar = self.text(node, where)
+        if scalar is None:
             return None
-        word, _, reason = text.value.partition(",")
+        word, _, reason = scalar.value.partition(",")
         if word in LOSSES:
             return Loss(reason.strip() or "a state cannot express it", denies=word == DENIES)
-        if text.value in {word.value for word in Word}:
-            return Word(text.value)
-        self.report("I001", text.span, f"{where} is `{text.value}`", FIELDS_EXAMPLE)
+        if scalar.value in {word.value for word in Word}:
+            return Word(scalar.value)
+        self.report("I001", scalar.span, f"{where} is `{scalar.value}`", FIELDS_EXAMPLE)
         return None
 
     def expressions(self, node: Node | None, where: str) -> tuple[Expression, ...]:

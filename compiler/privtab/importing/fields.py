@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from itertools import islice
 from typing import TypeAlias, Union
 
@@ -41,15 +42,22 @@ class Loss:
 UNKNOWN = Loss("the import document does not know this field, which may deny or narrow", denies=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Fields:
     """What the objects at one place of an answer hold."""
 
     named: Mapping[str, Field]
-    lists: tuple[str, ...]
-    """Names of the lists that must be there."""
+    required: Mapping[str, type]
+    """Names of the lists and objects that must be there."""
+    bare: bool = False
+    """Whether an answer may be the one list in it alone."""
     listed: bool = False
     """Whether the answer itself must be a list of such objects."""
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The names of fields that need no look."""
+        return frozenset(name for name, kind in self.named.items() if kind is Word.KNOWN)
 
 
 @dataclass(slots=True)
@@ -69,12 +77,12 @@ class FieldSearch:
     """By name: those of the objects around a field and its own, with dots between."""
 
     def answer(self, fields: Fields, answer: object, where: str) -> object:
-        """Look through an answer. It comes back as the document expects it: a bare list is the one list in it.
+        """Look through an answer, and give it back; a bare list as the one list in it.
 
-        Raises FileError where a list that was asked for is not there, or anything is of another shape. `where`: what was asked.
+        Raises FileError where a list or an object that was asked for is not there, or anything is of another shape. `where`: what was asked.
         """
-        if isinstance(answer, list) and not fields.listed and len(fields.lists) == 1:
-            answer = {fields.lists[0]: answer}
+        if isinstance(answer, list) and fields.bare:
+            answer = dict.fromkeys(fields.required, answer)
         if isinstance(answer, list) != fields.listed:
             expected = "a list" if fields.listed else "an object"
             raise FileError(f"the answer to {where} is {_short(answer)}, not {expected}")
@@ -82,19 +90,16 @@ class FieldSearch:
         return answer
 
     def _objects(self, fields: Fields, value: object, path: str, around: tuple[_Object, ...], where: str) -> None:
-        named, lists = fields.named, fields.lists
+        named, known, required = fields.named, fields.known, fields.required
         for item in value if isinstance(value, list) else (value,):
             if not isinstance(item, dict):
                 raise FileError(f"`{path}` in the answer to {where} holds {_short(item)}, not an object")
             deeper: list[tuple[Fields | Loss, str, object]] = []
-            for name, content in item.items():
-                kind = named.get(name)
+            for name in [name for name in item if name not in known]:
+                content = item[name]
+                kind = named.get(name) or named.get(OTHERS)
                 if kind is Word.KNOWN:
                     continue
-                if kind is None:
-                    kind = named.get(OTHERS)
-                    if kind is Word.KNOWN:
-                        continue
                 if kind is Word.SWITCH:
                     if content is False:
                         break
@@ -102,14 +107,15 @@ class FieldSearch:
                     if content is not None:
                         deeper.append((kind, name, content))
                 elif kind is None:
-                    if content is not None and content not in ("", [], {}):
+                    if content is not None and content not in ("", [], {}):  # `false` may mean something
                         deeper.append((UNKNOWN, name, content))
-                elif content not in (None, "", [], {}, False, 0):
+                elif content:
                     deeper.append((kind, name, content))
             else:
-                for name in lists:
-                    if not isinstance(item.get(name), list):
-                        raise FileError(f"the answer to {where} has no list `{_below(path, name)}`")
+                for name, kind_ in required.items():
+                    if not isinstance(item.get(name), kind_):
+                        what = "list" if kind_ is list else "object"
+                        raise FileError(f"the answer to {where} has no {what} `{_below(path, name)}`")
                 for kind, name, content in deeper:
                     if isinstance(kind, Fields):
                         self._objects(kind, content, _below(path, name), (item, *around), where)

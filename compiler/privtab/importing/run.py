@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from urllib.parse import quote
 
 from jmespath.exceptions import JMESPathError
 
+from privtab._collection import no_collection
 from privtab.errors import FileError, FormatError, UsageError
 from privtab.importing.answers import Answers
 from privtab.importing.document import Document, Excluded, Page, Step
@@ -121,8 +123,9 @@ def run(
         "privileges": list(program.privileges),
         **dict.fromkeys(document.takes),
     }
-    for step in document.steps:
-        collector.step(step, {**known, **values, **collector.lookups})
+    with no_collection():
+        for step in document.steps:
+            collector.step(step, {**known, **values, **collector.lookups})
     for name, field_ in collector.fields.found.items():
         item = UntranslatedItem(
             what=field_.example, why=field_.loss.why, denies=field_.loss.denies, name=name, count=field_.count
@@ -200,8 +203,7 @@ class _Collector:
     def step(self, step: Step, context: Mapping[str, Any]) -> None:
         """One step for one item of the step above."""
         for data in self._data(step, context):
-            for item in self._items(step.each, data, context):
-                values = {**context, **_fields(item)}
+            for values in self._items(step.each, data, context):
                 if step.when is not None and not holds(self._value(step.when, values)):
                     continue
                 self._item(step, values)
@@ -212,7 +214,8 @@ class _Collector:
             for item in found if isinstance(found, list) else [found] if holds(found) else []:
                 self._note_not_taken(rule, {**values, **_fields(item)})
         for name, (key, value) in step.keep.items():
-            self.lookups[name][key.plain(values)] = value.plain(values)
+            with contextlib.suppress(FormatError):  # an item without a name is found where another names it
+                self.lookups[name][key.plain(values)] = value.plain(values)
         for table, cells in step.rows:
             self._row(table, cells, values)
         for inner in step.steps:
@@ -267,19 +270,20 @@ class _Collector:
             yield answer
         raise FileError(f"`{address}` has more than {PAGES:,} pages")
 
-    def _items(self, expressions: Sequence[Expression], data: Any, context: Mapping[str, Any]) -> Iterator[Any]:
-        """The items of a step; each of several expressions is applied to the items of the one before."""
-        if not expressions:
-            yield from data if isinstance(data, list) else [data]
+    def _items(
+        self, expressions: Sequence[Expression], data: Any, context: Mapping[str, Any]
+    ) -> Iterator[Mapping[str, Any]]:
+        """What is known of each item of a step; each of several expressions is applied to that of the one before."""
+        if not expressions and data is context:
+            yield context
             return
-        found = self._value(expressions[0], data)
-        for item in found if isinstance(found, list) else [] if found is None else [found]:
-            if len(expressions) == 1:
-                yield item
-                continue
+        found = self._value(expressions[0], data) if expressions else data
+        for item in found if isinstance(found, list) else [] if found is None and expressions else [found]:
             values = {**context, **_fields(item)}
-            for inner in self._items(expressions[1:], values, values):
-                yield {**values, **_fields(inner)}
+            if len(expressions) > 1:
+                yield from self._items(expressions[1:], values, values)
+            else:
+                yield values
 
     def _value(self, expression: Expression, data: object) -> Any:
         try:

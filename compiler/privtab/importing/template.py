@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from urllib.parse import quote
 
 from privtab.errors import FormatError
@@ -23,7 +24,7 @@ class Template:
 
     def plain(self, values: Mapping[str, object]) -> str:
         """With the values as they are."""
-        return self._filled(values, lambda value: "/".join(_texts(value)))
+        return self._filled(values, _plain)
 
     def path(self, values: Mapping[str, object], wildcards: str = "") -> str:
         """As an entity: the names of its path are encoded; a list is a path from the root down.
@@ -47,16 +48,34 @@ class Template:
         return self._filled(values, lambda value: quote("/".join(_texts(value)), safe=""))
 
     def _filled(self, values: Mapping[str, object], written: Callable[[object], str]) -> str:
-        def fill(match: re.Match[str]) -> str:
-            value = values.get(match[1])
-            if match[2] is not None:
-                lookup = values.get(match[2])
+        filled = []
+        for literal, name, lookup_name in _parts(self.text):
+            filled.append(literal)
+            if name is None:
+                continue
+            value = values.get(name)
+            if lookup_name is not None:
+                lookup = values.get(lookup_name)
                 value = lookup.get(value) if isinstance(lookup, dict) and isinstance(value, str | int) else None
             if value is None or value in ("", []):
-                raise FormatError(f"no value for `{match[0]}` in `{self.text}`")
-            return written(value)
+                placeholder = f"{{{name}}}" if lookup_name is None else f"{{{name}:{lookup_name}}}"
+                raise FormatError(f"no value for `{placeholder}` in `{self.text}`")
+            filled.append(written(value))
+        return "".join(filled)
 
-        return _PLACEHOLDER.sub(fill, self.text)
+
+@cache
+def _parts(text: str) -> tuple[tuple[str, str | None, str | None], ...]:
+    """The text before each placeholder, and its names; behind the last one the text alone."""
+    parts, end = [], 0
+    for match in _PLACEHOLDER.finditer(text):
+        parts.append((text[end : match.start()], match[1], match[2]))
+        end = match.end()
+    return (*parts, (text[end:], None, None))
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else "/".join(_texts(value))
 
 
 def _texts(value: object) -> list[str]:

@@ -34,8 +34,21 @@ def test_an_imported_state_decides_and_has_the_report_of_the_command(spark: Spar
     lake, export = files(tmp_path, ranger_policy(1, policyItems=[
         {"accesses": [{"type": "select"}], "users": ["ann", "bob"], "groups": [], "roles": []}
     ], **DENIAL), ranger_policy(2, policyType=1))  # fmt: skip
-    found = import_state(lake, "ranger", export)
-    command = ["state", "import", "ranger", export, "-p", lake, "-o", str(tmp_path / "out.json"), "--format", "json"]
+    found = import_state(lake, "ranger", export, accept=["data-mask"])
+    command = [
+        "state",
+        "import",
+        "ranger",
+        export,
+        "-p",
+        lake,
+        "-o",
+        str(tmp_path / "out.json"),
+        "--format",
+        "json",
+        "--accept",
+        "data-mask",
+    ]
     completed = subprocess.run(
         [sys.executable, "-m", "privtab", *command], capture_output=True, text=True, check=True, timeout=120
     )
@@ -49,7 +62,7 @@ def test_an_imported_state_decides_and_has_the_report_of_the_command(spark: Spar
 
 
 def test_rights_that_a_state_cannot_express_fail_strict_imports(tmp_path: Path) -> None:
-    lake, export = files(tmp_path, ranger_policy(1, **UNKNOWN), ranger_policy(2, policyType=1))
+    lake, export = files(tmp_path, ranger_policy(1, **UNKNOWN), ranger_policy(2, policyPriority=1))
     with pytest.raises(StateInvalid, match="denial") as lost:
         import_state(lake, "ranger", export)
     assert [finding.denies for finding in lost.value.findings] == [True]  # type: ignore[attr-defined]
