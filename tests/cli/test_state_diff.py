@@ -224,7 +224,9 @@ def test_imports_are_states_wherever_a_state_is_named(
         mask = {"id": 2, "isEnabled": True, "policyType": 1, "resources": resources}
         policies = [{"id": 1, "isEnabled": True, "resources": resources, "policyItems": items}, mask]
         Path(f"{name}.json").write_text(json.dumps({"policies": policies}), encoding="utf-8")
-    sides = ("import:ranger:old.json", "import:ranger:new.json")
+    ran = privtab("state", "diff", "import:ranger:old.json", "import:ranger:new.json", "-p", "lake.yaml")
+    assert (ran.code, "data-mask: policy 2" in ran.err) == (1, True)
+    sides = ("import:ranger?accept=data-mask:old.json", "import:ranger?accept=data-mask:new.json")
     ran = privtab("state", "diff", *sides, "-p", "lake.yaml", "--fail-on", "lost")
     assert ran.code == 1
     assert "lost by\n  - SELECT granted to user:ann at table:s/t" in ran.out

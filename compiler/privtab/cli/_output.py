@@ -211,10 +211,9 @@ def diagnostic_json(diagnostic: Diagnostic) -> dict[str, Any]:
 
 
 def show_state_findings(findings: Iterable[object]) -> None:
-    """Print the invalid rows of a state to standard error, one line each, with a hint below if there is one."""
+    """Print the invalid rows of a state, or what an import left out, to standard error, one line each, with a hint below if there is one."""
     for finding in findings:
-        assert isinstance(finding, StateFinding)
-        sys.stderr.write(render_text([finding]))
+        sys.stderr.write(render_text([finding]) if isinstance(finding, StateFinding) else f"{finding}\n")
 
 
 @contextmanager

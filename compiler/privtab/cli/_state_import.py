@@ -159,8 +159,8 @@ def _as_json(result: ImportResult) -> dict[str, object]:
 
 def _show(result: ImportResult, output: Path | None) -> None:
     not_taken = [
-        f"{name}: {item}" if number == 1 else f"{name} ({number:,} times): {item}"
-        for name, (item, number) in sorted(result.by_name.items(), key=lambda found: not found[1][0].denies)
+        f"{item} (and {number - item.count:,} more)" if number > item.count else str(item)
+        for item, number in sorted(result.by_name.values(), key=lambda found: not found[0].denies)
     ]
     for title, lines in (("translated", list(result.translated)), ("not expressible", not_taken)):
         if lines:

@@ -47,8 +47,8 @@ class UntranslatedItem:
     count: int = 1
 
     def __str__(self) -> str:
-        """What it is, and why it is not taken."""
-        return f"{self.what}: {self.why}" if self.why else self.what
+        """Its name, what it is, and why it is not taken."""
+        return ": ".join(filter(None, (self.name, self.what, self.why)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,15 +222,10 @@ class _Collector:
             self.step(inner, values)
 
     def _note_not_taken(self, rule: Excluded, values: Mapping[str, Any]) -> None:
-        texts = []
-        for template in (rule.name, rule.why):
-            try:
-                texts.append(template.plain(values))
-            except FormatError:
-                texts.append(template.text)
+        name, what = rule.name.plain(values, "?"), rule.why.plain(values, "?")
         denies = rule.denies if isinstance(rule.denies, bool) else holds(self._value(rule.denies, values))
         count = 1 if rule.count is None else int(rule.count.plain(values))
-        item = UntranslatedItem(what=texts[1], why="", denies=denies, name=texts[0], count=count)
+        item = UntranslatedItem(what=what, why="", denies=denies, name=name, count=count)
         self.found.not_taken[item] = None
 
     def _data(self, step: Step, context: Mapping[str, Any]) -> Iterator[Any]:

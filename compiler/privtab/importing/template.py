@@ -22,9 +22,9 @@ class Template:
 
     text: str
 
-    def plain(self, values: Mapping[str, object]) -> str:
-        """With the values as they are."""
-        return self._filled(values, _plain)
+    def plain(self, values: Mapping[str, object], missing: str | None = None) -> str:
+        """With the values as they are. Raises FormatError where one is missing, unless `missing` stands for it."""
+        return self._filled(values, _plain, missing)
 
     def path(self, values: Mapping[str, object], wildcards: str = "") -> str:
         """As an entity: the names of its path are encoded; a list is a path from the root down.
@@ -47,7 +47,9 @@ class Template:
         """As a path of a URL."""
         return self._filled(values, lambda value: quote("/".join(_texts(value)), safe=""))
 
-    def _filled(self, values: Mapping[str, object], written: Callable[[object], str]) -> str:
+    def _filled(
+        self, values: Mapping[str, object], written: Callable[[object], str], missing: str | None = None
+    ) -> str:
         filled = []
         for literal, name, lookup_name in _parts(self.text):
             filled.append(literal)
@@ -58,6 +60,9 @@ class Template:
                 lookup = values.get(lookup_name)
                 value = lookup.get(value) if isinstance(lookup, dict) and isinstance(value, str | int) else None
             if value is None or value in ("", []):
+                if missing is not None:
+                    filled.append(missing)
+                    continue
                 placeholder = f"{{{name}}}" if lookup_name is None else f"{{{name}:{lookup_name}}}"
                 raise FormatError(f"no value for `{placeholder}` in `{self.text}`")
             filled.append(written(value))
