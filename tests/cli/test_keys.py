@@ -46,10 +46,20 @@ def test_a_key_with_a_password(privtab: Callable[..., Any], tmp_path: Path, monk
 def test_the_key_configuration_for_opa(privtab: Callable[..., Any], tmp_path: Path) -> None:
     pair, other = signing_keys.pair(), signing_keys.pair("RS256")
     files = [key_pair.write(tmp_path, name)[1] for name, key_pair in (("ec", pair), ("rsa", other))]
-    found = json.loads(privtab("keys", "config", *files, "--scope", "prod", "--bundle", "policy").out)
+    ran = privtab("keys", "config", *files, "--scope", "prod", "--bundle", "policy")
+    assert "no `keyid`: OPA before 1.21.3 accepts unsigned bundles" in ran.err
+    found = json.loads(ran.out)
     assert found["bundles"] == {"policy": {"signing": {"scope": "prod"}}}
     assert [key["algorithm"] for key in found["keys"].values()] == ["ES256", "RS256"]
     assert found["keys"][pair.signing().id]["key"] == pair.public
+
+
+def test_a_single_key_is_named_which_older_opas_need(privtab: Callable[..., Any], tmp_path: Path) -> None:
+    pair = signing_keys.pair()
+    ran = privtab("keys", "config", pair.write(tmp_path)[1], "--scope", "prod")
+    assert ran.err == ""
+    signing = {"keyid": pair.signing().id, "scope": "prod"}
+    assert json.loads(ran.out)["bundles"] == {"policy": {"signing": signing}, "state": {"signing": signing}}
 
 
 def test_keys_of_other_tools(privtab: Callable[..., Any], tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import signing_keys
+from failing_servers import reply
+from proxies import proxy
 
 PAIR, OTHER = signing_keys.pair(), signing_keys.pair("ES256", 1)
 
@@ -54,6 +56,42 @@ def test_the_key_and_the_scope_must_be_those(
     monkeypatch.setenv("PRIVTAB_VERIFICATION_KEY", f"{other},{PAIR.write(tmp_path)[1]}")
     assert privtab("verify", bundle).code == 0
     assert privtab("verify", tmp_path / "gone.tar.gz").code == 3
+
+
+@pytest.mark.parametrize(
+    ("version", "configuration", "safe"),
+    [
+        ("1.20.2", {"result": {"bundles": {"policy": {"signing": {"scope": "prod"}}}}}, False),
+        ("1.20.2", {"code": "unauthorized"}, False),
+        ("1.20.2", {"result": {"bundles": {"policy": {}}}}, True),
+        ("1.22.2", {}, True),
+    ],
+)
+def test_opas_that_accept_unsigned_bundles_are_named(
+    version: str,
+    configuration: dict[str, Any],
+    safe: bool,
+    privtab: Callable[..., Any],
+    build: Path,
+    tmp_path: Path,
+) -> None:
+    def answer(head: bytes) -> bytes:
+        status = {"result": {"labels": {"id": "one", "version": version}, "bundles": {}}}
+        body = status if head.startswith(b"GET /v1/status ") else configuration
+        return reply(json.dumps(body), "200 OK" if "result" in body else "401 Unauthorized", "Connection: close")
+
+    with proxy(answer) as (where, _):
+        opa = ("--opa", f"http://{where}")
+        verified = privtab("verify", build / "policy.tar.gz", "--verification-key", PAIR.write(tmp_path)[1], *opa)
+        shown = privtab("status", *opa, "--check", "--format", "json")
+    assert shown.code == (0 if safe else 1)
+    [sidecar] = json.loads(shown.out)["sidecars"]
+    assert sidecar["standing"] == ("active" if safe else "unsafe")
+    # A bundle that is verified is one that must be signed, whatever the sidecar's configuration says.
+    assert verified.code == (0 if version == "1.22.2" else 1)
+    assert ("is OPA 1.20.2, which may accept unsigned bundles (GHSA-g2pf-6v5v-qcc8)" in verified.err) is bool(
+        verified.code
+    )
 
 
 @pytest.mark.slow

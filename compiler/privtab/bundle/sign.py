@@ -233,9 +233,14 @@ def public_keys(sources: Iterable[KeySource]) -> list[VerificationKey]:
 
 
 def opa_configuration(keys: Iterable[VerificationKey], scope: str, bundles: Iterable[str]) -> dict[str, Any]:
-    """OPA configuration for the keys and for the bundles that must be signed with one of them."""
-    signing = {"scope": scope} if scope else {}
+    """OPA configuration for the keys and for the bundles that must be signed with one of them.
+
+    A single key is named as `keyid`: without it, OPA before 1.21.3 accepts unsigned bundles (GHSA-g2pf-6v5v-qcc8).
+    """
+    trusted = {key.id: {"algorithm": key.algorithms[0], "key": key.pem} for key in keys}
+    signing = {"keyid": next(iter(trusted))} if len(trusted) == 1 else {}
+    signing |= {"scope": scope} if scope else {}
     return {
-        "keys": {key.id: {"algorithm": key.algorithms[0], "key": key.pem} for key in keys},
+        "keys": trusted,
         "bundles": {name: {"signing": signing} for name in bundles},
     }

@@ -87,7 +87,7 @@ def _to_channel(
     from privtab.registry.deploy.gates import state_gate
     from privtab.registry.deploy.rollout import Rollout, pack
 
-    if request.signing_key is None and registry.trust() is not None:
+    if request.signing_key is None and registry.requires_signatures():
         raise UsageError(
             f"{registry.url} accepts only signed bundles: give `--signing-key FILE`, or set $PRIVTAB_SIGNING_KEY"
         )
@@ -141,6 +141,7 @@ def _to_channel(
         follow=watcher(progress_console(quiet=request.format is Format.JSON)),
         timeout=watch.timeout,
         expect=watch.expect,
+        signed=request.signing_key is not None,
     )
     with ExitStack() as protection:
         exit_code = _store_and_release(request, rollout, packed, before, canary, report, protection)

@@ -11,7 +11,7 @@ import typer
 
 from privtab._staged import write
 from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, out, print_if_data, print_json
+from privtab.cli._output import Format, out, print_error, print_if_data, print_json
 from privtab.errors import BundleWriteError, UsageError
 
 PANEL = "Ship"
@@ -109,7 +109,8 @@ def config(
 ) -> None:
     """Print the configuration that OPA needs to verify bundles: the keys, and `signing` of each bundle, as JSON.
 
-    Several keys may be trusted at once, as during a rotation: a signature names its key.
+    Several keys may be trusted at once, as during a rotation: a signature names its key. OPA takes one key or any, so
+    `keyid` is left out then, and OPA before 1.21.3 accepts unsigned bundles.
 
     Example:
 
@@ -120,4 +121,6 @@ def config(
     from privtab.bundle.sign import opa_configuration, public_keys
 
     configuration = opa_configuration(public_keys(keys), scope, bundle or ["policy", "state"])
+    if len(configuration["keys"]) > 1:
+        print_error("several keys, so no `keyid`: OPA before 1.21.3 accepts unsigned bundles with this configuration")
     print_json(configuration)

@@ -103,6 +103,7 @@ def run(
             follow=watcher(progress_console(quiet=quiet)),
             timeout=timeout,
             expect=expect,
+            signed=signing_key is not None or opened.requires_signatures(),
         )
         before = rollout.current()
         if before.trouble:

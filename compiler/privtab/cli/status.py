@@ -91,11 +91,13 @@ def run(
 class ChannelSnapshot:
     """One reading of a channel and its fleet."""
 
-    def __init__(self, channels: list[Channel], histories: dict[str, list[Channel]], fleet: Fleet | None) -> None:
+    def __init__(
+        self, channels: list[Channel], histories: dict[str, list[Channel]], fleet: Fleet | None, *, signed: bool
+    ) -> None:
         self.channels = channels
         self.histories = histories
         self.fleet = fleet
-        self.statuses = _sidecar_statuses(channels, fleet)
+        self.statuses = _sidecar_statuses(channels, fleet, signed=signed)
 
     @property
     def trouble(self) -> tuple[str, ...]:
@@ -139,10 +141,11 @@ def _take_snapshot(
     if fleet is not None and registry is not None:
         concerned = tuple(sidecar for sidecar in fleet.sidecars if sidecar.reads(channel, system))
         fleet = replace(fleet, sidecars=concerned)
-    return ChannelSnapshot(channels, histories, fleet)
+    signed = registry.requires_signatures() if registry is not None else fleet is not None and fleet.signed
+    return ChannelSnapshot(channels, histories, fleet, signed=signed)
 
 
-def _sidecar_statuses(channels: list[Channel], fleet: Fleet | None) -> list[SidecarStatus]:
+def _sidecar_statuses(channels: list[Channel], fleet: Fleet | None, *, signed: bool) -> list[SidecarStatus]:
     from privtab.registry.deploy.nodes import DesiredRevisions, SidecarProgress, SidecarStatus
     from privtab.registry.deploy.rollout import desired_revisions
     from privtab.registry.deploy.watch import SILENT, age, judge
@@ -157,7 +160,7 @@ def _sidecar_statuses(channels: list[Channel], fleet: Fleet | None) -> list[Side
             desired_revisions(channel, channel, canary=sidecar.canary(channel.channel, channel.system))
             for channel in followed
         ] or [DesiredRevisions()]
-        judged = [judge(sidecar, goal, "", now) for goal in goals]
+        judged = [judge(sidecar, replace(goal, signed=signed), "", now) for goal in goals]
         worst = next((status for status in judged if status.standing is not SidecarProgress.ACTIVE), judged[0])
         if worst.standing is SidecarProgress.ACTIVE and sidecar.seen is not None and now - sidecar.seen > SILENT:
             worst = SidecarStatus(

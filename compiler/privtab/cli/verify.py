@@ -9,10 +9,12 @@ import typer
 
 from privtab.cli._options import FormatOption
 from privtab.cli._output import Format, fail_if, out, print_error, print_if_data
+from privtab.cli._rollout import CaOption, OpaOption, ServerOption, TokenOption, reader_of
 from privtab.cli._signing import ScopeOption, VerificationKeyOption, trust
-from privtab.errors import BrokenBundle, FileError, SignatureRefused, UsageError
+from privtab.errors import BrokenBundle, FileError, FleetError, SignatureRefused, UsageError
 
 if TYPE_CHECKING:
+    from privtab.registry.deploy.nodes import Fleet
     from privtab.signatures import Trust
 
 PANEL = "Ship"
@@ -30,12 +32,17 @@ def run(
             help="Refuse bundles not newer than this bundle or sequence.",
         ),
     ] = None,
+    server: ServerOption = None,
+    opa: OpaOption = None,
+    token_file: TokenOption = None,
+    ca: CaOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
     """Verify the signatures of bundles and all their files, as OPA does.
 
     Exits with 1 if a bundle is refused: unsigned, signed by another key or for another scope, changed, with missing or
-    additional files, not newer, or incomplete.
+    additional files, not newer, or incomplete. With `--server` or `--opa`, also if a sidecar's OPA is older than 1.21.3,
+    which may accept unsigned bundles.
 
     Example:
 
@@ -48,6 +55,8 @@ def run(
         raise UsageError("give the key to verify with: `--verification-key FILE`")
     minimum_sequence = None if newer_than is None else _baseline_sequence(newer_than, trusted)
     rows = [_verify(bundle, trusted, minimum_sequence) for bundle in bundles]
+    with reader_of(server, opa, token_file, ca) as read:
+        rows += _unsafe(None if read is None else read())
     if not print_if_data(format_, rows):
         for row in rows:
             if row["verified"]:
@@ -56,6 +65,8 @@ def run(
                     f"{row['bundle']}: signed with {row['key']} ({row['algorithm']}){order}, {row['files']} files",
                     soft_wrap=True,
                 )
+            elif "sidecar" in row:
+                print_error(f"{row['sidecar']} {row['why']}")
             else:
                 print_error(f"{row['bundle']} is refused: {row['why']}")
     fail_if(not all(row["verified"] for row in rows))
@@ -77,6 +88,19 @@ def _verify(bundle: Path, trusted: Trust, minimum_sequence: int | None) -> dict[
         "sequence": signed.sequence,
         "files": len(signed.files),
     }
+
+
+def _unsafe(fleet: Fleet | None) -> list[dict[str, Any]]:
+    """The sidecars that may accept unsigned bundles. Raises FleetError if one cannot be read."""
+    if fleet is None:
+        return []
+    if unread := [text for text in (fleet.problem, *(sidecar.problem for sidecar in fleet.sidecars)) if text]:
+        raise FleetError("; ".join(unread))
+    return [
+        {"sidecar": sidecar.url or sidecar.id, "verified": False, "why": sidecar.verifier_problem}
+        for sidecar in fleet.sidecars
+        if sidecar.verifier_problem
+    ]
 
 
 def _baseline_sequence(baseline: str, trusted: Trust) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -43,6 +44,31 @@ def last(looks: Iterable[FleetSnapshot]) -> FleetSnapshot:
     found = list(looks)
     assert [look.final for look in found] == [False] * (len(found) - 1) + [True]
     return found[-1]
+
+
+@pytest.mark.parametrize(
+    ("version", "why"),
+    [
+        (
+            "1.21.2",
+            "is OPA 1.21.2, which may accept unsigned bundles (GHSA-g2pf-6v5v-qcc8): update it to 1.21.3 or later",
+        ),
+        ("0.70.0", "is OPA 0.70.0, which"),
+        ("1.21.3", ""),
+        ("1.22.2-envoy-1", ""),
+        ("2.0.0", ""),
+        ("", "does not report its version: to verify signatures, it must be OPA 1.21.3 or later"),
+    ],
+)
+def test_an_opa_that_accepts_unsigned_bundles_is_unsafe_where_they_must_be_signed(version: str, why: str) -> None:
+    seen = sidecar(labels={"version": version})
+    assert judge(seen, WANTED, "shop", NOW).standing is SidecarProgress.ACTIVE
+    signed = replace(WANTED, signed=True)
+    found = judge(seen, signed, "shop", NOW)
+    assert found.standing is (SidecarProgress.UNSAFE if why else SidecarProgress.ACTIVE)
+    assert found.why.startswith(why)
+    watched = last(watch(read([seen]), signed, "shop", timeout=0.1))
+    assert watched.complete is not bool(why)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
+import signing_keys
 from example_bundles import ExampleBundles
 from in_process_registry import POLICY, STATE, until, waiting, within
 
+from privtab.bundle.sign import signed
 from privtab.errors import UsageError
 from privtab.registry import Canary, Registry, names
 from privtab.registry.deploy.fleet import fleet_of
@@ -125,6 +127,28 @@ def test_a_binding_that_is_none_is_named_by_its_line(tmp_path: Path, line: str) 
     assert "aaaa" not in str(raised.value)
     with pytest.raises(UsageError, match="tokens:1: unknown scope"):
         Tokens(path, Role)
+
+
+def test_the_version_of_an_opa_that_only_polls_is_known_by_its_agent(
+    registry: Registry, packed: ExampleBundles
+) -> None:
+    """And whether it must verify signatures, by the settings of the registry, from the next release on."""
+
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
+        agent = {"User-Agent": "Open-Policy-Agent/1.20.2 (linux, amd64)", "X-Privtab-Instance": "web-1"}
+        await client.get(POLICY, headers=agent)
+        fleet = fleet_of((await client.get("/fleet")).json())
+        assert fleet.sidecars[0].labels == {"version": "1.20.2"}
+        assert not fleet.signed
+        pair = signing_keys.pair()
+        registry.init(verification_keys=[pair.public], replace=True)
+        signed_policy = registry.put(signed(packed.policies[1], pair.signing())).id
+        signed_state = registry.put(signed(packed.states[1], pair.signing())).id
+        registry.release("dev", "shop", policy=signed_policy, state=signed_state)
+        await until(lambda: served.feeds.signed)
+        assert fleet_of((await client.get("/fleet")).json()).signed
+
+    within(registry, body)
 
 
 # --- without a name --------------------------------------------------------------------------------------------------

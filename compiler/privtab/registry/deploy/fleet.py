@@ -69,7 +69,11 @@ class OpaReader(HttpReader):
     def __call__(self) -> Fleet:
         """The current status of each OPA."""
         with ThreadPoolExecutor(max_workers=min(16, len(self._urls))) as pool:
-            return Fleet(sidecars=tuple(pool.map(self._read_sidecar, self._urls)))
+            sidecars = tuple(pool.map(self._read_sidecar, self._urls))
+        signed = any(
+            self._verifies(sidecar) for sidecar in sidecars if not sidecar.problem and sidecar.verifier_problem
+        )
+        return Fleet(sidecars=sidecars, signed=signed)
 
     def _read_sidecar(self, url: str) -> Sidecar:
         try:
@@ -85,6 +89,14 @@ class OpaReader(HttpReader):
         labels = status.get("labels")
         id_ = labels.get("id") if isinstance(labels, Mapping) else None
         return sidecar_from_status(str(id_ or url), status, url=url, seen=datetime.now(tz=UTC))
+
+    def _verifies(self, sidecar: Sidecar) -> bool:
+        """Whether an OPA's configuration requires signatures; True if it does not tell."""
+        try:
+            configuration = _object(_object(self.get(f"{sidecar.url}/v1/config")).get("result"))
+        except FleetUnreadable:
+            return True
+        return any("signing" in _object(bundle) for bundle in _object(configuration.get("bundles")).values())
 
 
 class ServerReader(HttpReader):
@@ -118,6 +130,7 @@ def fleet_of(content: Any) -> Fleet:
             for place, entry in _object(content.get("trials")).items()
         },
         refused=tuple(_refused_request(entry) for entry in content.get("refused") or () if isinstance(entry, Mapping)),
+        signed=_object(content.get("server")).get("signed") is True,
         started=str(_object(content.get("server")).get("started", "")),
         trouble=tuple(
             str(entry["trouble"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,6 +11,8 @@ from typing import Any, Literal, TypeAlias
 
 Kind: TypeAlias = Literal["policy", "state"]
 KINDS: tuple[Kind, ...] = ("policy", "state")
+OLDEST_VERIFIER = (1, 21, 3)
+"""The first OPA that verifies every bundle whose configuration asks for it (GHSA-g2pf-6v5v-qcc8)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +94,20 @@ class Sidecar:
         return next((bundle for bundle in named if system in bundle.name), named[0] if len(named) == 1 else None)
 
     @property
+    def verifier_problem(self) -> str:
+        """Why its OPA may accept unsigned bundles, by the version that it reports; empty if it does not."""
+        version = self.labels.get("version", "")
+        oldest = ".".join(map(str, OLDEST_VERIFIER))
+        found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+        if found is None:
+            return f"does not report its version: to verify signatures, it must be OPA {oldest} or later"
+        if tuple(map(int, found.groups())) >= OLDEST_VERIFIER:
+            return ""
+        return (
+            f"is OPA {version}, which may accept unsigned bundles (GHSA-g2pf-6v5v-qcc8): update it to {oldest} or later"
+        )
+
+    @property
     def problems(self) -> tuple[str, ...]:
         """The problems, as text."""
         sidecar_problem = [self.problem] if self.problem else []
@@ -156,6 +173,8 @@ class Fleet:
     """By `channel/system`: when its canary began, and the decisions of all sidecars since then."""
     trouble: tuple[str, ...] = ()
     """Problems with the histories of channels, from the server."""
+    signed: bool = False
+    """Whether sidecars must verify signatures: the server's registry accepts signed bundles only, or an old OPA requires them."""
     refused: tuple[str, ...] = ()
     """Refused requests to the server, most recent last: `web-1: 401 … (/status, 12 times, last at …)`."""
 
@@ -168,6 +187,8 @@ class DesiredRevisions:
     state: str | None = None
     outdated: frozenset[str] = frozenset()
     """Revisions that they must no longer run. A sidecar may load only some shards of a state, none of which may be outdated."""
+    signed: bool = False
+    """Whether they must verify signatures."""
 
     @property
     def revisions(self) -> tuple[str, ...]:
@@ -182,6 +203,8 @@ class SidecarProgress(StrEnum):
     WAITING = "waiting"
     REFUSED = "refused"
     """It refuses a bundle and reports why."""
+    UNSAFE = "unsafe"
+    """It must verify signatures, and its version may accept unsigned bundles."""
     SILENT = "silent"
     """It has not been seen for long."""
     UNREACHABLE = "unreachable"

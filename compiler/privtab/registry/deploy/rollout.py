@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -120,6 +120,8 @@ class Rollout:
     follow: Follow
     timeout: float = 60.0
     expect: int = 0
+    signed: bool = False
+    """Whether sidecars must verify signatures."""
     seconds: dict[str, float] = field(default_factory=dict)
 
     def current(self) -> Channel:
@@ -175,7 +177,7 @@ class Rollout:
         """Watch until all sidecars, or all in the canary, run the desired revisions; None if `read` is None."""
         if self.read is None:
             return None
-        desired = desired_revisions(before, after, canary=canary)
+        desired = replace(desired_revisions(before, after, canary=canary), signed=self.signed)
         snapshots = watch(
             self.read,
             desired,

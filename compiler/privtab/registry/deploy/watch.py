@@ -123,7 +123,12 @@ def _last_requests(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, str], s
 
 
 def _still_refuses(status: SidecarStatus, first_requests: Mapping[tuple[str, str], str | None]) -> bool:
-    """Whether a sidecar refuses a bundle that it requested after the watch began; earlier errors are about older bundles."""
+    """Whether it is no use to wait: a sidecar is unsafe, or refuses a bundle that it requested after the watch began.
+
+    Earlier errors are about older bundles.
+    """
+    if status.standing is SidecarProgress.UNSAFE:
+        return True
     return status.standing is SidecarProgress.REFUSED and any(
         bundle.problem is not None
         and (bundle.tried is None or bundle.tried != first_requests.get((status.sidecar.id, bundle.name)))
@@ -135,6 +140,9 @@ def judge(sidecar: Sidecar, desired: DesiredRevisions, system: str, now: datetim
     """The progress of one sidecar."""
     if sidecar.problem is not None:
         return SidecarStatus(sidecar=sidecar, standing=SidecarProgress.UNREACHABLE, why=sidecar.problem)
+    is_silent = sidecar.seen is not None and now - sidecar.seen > SILENT
+    if desired.signed and not is_silent and (why := sidecar.verifier_problem):
+        return SidecarStatus(sidecar=sidecar, standing=SidecarProgress.UNSAFE, why=why)
     missing = [revision for revision in desired.revisions if not sidecar.runs(revision)]
     old = [bundle for bundle in sidecar.bundles if bundle.revision in desired.outdated]
     if not missing and not old:
@@ -144,7 +152,7 @@ def judge(sidecar: Sidecar, desired: DesiredRevisions, system: str, now: datetim
             standing=SidecarProgress.ACTIVE,
             why="; ".join(_with_doubt(sidecar.problems, sidecar.doubt)),
         )
-    if sidecar.seen is not None and now - sidecar.seen > SILENT:
+    if sidecar.seen is not None and is_silent:
         return SidecarStatus(
             sidecar=sidecar, standing=SidecarProgress.SILENT, why=f"silent for {age(now - sidecar.seen)}"
         )

@@ -308,6 +308,7 @@ async def _fleet(server: ServerState, request: Request) -> Response:
                 "started": _timestamp(server.fleet.started),
                 "now": _timestamp(time.time()),
                 "storage": _storage(server),
+                "signed": server.feeds.signed,
             },
             "channels": channels,
             "sidecars": sidecars,
@@ -352,7 +353,9 @@ async def _file(server: ServerState, request: Request) -> Response:
 
 
 def _identity(request: Request) -> tuple[SidecarIdentity, str]:
-    identity = sidecar_identity(request.headers.get("x-privtab-instance"), request.headers.get("x-privtab-labels"))
+    identity = sidecar_identity(
+        *(request.headers.get(name) for name in ("x-privtab-instance", "x-privtab-labels", "user-agent"))
+    )
     return identity, request.client.host if request.client else ""
 
 

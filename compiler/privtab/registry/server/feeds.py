@@ -67,6 +67,8 @@ class Feeds:
         self.registry = registry
         self.trouble: StorageFailure | None = None
         self.failures = 0
+        self.signed = False
+        """Whether the registry accepts signed bundles only."""
         self._only = frozenset(only)
         self._poll = poll
         self._unsigned = unsigned_deltas
@@ -246,6 +248,7 @@ class Feeds:
     async def _serve(self, channel: Channel) -> None:
         """Serve a channel, after loading those of its bundles that sidecars have requested."""
         key = channel.channel, channel.system
+        self.signed = await asyncio.to_thread(self.registry.requires_signatures)
         for canary in (False, True):
             for (kind, shard), identity in channel.runs(canary=canary).items():
                 self.kinds[identity] = kind

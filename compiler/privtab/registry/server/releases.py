@@ -43,6 +43,9 @@ class Releases(Protocol):
     def blob(self, digest: str, /) -> bytes:
         """The bundle with this SHA-256."""
 
+    def requires_signatures(self) -> bool:
+        """Whether all bundles are signed."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Active:

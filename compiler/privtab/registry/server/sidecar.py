@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from privtab.registry.server.sanitize import sanitize
 MOST_COUNTED = 10
 """Maximum revisions of one sidecar whose decisions are counted."""
 LONGEST_TEXT = 500
+_AGENT = re.compile(r"Open[ -]Policy[ -]Agent/([\w.+-]{1,50})(?: |$)", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -61,14 +63,19 @@ class KnownSidecar:
         return {**self.reported_labels, **self.header_labels}
 
 
-def sidecar_identity(instance: str | None, labels: str | None) -> SidecarIdentity:
-    """The sidecar's identity from headers: a name, and labels as `app=x,zone=y`. Invalid parts are dropped."""
+def sidecar_identity(instance: str | None, labels: str | None, agent: str | None = None) -> SidecarIdentity:
+    """The sidecar's identity from headers: a name, and labels as `app=x,zone=y`. Invalid parts are dropped.
+
+    `agent`: OPA's User-Agent, whose version becomes a label, as in OPA's reports.
+    """
     name = (instance or "").strip()
     found: dict[str, str] = {}
     for part in (labels or "")[:4000].split(",")[:50]:
         key, equals, value = part.partition("=")
         if equals and key.strip():
             found[sanitize(key.strip())] = sanitize(value.strip())
+    if version := _AGENT.match(agent or ""):
+        found["version"] = version[1]
     return SidecarIdentity(instance=name if len(name) <= 200 and name.isprintable() else "", labels=found)
 
 

@@ -78,6 +78,10 @@ class StoreReleases:
                 return self._bundles[digest][1]
         raise RegistryError(f"the bundle {digest} is not kept any more")
 
+    def requires_signatures(self) -> bool:
+        """As Releases.requires_signatures."""
+        return self._signing is not None
+
     def _now(self) -> Channel:
         """The release of the last change. Raises StoreError if it cannot be read, or if it is older than the one before."""
         with self._lock:
