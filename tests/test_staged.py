@@ -1,25 +1,43 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from privtab._staged import write, write_all
+from privtab._staged import staged, write, write_all
 from privtab.errors import BundleWriteError
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
-def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("put", [write, lambda path, content: write_all({path: content})])
+def test_a_pipe_is_written_to_and_not_replaced(put: Callable[[Path, bytes], None], tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with ThreadPoolExecutor(1) as readers:
-        read = readers.submit(pipe.read_bytes)
-        write(pipe, b"content")
-        assert read.result(timeout=30) == b"content"
+    # Opened here, so that the test ends where nothing is written into it.
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    put(pipe, b"content")
+    assert os.read(reader, 100) == b"content"
+    os.close(reader)
     assert pipe.is_fifo()
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_device_is_written_to_or_refused_and_never_replaced(tmp_path: Path) -> None:
+    device = tmp_path / "device"
+    device.symlink_to(os.devnull)
+    write_all({device: b"content"})
+    with pytest.raises(FileExistsError, match="is not replaced"), staged(device, [b"content"]):
+        pass
+    assert device.is_symlink()
+    bound = socket.socket(socket.AF_UNIX)
+    bound.bind(str(tmp_path / "socket"))
+    with pytest.raises(BundleWriteError, match="is not replaced"):
+        write(tmp_path / "socket", b"content")
+    bound.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["device", "socket"]
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

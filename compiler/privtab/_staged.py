@@ -1,16 +1,32 @@
-"""Write files under a temporary name and rename them: a reader sees the old or the new file, never half of one."""
+"""Write files under a temporary name and rename them: a reader sees the old or the new file, never half of one.
+
+A device or a pipe, such as /dev/stdout, is written to, not replaced. A link that another user made is followed only if `ask`
+says yes.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from privtab._ownership import link_of_others
 from privtab.errors import BundleWriteError
 
+_followed: set[Path] = set()
+"""The links that may be followed."""
 _WRITERS = 8
+
+
+def _no(_question: str) -> bool:
+    return False
+
+
+ask: Callable[[str], bool] = _no
+"""Asks a question; commands set it to ask at the terminal."""
 
 
 def write(path: Path, content: bytes) -> None:
@@ -19,15 +35,9 @@ def write(path: Path, content: bytes) -> None:
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> int:
-    """As `write`, for content in pieces; returns the number of bytes. If the pieces end with an error, nothing is written.
-
-    A device or a pipe, such as /dev/stdout, is written to, not replaced.
-    """
+    """As `write`, for content in pieces; returns the number of bytes. If the pieces end with an error, nothing is written."""
     with _naming(path):
-        if path.is_char_device() or path.is_fifo():
-            with path.open("wb") as file:
-                return sum(map(file.write, pieces))
-        size = _replace(path, pieces)
+        size = _put(path, pieces)
         sync_folder(path)
     return size
 
@@ -42,8 +52,11 @@ def write_all(files: Mapping[Path, bytes]) -> None:
     def write_one(file: tuple[Path, bytes]) -> None:
         path, content = file
         with _naming(path):
-            _replace(path, [content])
+            _put(path, [content])
 
+    for path in {path.parent: path for path in files}.values():
+        with _naming(path):
+            _follow(path.parent)  # asked here, not by each thread
     with ThreadPoolExecutor(_WRITERS) as threads:
         for _ in threads.map(write_one, files.items()):
             pass
@@ -61,7 +74,11 @@ def _naming(path: Path) -> Iterator[None]:
         raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _replace(path: Path, pieces: Iterable[bytes]) -> int:
+def _put(path: Path, pieces: Iterable[bytes]) -> int:
+    if path.is_char_device() or path.is_fifo():
+        _follow(path)
+        with path.open("wb") as file:
+            return sum(map(file.write, pieces))
     with staged(path, pieces) as temporary:
         size = temporary.stat().st_size
         temporary.replace(path)
@@ -70,10 +87,13 @@ def _replace(path: Path, pieces: Iterable[bytes]) -> int:
 
 @contextlib.contextmanager
 def staged(path: Path, pieces: Iterable[bytes], prefix: str = "") -> Iterator[Path]:
-    """Write the content to a new file beside `path`, on the disk; unless renamed, it is deleted at the end. Raises OSError.
+    """Write the content to a new file beside `path`, on the disk; unless renamed, it is deleted at the end.
 
-    The umask of the process determines its permissions.
+    The umask of the process determines its permissions. Raises OSError, also where a device, a pipe or a socket would be replaced.
     """
+    _follow(path.parent)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(errno.EEXIST, "it is neither a file nor a folder, and is not replaced")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f"{prefix or f'.{path.name[:40]}.'}{secrets.token_hex(8)}"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
@@ -85,6 +105,17 @@ def staged(path: Path, pieces: Iterable[bytes], prefix: str = "") -> Iterator[Pa
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _follow(path: Path) -> None:
+    """Raise OSError for a path over a link that another user made, unless `ask` says that it may be followed."""
+    link = link_of_others(path)
+    if link is None or link in _followed:
+        return
+    target = link.readlink()
+    if not ask(f"{link} is a link to {target}, which another user made. Write there?"):
+        raise OSError(errno.EPERM, f"{link} is a link that another user made: name {target} itself")
+    _followed.add(link)
 
 
 def sync_folder(path: Path) -> None:

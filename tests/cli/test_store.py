@@ -223,10 +223,14 @@ def test_a_change_is_shown_and_taken_back_by_an_operation(lake: Path, capsys: py
 def test_settings_name_the_first_administrators(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (lake / "privtab.toml").write_text('[store]\nadministrators = ["ann", "ben"]\n', encoding="utf-8")
     assert run(["store", "create", "other.db", "-p", "lake.yaml", "--admin", "root"]) == 0
-    capsys.readouterr()
+    assert f"service administrators by {lake / 'privtab.toml'}: ann, ben\n" in capsys.readouterr().out
     assert run(["store", "show", "other.db"]) == 0
     shown = {line.partition(": ")[2] for line in capsys.readouterr().out.splitlines()}
     assert shown == {"root}", "ann}", "ben}"}
+    lake.chmod(0o777)
+    assert run(["store", "create", "third.db", "-p", "lake.yaml"]) == 2
+    assert f"other users may write to {lake}" in capsys.readouterr().err
+    lake.chmod(0o700)
     (lake / "privtab.toml").write_text("[store]\nadministrators = 3\nadmin = 4\n", encoding="utf-8")
     assert run(["store", "create", "third.db", "-p", "lake.yaml"]) == 2
     error = capsys.readouterr().err

@@ -66,7 +66,7 @@ def test_invalid_yaml_has_no_comments(code: str) -> None:
 
 def test_settings_change_severities_and_disable_findings() -> None:
     off, note = Level(severity=None, span=AT), Level(severity=Severity.NOTE, span=AT)
-    settings = Settings(root=Path.cwd(), severity={"P305": off, "P310": note})
+    settings = Settings(file=Path.cwd() / "privtab.toml", severity={"P305": off, "P310": note})
     done = filter_text("a: 1\n", finding(1), finding(1, "P310"), finding(1, "P311"), settings=settings)
     assert [(suppressed.code, suppressed.severity) for suppressed in done.kept] == [
         ("P310", Severity.NOTE),
@@ -78,7 +78,7 @@ def test_settings_change_severities_and_disable_findings() -> None:
 
 
 def test_a_comment_for_a_finding_that_is_off_is_used() -> None:
-    settings = Settings(root=Path.cwd(), severity={"P305": Level(severity=None, span=AT)})
+    settings = Settings(file=Path.cwd() / "privtab.toml", severity={"P305": Level(severity=None, span=AT)})
     done = filter_text("a: 1  # privtab: ignore P305 why\n", finding(1), settings=settings)
     assert codes(done) == []
     assert [suppressed.reason for suppressed in done.ignored] == ["why"]
@@ -90,6 +90,6 @@ def test_a_comment_for_a_finding_that_is_off_is_used() -> None:
 )
 def test_overrides_are_for_the_files_that_their_patterns_name(pattern: str, matches: bool, tmp_path: Path) -> None:
     override = Override(paths=(pattern,), severity={"P305": Level(severity=Severity.NOTE, span=AT)})
-    settings = Settings(root=tmp_path, overrides=(override,))
+    settings = Settings(file=tmp_path / "privtab.toml", overrides=(override,))
     assert ("P305" in settings.levels(tmp_path / "old" / "deep" / "a.yaml")) is matches
     assert settings.levels(tmp_path.parent / "old" / "a.yaml") == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -13,7 +14,7 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from privtab import __version__
+from privtab import __version__, _staged
 from privtab.cli._help import rewrap_help
 from privtab.cli._output import Terminal, print_error, print_text, show_diagnostics, show_state_findings
 from privtab.errors import (
@@ -103,6 +104,14 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; privtab's own errors never show a traceback."""
     with printable_output():
         return _run(arguments)
+
+
+def _ask(question: str) -> bool:
+    """Ask at the terminal; without one, the answer is no."""
+    return sys.stdin.isatty() and typer.confirm(question, err=True)
+
+
+_staged.ask = _ask
 
 
 def _run(arguments: Sequence[str]) -> int:

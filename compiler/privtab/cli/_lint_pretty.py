@@ -50,6 +50,7 @@ def summary(results: Sequence[LintResult]) -> str:
     counts = Counter(finding.severity for result in results for finding in result.findings)
     ignored = sum(len(result.ignored) for result in results)
     suffix = f", {ignored} ignored" if ignored else ""
+    suffix += "".join(sorted({result.settings.shown for result in results}))
     all_policies = count(len(results), "policy", "policies")
     if not counts:
         return f"{all_policies}, no findings{suffix}"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from privtab.cli._complete import policies
-from privtab.cli._output import delayed_spinner, fail_if, out, print_text
+from privtab.cli._output import delayed_spinner, err, fail_if, out, print_text
 from privtab.lint.settings import FailOn, LintFormat
 
 PANEL = "Check"
@@ -60,6 +60,7 @@ def run(
     """
     from privtab._collection import no_collection
     from privtab.cli import _lint
+    from privtab.cli._lint_pretty import summary
     from privtab.pipeline import policies_at
 
     if explain is not None:
@@ -75,4 +76,6 @@ def run(
         _lint.show(results, out())
     else:
         print_text(_lint.report(results, format_))
+        if any(result.settings.file for result in results):
+            err().print(summary(results), style="dim", soft_wrap=True)
     fail_if(any(result.failed() for result in results))

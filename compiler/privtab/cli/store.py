@@ -73,9 +73,12 @@ def create(
     """
     from privtab.lint.config import settings_for
 
-    administrators = [*(admin or []), *settings_for(Path("privtab.toml")).administrators]
+    settings = settings_for(Path("privtab.toml"))
+    administrators = [*(admin or []), *settings.administrators]
     store = store_class().create(url, _program(policy, variant), administrators=administrators, actor=actor)
     out().print(f"{store.database.shown}: a store of {store.system}", soft_wrap=True)
+    if settings.administrators:
+        out().print(f"service administrators by {settings.file}: {', '.join(settings.administrators)}", soft_wrap=True)
 
 
 @app.command("load")

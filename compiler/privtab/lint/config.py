@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterator
@@ -11,8 +12,9 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from privtab import source
+from privtab._ownership import others_with_access
 from privtab.diagnostics import Diagnostic, Severity, in_order
-from privtab.errors import SettingsInvalid
+from privtab.errors import SettingsInvalid, UsageError
 from privtab.hints import nearest
 from privtab.lint.codes import codes, unknown
 from privtab.lint.settings import FailOn, Level, LintFormat, Override, Settings
@@ -28,18 +30,33 @@ Choice = TypeVar("Choice", FailOn, LintFormat)
 
 
 def settings_for(policy: Path) -> Settings:
-    """The settings of the nearest folder above a policy that has some. Raises SettingsInvalid with every mistake."""
+    """The settings of the nearest folder above a policy that has some.
+
+    They turn checks off and name administrators: raises UsageError for a file that other users could have written, unless
+    PRIVTAB_CONFIG names it, and SettingsInvalid with every mistake.
+    """
     for folder in policy.resolve().parents:
         for name in (OWN_FILE, SHARED_FILE):
             file = folder / name
             if file.is_file() and (found := _read(file, file.stat().st_mtime_ns)) is not None:
+                _check_access(file)
                 return found
     return Settings()
 
 
+def _check_access(file: Path) -> None:
+    why = others_with_access(file)
+    named = os.environ.get("PRIVTAB_CONFIG")
+    if why is not None and not (named and Path(named).resolve() == file):
+        raise UsageError(
+            f"{file}: its settings are not taken, since {why}: change the owner or the permissions, or name the file in "
+            "PRIVTAB_CONFIG if you trust it"
+        )
+
+
 def read_settings(file: Path) -> Settings:
     """The settings of a file. Raises SettingsInvalid, or FileError if it cannot be read."""
-    return settings_in(source.load(file), file) or Settings(root=file.resolve().parent)
+    return settings_in(source.load(file), file) or Settings(file=file.resolve())
 
 
 @lru_cache(maxsize=64)
@@ -66,7 +83,7 @@ def settings_in(text: SourceFile, file: Path) -> Settings | None:
             return None
         node = values[0]
     reader = _SettingsReader(text, [])
-    found = reader.document(node, file.resolve().parent)
+    found = reader.document(node, file.resolve())
     if reader.found:
         raise SettingsInvalid(in_order(reader.found))
     return found
@@ -103,7 +120,7 @@ class _SettingsReader(DocumentReader):
             help_ = f"severities belong in a table of their own: `severity = {{{key.text} = …}}`"
         self.report("C002", key, f"unknown setting `{key.text}` in {what}", help_, nearest(key.text, known))
 
-    def document(self, node: Node, root: Path) -> Settings:
+    def document(self, node: Node, file: Path) -> Settings:
         """The settings of the whole file, or of the table `tool.privtab`."""
         # Clients read the table `client` themselves.
         top = self.fields(node, "the settings", ("policies", "lint", "client", "store")) or {}
@@ -118,7 +135,7 @@ class _SettingsReader(DocumentReader):
         if "lint" in top:
             lint = self.fields(top["lint"], "`lint`", ("fail-on", "format", "severity", "overrides")) or {}
         return Settings(
-            root=root,
+            file=file,
             policies=policies or None,
             administrators=administrators,
             fail_on=self.choice(lint, "fail-on", FailOn),

@@ -54,9 +54,10 @@ class Override:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The content of a settings file; `root` is its folder, None if there is no such file."""
+    """The content of a settings file."""
 
-    root: Path | None = None
+    file: Path | None = None
+    """The file; None if there is none."""
     policies: tuple[str, ...] | None = None
     """Files and folders with policies, relative to `root`."""
     administrators: tuple[str, ...] = ()
@@ -65,6 +66,19 @@ class Settings:
     format: LintFormat | None = None
     severity: Mapping[str, Level] = field(default_factory=dict)
     overrides: tuple[Override, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """` (settings: FILE)`, as commands print which file they followed; empty if there is none."""
+        if self.file is None:
+            return ""
+        below = self.file.is_relative_to(Path.cwd())
+        return f" (settings: {self.file.relative_to(Path.cwd()) if below else self.file})"
+
+    @property
+    def root(self) -> Path | None:
+        """The folder of the file."""
+        return None if self.file is None else self.file.parent
 
     def levels(self, path: Path) -> dict[str, Level]:
         """The severities for one file, by code; later overrides win."""

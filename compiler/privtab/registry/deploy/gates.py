@@ -122,7 +122,7 @@ def lint_gate(policy: Path, *, variant: str | None, readings: dict[str, str]) ->
     gate = Gate(
         name="lint",
         outcome=Outcome.FAILED if fatal or checked.program is None else Outcome.PASSED,
-        says=summary if findings else "no finding",
+        says=(summary if findings else "no finding") + checked.settings.shown,
         seconds=time.perf_counter() - started,
         diagnostics=tuple(fatal or findings),
     )
