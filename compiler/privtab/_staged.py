@@ -107,6 +107,22 @@ def staged(path: Path, pieces: Iterable[bytes], prefix: str = "") -> Iterator[Pa
         temporary.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder between processes, except on systems without file locks."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 def _follow(path: Path) -> None:
     """Raise OSError for a path over a link that another user made, unless `ask` says that it may be followed."""
     link = link_of_others(path)

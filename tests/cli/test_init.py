@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [
     ".github/workflows/policy.yml",
+    "policy-requirements.in",
     "policy_src/shop/1.scenarios.yaml",
     "policy_src/shop/1.yaml",
     "policy_src/shop/state.yaml",
@@ -63,11 +65,28 @@ def test_the_workflow_runs_commands_that_there_are(
     git = ["git", "-c", "user.name=n", "-c", "user.email=e@example.com"]
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "Begin"]):
         subprocess.run([*git, *command], check=True)
-    diff = commands[-1].replace("${{ github.base_ref }}", "main").replace('"origin/main"', "HEAD").split()[1:]
+    diff = commands[-1].replace('"origin/$BASE"', "HEAD").split()[1:]
     assert privtab(*diff).code == 0
     table = Path("policy_src/shop/1.yaml")
     table.write_text(table.read_text(encoding="utf-8").replace("drop: can load", "drop: anyone or can load"))
     assert privtab(*diff).code == 1
+
+
+def test_the_workflow_trusts_nothing_that_can_change(privtab: Callable[..., Any], tmp_path: Path) -> None:
+    """Actions by commit, packages by hash, no text of a pull request in a script, and a token that can only read."""
+    privtab("init", tmp_path / "shop")
+    workflow = yaml.safe_load((tmp_path / "shop" / ".github/workflows/policy.yml").read_text(encoding="utf-8"))
+    assert workflow["permissions"] == {}
+    [job] = workflow["jobs"].values()
+    assert job["permissions"] == {"contents": "read"}
+    actions = {name: step["with"] for step in job["steps"] if (name := step.get("uses"))}
+    assert [name for name in actions if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", name)] == []
+    assert [options["persist-credentials"] for name, options in actions.items() if "/checkout@" in name] == [False]
+    scripts = [step["run"] for step in job["steps"] if "run" in step]
+    assert [script for script in scripts if "${{" in script] == []
+    installs = [script for script in scripts if "pip install" in script]
+    assert len(installs) == 1
+    assert "--require-hashes" in installs[0]
 
 
 def test_the_name_of_the_folder_becomes_a_name_of_a_system(privtab: Callable[..., Any], tmp_path: Path) -> None:

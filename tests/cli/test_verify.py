@@ -56,6 +56,10 @@ def test_the_key_and_the_scope_must_be_those(
     monkeypatch.setenv("PRIVTAB_VERIFICATION_KEY", f"{other},{PAIR.write(tmp_path)[1]}")
     assert privtab("verify", bundle).code == 0
     assert privtab("verify", tmp_path / "gone.tar.gz").code == 3
+    monkeypatch.setenv("PRIVTAB_VERIFICATION_KEY", "")
+    for command in ("verify", "inspect"):
+        ran = privtab(command, bundle)
+        assert (ran.code, "PRIVTAB_VERIFICATION_KEY is empty" in ran.err) == (2, True)
 
 
 @pytest.mark.parametrize(

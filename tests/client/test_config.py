@@ -65,7 +65,7 @@ def test_a_file_that_lies_in_the_working_directory_only_tunes(
 ) -> None:
     """Nobody who can write there chooses what passes, who is believed, or who gets a token."""
     texts = {"mode": '"off"', "verify": "false", "cert": '["a", "b"]', "verification_key": '["mine.pem"]'}
-    text = texts.get(name, "3" if name in TUNING or name.startswith("cache") else '"http://127.0.0.1:1"')
+    text = texts.get(name, "3" if name in TUNING or name.startswith(("cache", "min_")) else '"http://127.0.0.1:1"')
     file = tmp_path / "privtab.toml"
     file.write_text(f"[client]\n{name} = {text}\n")
     if name in TUNING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import pickle
@@ -20,7 +21,7 @@ from privtab.bundle.pack import shard_bundles
 from privtab.bundle.sign import signed
 from privtab.client import connect
 from privtab.client.embedded import Embedded
-from privtab.errors import DecisionUnavailable, PolicyError, SignatureRefused, UsageError
+from privtab.errors import DecisionUnavailable, FileError, PolicyError, SignatureRefused, UsageError
 from privtab.opa._files import FileService
 from privtab.pipeline import policy_artifacts, policy_bundle
 from privtab.state.load import from_tables
@@ -149,6 +150,70 @@ def test_an_older_bundle_does_not_come_back(signed_files: SignedFiles, sequence:
         assert client.refresh() in (True, False), "the same again is nothing older"
         signed_files.put(signed_files.state, signed_files.with_grants("ann", "mallory", sequence=6))
         assert client.check("mallory", "look", "box:s/1"), "going back is signed anew, with a higher sequence"
+
+
+@pytest.mark.parametrize("name", ["VERIFICATION_KEY", "VERIFICATION_SCOPE", "MIN_SEQUENCE", "SEQUENCE_FILE"])
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_empty_variable_turns_no_check_off(
+    signed_files: SignedFiles, name: str, empty: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed_files.put(signed_files.state, signing_keys.tampered(signed_files.with_grants())["a missing signature"])
+    monkeypatch.setenv(f"PRIVTAB_{name}", empty)
+    with pytest.raises(UsageError, match=f"PRIVTAB_{name} is empty, which would turn a check off"):
+        Embedded(signed_files.policy, signed_files.state)
+    monkeypatch.delenv(f"PRIVTAB_{name}")
+    with pytest.raises(UsageError, match="verification_key"):
+        Embedded(signed_files.policy, signed_files.state, verification_key=empty)
+
+
+@pytest.mark.parametrize(("sequence", "says"), [(5, "the sequence 5"), (None, "no sequence")])
+def test_a_least_sequence_holds_from_the_start(signed_files: SignedFiles, sequence: int | None, says: str) -> None:
+    signed_files.put(signed_files.policy, signed(policy_bundle(signed_files.program), OURS.signing(sequence=6)))
+    signed_files.put(signed_files.state, signed_files.with_grants("mallory", sequence=sequence))
+    key = signed_files.key
+    with pytest.raises(SignatureRefused, match=f"its signature has {says}, and min_sequence is 6"):
+        Embedded(signed_files.policy, signed_files.state, verification_key=key, min_sequence=6)
+    signed_files.put(signed_files.state, signed_files.with_grants(sequence=6))
+    Embedded(signed_files.policy, signed_files.state, verification_key=key, min_sequence=6).close()
+    with pytest.raises(UsageError, match="give a verification_key"):
+        Embedded(signed_files.policy, signed_files.state, min_sequence=6)
+
+
+def test_a_restarted_process_accepts_no_older_bundle(
+    signed_files: SignedFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "kept" / "sequences.json"
+    monkeypatch.setenv("PRIVTAB_SEQUENCE_FILE", str(kept))
+    monkeypatch.setenv("PRIVTAB_VERIFICATION_KEY", str(signed_files.key))
+
+    def opened() -> Embedded:
+        return Embedded(signed_files.policy, signed_files.state, refresh=0)
+
+    with opened() as first, opened() as second:
+        signed_files.put(signed_files.state, signed_files.with_grants("ann", sequence=7))
+        assert first.refresh()
+        signed_files.put(signed_files.state, signed_files.with_grants("ann", "mallory", sequence=6))
+        with pytest.raises(SignatureRefused, match="was 7 before"):
+            second.refresh()
+        assert not second.check("mallory", "look", "box:s/1")
+        assert isinstance(pickle.dumps(second), bytes)
+    with pytest.raises(SignatureRefused, match="has the sequence 6, and that of the state of `shop` was 7 before"):
+        opened()
+    signed_files.put(signed_files.state, signed_files.with_grants("ann", sequence=7))
+    opened().close()
+    signed_files.put(signed_files.state, signed_files.with_grants("bob", sequence=8))
+    opened().close()
+    assert json.loads(kept.read_text())["state"]["shop"][0] == 8
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"state": {"shop": 5}}', '{"state": {"shop": ["5", null]}}'])
+def test_sequences_that_cannot_be_read_or_kept_are_an_error(
+    signed_files: SignedFiles, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sequences.json").write_text(text, encoding="utf-8")
+    for file in (tmp_path / "sequences.json", tmp_path / "sequences.json" / "below"):
+        with pytest.raises(FileError, match="sequence_file: "):
+            Embedded(signed_files.policy, signed_files.state, verification_key=signed_files.key, sequence_file=file)
 
 
 def test_over_sockets(signed_files: SignedFiles) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from privtab.bundle.sign import SigningKey
     from privtab.signatures import Trust
 
+VERIFICATION_KEY = "PRIVTAB_VERIFICATION_KEY"
 SigningKeyOption = Annotated[
     str | None,
     typer.Option(
@@ -43,7 +45,7 @@ VerificationKeyOption = Annotated[
     typer.Option(
         "--verification-key",
         metavar="FILE",
-        envvar="PRIVTAB_VERIFICATION_KEY",
+        envvar=VERIFICATION_KEY,
         help="Public key to verify with, a PEM file; repeatable.",
     ),
 ]
@@ -73,6 +75,10 @@ def trust(keys: list[str] | None, scope: str = "") -> Trust | None:
     # The variable may hold several keys, as for the client; Typer would split it at spaces, which PEM text contains.
     key_texts = [part for key in keys or [] for part in key.split(",") if part]
     if not key_texts:
+        if keys is not None or VERIFICATION_KEY in os.environ:
+            raise UsageError(
+                f"`--verification-key` or ${VERIFICATION_KEY} is empty, which would turn a check off: give a key, or unset it"
+            )
         if scope:
             raise UsageError("`--scope` is verified with a key: give `--verification-key`")
         return None

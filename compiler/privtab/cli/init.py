@@ -92,6 +92,7 @@ def run(
         policies / "1.scenarios.yaml": f"{start}/scenarios.yaml.j2",
         Path("privtab.toml"): "shared/privtab.toml.j2",
         Path(".github/workflows/policy.yml"): "shared/ci.yml.j2",
+        Path("policy-requirements.in"): "shared/requirements.in.j2",
         Path("service.py"): "shared/service.py.j2",
     }
     existing = [str(path) for path in sources if (folder / path).exists()]

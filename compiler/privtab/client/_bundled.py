@@ -75,6 +75,7 @@ class BundledEngine:
         system: str | None,
         refresh: float | None,
         max_staleness: float | None,
+        order: RollbackGuard | None = None,
     ) -> None:
         self.locations = locations
         self.name = engine
@@ -84,7 +85,7 @@ class BundledEngine:
         self._max_staleness = max_staleness
         self._loaded: ActiveBundles | None = None
         self._opener = opener(engine)
-        self._order = RollbackGuard()
+        self._order = order or RollbackGuard()
         self.shortcuts: Shortcuts = {}
         """Of the active policy and state; use it without further checks only if `still` and `timeless`."""
         self.still = refresh is None and max_staleness is None
@@ -174,8 +175,9 @@ class BundledEngine:
                 changed = list(bundles.values()) != list(before.values())
                 if changed:
                     order = self._order.check(bundles.values())
-                    self._activate(self._opened(bundles))
+                    opened = self._opened(bundles)
                     self._order.keep(order)
+                    self._activate(opened)
             except SignatureRefused as error:
                 self.problem = str(error)
                 raise

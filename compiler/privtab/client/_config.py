@@ -38,6 +38,8 @@ class Setting:
     shown: str | None = None
     """The default as text, if its repr is not clear."""
     secret: bool = False
+    protects: bool = False
+    """Whether nothing is checked without it: an empty variable is an error then."""
 
     @property
     def variable(self) -> str:
@@ -143,6 +145,7 @@ SETTINGS: tuple[Setting, ...] = (
         shown="none",
         read=_values.paths,
         parse=_values.pair,
+        protects=True,
         help="`Embedded`: public key files that bundles must be [signed](../how-to/signing.md) with, one or several; read again when they change. An OPA verifies bundles by its own configuration",
     ),
     Setting(
@@ -150,7 +153,25 @@ SETTINGS: tuple[Setting, ...] = (
         default="",
         shown="none",
         read=_values.text,
+        protects=True,
         help="`Embedded`: scope that bundles must be signed for",
+    ),
+    Setting(
+        name="min_sequence",
+        default=None,
+        shown="none",
+        read=_values.count(0),
+        parse=_values.whole_number,
+        protects=True,
+        help="`Embedded`: lowest [sequence](../how-to/signing.md#older-bundles) that the signatures of bundles may have",
+    ),
+    Setting(
+        name="sequence_file",
+        default=None,
+        shown="none",
+        read=_values.path,
+        protects=True,
+        help="`Embedded`: file in which the highest sequences are kept, so that a restarted process accepts no older bundle",
     ),
     Setting(
         name="chunk_size",
@@ -260,7 +281,11 @@ def resolve(arguments: Mapping[str, Any]) -> Settings:
         text = os.environ.get(setting.variable)
         if argument is not None:
             source, value = "argument", argument
-        elif text:
+        elif text or (text is not None and setting.protects):
+            if not text.strip():
+                raise UsageError(
+                    f"{setting.variable} is empty, which would turn a check off: give it a value, or unset it"
+                )
             source = setting.variable
             value = _convert(setting, source, text, setting.parse, text.strip())
         elif setting.name in document:

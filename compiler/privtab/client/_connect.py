@@ -32,7 +32,7 @@ def connect(target: str | os.PathLike[str] | None = None, **settings: Any) -> As
     if engine == "opa" or (engine is None and is_opa):
         if not is_opa:
             raise UsageError(f"`{location}` is not the address of an OPA: write http://host:port or unix:/path")
-        if settings.keys() & {"verification_key", "verification_scope"}:
+        if settings.keys() & {"verification_key", "verification_scope", "min_sequence", "sequence_file"}:
             raise UsageError(
                 f"`{location}` is an OPA, which verifies bundles itself: see `signing` in its configuration"
             )

@@ -20,7 +20,7 @@ from privtab.client._config import Settings
 from privtab.client._observe import LOG, HookLike
 from privtab.client._protocol import EntityLike
 from privtab.client._transport import Timeout
-from privtab.client._trust import Trusted
+from privtab.client._trust import RollbackGuard, Trusted
 from privtab.engines import ENGINES
 from privtab.errors import UsageError
 from privtab.request import Request
@@ -47,7 +47,8 @@ class Embedded(Asker):
 
     `Embedded("policy.tar.gz", state="store:grants.db", refresh=1, max_staleness=5)` reads the state from a store.
 
-    With `verification_key` (PEM files with public keys) all bundles must be signed, and none may be older than its predecessor.
+    With `verification_key` (PEM files with public keys) all bundles must be signed, and none may be older than its predecessor:
+    that of this process, and with `sequence_file` also of those before it. `min_sequence` is the lowest sequence of all.
 
     FileError, DecisionUnavailable: there is no policy or no state to start with. SignatureRefused: a bundle has no trusted
     signature.
@@ -69,6 +70,8 @@ class Embedded(Asker):
         cert: Cert = None,
         verification_key: Source | Sequence[Source] | None = None,
         verification_scope: str | None = None,
+        min_sequence: int | None = None,
+        sequence_file: Source | None = None,
         hooks: Sequence[HookLike] = (),
     ) -> None:
         if state is not None:
@@ -93,6 +96,8 @@ class Embedded(Asker):
             trusted = Trusted(settings["verification_key"], settings["verification_scope"])
             for location in locations:
                 location.trusted = trusted
+        elif settings["min_sequence"] is not None or settings["sequence_file"] is not None:
+            raise UsageError("min_sequence and sequence_file are about signatures: give a verification_key")
         system = settings["system"]
         self._bundled = BundledEngine(
             locations,
@@ -100,6 +105,7 @@ class Embedded(Asker):
             system=protocol.check_system(system) if system is not None else None,
             refresh=refresh,
             max_staleness=settings["max_staleness"],
+            order=RollbackGuard(settings["min_sequence"], settings["sequence_file"]),
         )
         self._bundled.load()
         super().__init__(self._bundled, mode=settings["mode"], hooks=hooks)
