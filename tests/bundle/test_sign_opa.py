@@ -193,7 +193,7 @@ def test_keys_are_changed_one_after_the_other(signed_bundles: SignedBundles, opa
     signed_bundles.put("state", signed(signed_bundles.state("ann"), new.signing()))
     with OpaServer(signed_bundles.bundles, binary=opa_binary, config=signed_bundles.config(old, new)) as opa:
         assert decision(opa, "ann") is True
-    with pytest.raises(OpaError, match="verification key corresponding to ID"):
+    with pytest.raises(OpaError, match="failed to verify JWT signature"):
         OpaServer(signed_bundles.bundles, binary=opa_binary, config=signed_bundles.config(new), timeout=10).start()
 
 

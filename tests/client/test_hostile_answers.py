@@ -14,8 +14,8 @@ from hostile_http import GOOD, NEXT, answers
 from hypothesis import HealthCheck, given, settings
 
 from privtab.client._async_http import AsyncHttpTransport
-from privtab.client._fetch import Fetcher, FetchError
 from privtab.client._http import HttpTransport
+from privtab.client._sender import Sender, SendError
 from privtab.errors import DecisionUnavailable, PolicyError
 
 LIMITS = (0.5, 0.5)
@@ -67,8 +67,8 @@ def server() -> Iterator[Server]:
 
 
 @contextmanager
-def fetching() -> Iterator[Fetcher]:
-    with Fetcher(timeout=LIMITS, seconds=1.0, largest=100_000) as fetcher:
+def fetching() -> Iterator[Sender]:
+    with Sender(timeout=LIMITS, seconds=1.0, largest=100_000) as fetcher:
         yield fetcher
 
 
@@ -89,7 +89,7 @@ def check_answer(server: Server, answer: bytes) -> None:
     assert body == NEXT, "nothing of the answer before is in it"
     transport.close()
     server.first = answer
-    with fetching() as fetcher, suppress(FetchError):
+    with fetching() as fetcher, suppress(SendError):
         fetched = fetcher.get(url)
         assert 100 <= fetched.status <= 999
         assert len(fetched.body) <= 100_000

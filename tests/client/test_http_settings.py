@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import shutil
 import ssl
@@ -12,21 +13,45 @@ from threading import Thread
 from typing import ClassVar
 
 import pytest
-from failing_servers import POLICY, Authority, free_port, reply
+from failing_servers import POLICY, READ, Authority, free_port, reply
 from proxies import proxy, use_proxy, without_proxies
 
+import privtab
 from privtab import Client, Embedded, PrivtabError, pipeline
 from privtab.cli._app import run
+from privtab.cli._store_session import RequestedChange, Settings, carry_out, listed, session
 from privtab.client import AsyncClient
-from privtab.client._fetch import Fetcher, FetchError
+from privtab.client._sender import Sender, SendError
 from privtab.client._transport import RequestsTransport
+from privtab.conform.drivers import open_driver
+from privtab.conform.nodes import World
+from privtab.errors import UsageError
+from privtab.importing import answers
 from privtab.pipeline import policy_artifacts
+from privtab.pushdown.document import load as mapping
+from privtab.pushdown.target import Options
+from privtab.pushdown.targets.gravitino import opened as target
 from privtab.registry import Registry
 from privtab.registry.deploy.fleet import FleetUnreadable, OpaReader, ServerReader
 from privtab.registry.deploy.push import push
+from privtab.state.nodes import State
 
 TOKEN = "a-token-of-the-test"  # noqa: S105
 TROUBLE = (PrivtabError, FleetUnreadable)
+DRIVER = """\
+conform: 1
+title: Datasets over HTTP
+http:
+  as: {X-User: "{user}"}
+  users: {make: {put: "/users/{user}"}}
+  roles: {make: {put: "/roles/{role}"}}
+  entities:
+    project: {make: {put: "/projects/{project}"}}
+    dataset: {make: {put: "/projects/{project}/{dataset}"}}
+  rows: {}
+  operations:
+    dataset: {read: {get: "/projects/{project}/{dataset}"}}
+"""
 
 
 def embedded(url: str, folder: Path) -> None:
@@ -75,7 +100,43 @@ def pushed(url: str, folder: Path) -> None:
     push(url, policy_artifacts(pipeline.load_program(path)), None, token=TOKEN)
 
 
-OPENERS = (client, client_over_requests, async_client, embedded, registry, bucket, server, opa, pushed)
+def stored(url: str, folder: Path) -> None:
+    (folder / "token").write_text(TOKEN)
+    with session(Settings(store=url, token_file=folder / "token")) as opened:
+        carry_out(Settings(store=url, yes=True), opened, RequestedChange())
+
+
+def imported(url: str, folder: Path) -> None:
+    with answers.opened(url, token=TOKEN) as system:
+        system.get("/users")
+
+
+def gravitino(url: str, folder: Path) -> None:
+    document = mapping("gravitino", pipeline.load_program("gravitino/1.1.0"), {"metalake": "m"})
+    options = Options(token=TOKEN, record=folder / "record.json")
+    with target(url, document, "privtab", options) as opened:
+        opened.read()
+
+
+def conforming(url: str, folder: Path) -> None:
+    path = folder / "studio.yaml"
+    path.write_text(POLICY, encoding="utf-8")
+    (folder / "driver.yaml").write_text(DRIVER, encoding="utf-8")
+    program = pipeline.load_program(path)
+    driver = open_driver(str(folder / "driver.yaml"), program, url, {}, token=TOKEN, timeout=2.0)
+    driver.prepare(World(state=State(grants=()), entities=(), users=("ann",), groups=(), roles=()))
+
+
+def authzen(url: str, folder: Path) -> None:
+    path = folder / "studio.yaml"
+    path.write_text(POLICY, encoding="utf-8")
+    program = pipeline.load_program(path)
+    open_driver("authzen", program, url, {}, token=TOKEN, timeout=2.0).ask(READ)
+
+
+CARRIERS = (embedded, registry, server, opa, pushed, stored, imported, gravitino, conforming, authzen)
+"""Those beside the hot path of decisions."""
+OPENERS = (client, client_over_requests, async_client, bucket, *CARRIERS)
 
 
 @pytest.fixture
@@ -96,7 +157,7 @@ def test_no_proxy_hears_of_this_machine(
     assert heads == []
 
 
-@pytest.mark.parametrize("opener", [embedded, registry, server, opa, pushed], ids=lambda opener: opener.__name__)
+@pytest.mark.parametrize("opener", CARRIERS, ids=lambda opener: opener.__name__)
 def test_requests_for_other_machines_go_through_a_proxy_with_the_token(
     opener: Callable[[str, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,8 +218,8 @@ def sends_on(to: str) -> ThreadingHTTPServer:
     return forwarding
 
 
-def fetcher() -> Fetcher:
-    return Fetcher(timeout=(2.0, 2.0), seconds=5.0, largest=1000, token=lambda: TOKEN)
+def sending() -> Sender:
+    return Sender(timeout=(2.0, 2.0), seconds=5.0, largest=1000, token=lambda: TOKEN)
 
 
 def test_a_token_stays_with_the_host_that_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,9 +227,92 @@ def test_a_token_stays_with_the_host_that_it_is_for(monkeypatch: pytest.MonkeyPa
     Elsewhere.tokens.clear()
     last = sends_on("")
     first = sends_on(f"http://127.0.0.1:{last.server_port}/there")
-    with fetcher() as sends:
-        assert sends.get(f"http://127.0.0.1:{first.server_port}/a").status == 200
+    url = f"http://127.0.0.1:{first.server_port}/a"
+    with sending() as sends:
+        assert sends.get(url).status == 200
     assert Elsewhere.tokens == [f"Bearer {TOKEN}", None]
+    Elsewhere.tokens.clear()
+    with answers.opened(url, headers={"Authorization": "Basic c2VjcmV0"}) as system, pytest.raises(PrivtabError):
+        system.get("/users")
+    assert Elsewhere.tokens == ["Basic c2VjcmV0", None]
+
+
+@pytest.mark.parametrize("opener", [pushed, stored, gravitino, conforming, authzen], ids=lambda opener: opener.__name__)
+def test_what_changes_something_follows_no_redirect(
+    opener: Callable[[str, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_proxies(monkeypatch)
+    with proxy(lambda _: reply("{}", "200 OK", "Connection: close")) as (there, heads):
+        moved = reply("", "307 Temporary Redirect", f"Location: http://{there}/", "Connection: close")
+        with proxy(lambda _: moved) as (here, asked), pytest.raises(TROUBLE):
+            opener(f"http://{here}", tmp_path)
+        assert len(asked) == 1
+        assert heads == []
+
+
+WRONG = (
+    "{}",
+    "[]",
+    "null",
+    '"x"',
+    '{"message": "session expired"}',
+    '{"rows": {}, "users": 3, "changes": [1], "number": 1}',
+)
+
+
+@pytest.mark.parametrize("answer", [*WRONG, "<html>", ""])
+@pytest.mark.parametrize(
+    "opener", [embedded, registry, server, opa, pushed, stored, gravitino], ids=lambda opener: opener.__name__
+)
+def test_a_wrong_answer_is_an_error(
+    opener: Callable[[str, Path], None], answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_proxies(monkeypatch)
+    with proxy(lambda _: reply(answer, "200 OK", "Connection: close")) as (where, _), pytest.raises(TROUBLE):
+        opener(f"http://{where}", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("Host", "connection sets"), ("a b", "no name"), ("X\r\nY", "no name"), ("authorization", "give one of them")],
+)
+def test_headers_that_would_be_there_twice_or_are_none_are_refused(name: str, says: str, nobody: int) -> None:
+    with sending() as sends, pytest.raises(UsageError, match=says):
+        sends.get(f"http://127.0.0.1:{nobody}/", {name: "x"})
+
+
+OPENS = frozenset(
+    (
+        "requests.Session", "requests.request", "requests.get", "requests.post", "requests.put", "requests.delete",
+        "requests.patch", "requests.head", "http.client.HTTPConnection", "http.client.HTTPSConnection", "HTTPConnection",
+        "HTTPSConnection", "Session", "urllib.request.urlopen", "urlopen", "build_opener", "urllib.request.build_opener",
+        "httpx.Client", "httpx.AsyncClient", "httpx.get", "httpx.post", "PoolManager", "urllib3.PoolManager",
+        "ProxyManager", "urllib3.ProxyManager", "HTTPConnectionPool", "HTTPSConnectionPool", "aiohttp.ClientSession",
+        "ClientSession", "httpcore.ConnectionPool", "httpcore.AsyncConnectionPool", "OpaClient", "_Client",
+        "create_connection", "socket.create_connection", "asyncio.open_connection", "open_connection",
+    )
+)  # fmt: skip
+SENDERS = {
+    "client/_http.py": {"http.client.HTTPConnection"},  # decisions, and everything else through client/_sender.py
+    "client/_async_http.py": {"httpcore.AsyncConnectionPool"},  # decisions
+    "client/_transport.py": {"requests.Session"},  # RequestsTransport, restricted, where the caller gave no session
+    "registry/deploy/push.py": {"_Client"},  # the client of OPA's makers, restricted likewise
+    "opa/server.py": {
+        "http.client.HTTPConnection"
+    },  # the health of a process that was started here; it carries nothing
+}
+
+
+def test_no_other_module_opens_connections() -> None:
+    root = Path(privtab.__file__).parent
+    found: dict[str, set[str]] = {}
+    for path in root.rglob("*.py"):
+        calls = (
+            node.func for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)
+        )
+        if opened := OPENS.intersection(map(ast.unparse, calls)):
+            found[path.relative_to(root).as_posix()] = set(opened)
+    assert found == SENDERS
 
 
 @pytest.mark.parametrize(
@@ -178,35 +322,51 @@ def test_a_token_stays_with_the_host_that_it_is_for(monkeypatch: pytest.MonkeyPa
 def test_redirects_end(to: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     without_proxies(monkeypatch)
     at = sends_on(to)
-    with fetcher() as sends, pytest.raises(FetchError, match=says):
+    with sending() as sends, pytest.raises(SendError, match=says):
         sends.get(f"http://127.0.0.1:{at.server_port}/a")
 
 
 def test_no_line_of_a_head_comes_from_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    with proxy(lambda _: reply("{}", "200 OK", "Connection: close")) as (where, heads), fetcher() as sends:
+    with proxy(lambda _: reply("{}", "200 OK", "Connection: close")) as (where, heads), sending() as sends:
         without_proxies(monkeypatch)
         sends.get(f"http://{where}/a b\x0b\x85?q=ü€ \x00")
     assert heads[0].startswith(b"GET /a%20b%0B%C2%85?q=%C3%BC%E2%82%AC%20%00 HTTP/1.1\r\nHost: ")
 
 
+def read_by_server(url: str, ca: str | None, folder: Path) -> None:
+    if problem := ServerReader(url, TOKEN, ca)().problem:
+        raise FleetUnreadable(problem)
+
+
+def listed_by_store(url: str, ca: str | None, folder: Path) -> None:
+    listed(Settings(store=url, ca=None if ca is None else Path(ca)), None)
+
+
+def pushed_to_opa(url: str, ca: str | None, folder: Path) -> None:
+    (folder / "studio.yaml").write_text(POLICY, encoding="utf-8")
+    push(url, policy_artifacts(pipeline.load_program(folder / "studio.yaml")), None, ca=ca)
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
+@pytest.mark.parametrize("ask", [read_by_server, listed_by_store, pushed_to_opa], ids=lambda ask: ask.__name__)
 def test_authorities_that_were_given_count_and_the_name_of_the_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ask: Callable[[str, str | None, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`requests` takes REQUESTS_CA_BUNDLE in place of what a session was given."""
     without_proxies(monkeypatch)
     own, other = Authority(tmp_path / "own"), Authority(tmp_path / "other")
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(other.certificate))
 
-    def answers(certificate: tuple[Path, Path], ca: str | None) -> str | None:
+    def problem(certificate: tuple[Path, Path], ca: str | None) -> str:
         forwarding = sends_on("")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*certificate)
         forwarding.socket = context.wrap_socket(forwarding.socket, server_side=True)
-        with forwarding.socket:
-            return ServerReader(f"https://127.0.0.1:{forwarding.server_port}", TOKEN, ca)().problem
+        with forwarding.socket, pytest.raises(TROUBLE) as raised:
+            ask(f"https://127.0.0.1:{forwarding.server_port}", ca, tmp_path)
+        return str(raised.value).lower()
 
     mine = own.sign("mine")
-    assert "something else than JSON" in str(answers(mine, str(own.certificate)))
-    assert "certificate is not trusted" in str(answers(mine, None))
-    assert "certificate is not trusted" in str(answers(own.sign("else", "IP:127.0.0.9"), str(own.certificate)))
+    assert "certificate" not in problem(mine, str(own.certificate))
+    assert "certificate" in problem(mine, None)
+    assert "certificate" in problem(own.sign("else", "IP:127.0.0.9"), str(own.certificate))

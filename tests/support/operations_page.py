@@ -95,13 +95,13 @@ class OperationsPage:
 
         def refused() -> bool:
             sidecars = [json.dumps(sidecar) for sidecar in self.fleet.reported()["sidecars"]]
-            return all("verification key" in text for text in sidecars)
+            return all("failed to verify" in text for text in sidecars)
 
         self.fleet.wait(refused)
 
     def _sidecar_dead(self) -> None:
         # Wait for its next poll, after which it reports no error.
-        self.fleet.wait(lambda: "verification key" not in json.dumps(self.fleet.reported()))
+        self.fleet.wait(lambda: "failed to verify" not in json.dumps(self.fleet.reported()))
         self.fleet.end("etl-1", kill=True)
         self.fleet.wait(lambda: not sidecar_fleet.answers(f"{self.fleet.urls['etl-1']}/health"))
 

@@ -304,7 +304,7 @@ def _watch(request: DeployRequest, rollout: Rollout, before: Channel, report: De
     return ExitCode.EXTERNAL
 
 
-def push_to_opa(request: DeployRequest, url: str, token_file: Path | None) -> None:
+def push_to_opa(request: DeployRequest, url: str, token_file: Path | None, ca: Path | None) -> None:
     """`--push`: run the gates except the comparison, then push to a single OPA."""
     from privtab.pipeline import policy_artifacts
     from privtab.registry.deploy.push import push
@@ -325,7 +325,8 @@ def push_to_opa(request: DeployRequest, url: str, token_file: Path | None) -> No
         print_unless_json(request.format, f"would push policy {policy_artifacts(program).revision}; nothing was pushed")
         return
     document = None if loaded is None else dict(index(program, loaded[0]))
-    pushed = push(url, policy_artifacts(program), document, token=token_of(token_file))
+    trusted = None if ca is None else str(ca)
+    pushed = push(url, policy_artifacts(program), document, token=token_of(token_file), ca=trusted)
     if print_if_data(
         request.format, {"outcome": "pushed", "gates": [gate.json() for gate in report.gates], "pushed": pushed.json()}
     ):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
+from urllib.parse import urlencode
 
 import typer
 
@@ -29,8 +30,10 @@ Row: TypeAlias = Mapping[str, str]
 Tables: TypeAlias = Mapping[str, Sequence[Row]]
 MOST_NAMES = 5
 """The most names in one line of an effect."""
-_TIMEOUT = (10, 70)
+_TIMEOUT = (10.0, 70.0)
 """Seconds to connect to a server, and to wait for its answer: it may wait for other writers for a minute."""
+_LARGEST = 1 << 28
+"""Bytes of one answer."""
 
 StoreArgument = Annotated[
     str,
@@ -227,18 +230,20 @@ class _Remote:
     """A store that a server serves."""
 
     def __init__(self, settings: Settings) -> None:
-        import requests
+        from privtab.client._sender import Sender
 
         if settings.user is not None or settings.policy is not None or settings.authorise:
             raise UsageError(
                 "a server has its policy, and knows the user by the token: leave out `--policy`, `--as`, `--authorise`"
             )
         self._url = settings.store.rstrip("/") + "/store/v1"
-        self._http = requests.Session()
-        if settings.ca is not None:
-            self._http.verify = os.fspath(settings.ca)
-        if (token := token_of(settings.token_file)) is not None:
-            self._http.headers["Authorization"] = f"Bearer {token}"
+        self._sender = Sender(
+            timeout=_TIMEOUT,
+            seconds=sum(_TIMEOUT),
+            largest=_LARGEST,
+            token=token_of(settings.token_file),
+            verify=True if settings.ca is None else os.fspath(settings.ca),
+        )
 
     def rows(self, table: str, **cells: str) -> list[Row]:
         about = next(cells[name] for name in ("grantee", "principal", "entity") if name in cells)
@@ -250,23 +255,31 @@ class _Remote:
         after: str | None = None
         while True:
             page = self._ask("GET", path, query | {"limit": "1000"} | ({} if after is None else {"after": after}))
-            listed += page["rows"]
-            after = page["next"]
+            with self._expected():
+                listed += [{"table": row["table"], "row": dict(row["row"])} for row in page["rows"]]
+                after = page["next"]
             if after is None:
                 return listed
 
     def propose(self, intent: RequestedChange) -> Proposal:
         answer = self._ask("POST", "/changes", {"dry_run": "true"}, _body(intent))
-        undecided = str(answer.get("undecided", ""))
-        return Proposal(
-            number=answer["number"], changes=_changes(answer), effect=answer.get("effect"), undecided=undecided
-        )
+        with self._expected():
+            undecided = str(answer.get("undecided", ""))
+            return Proposal(
+                number=answer["number"], changes=_changes(answer), effect=answer.get("effect"), undecided=undecided
+            )
 
     def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> AppliedChange:
         headers = {} if request_id is None else {"Idempotency-Key": request_id}
         headers |= {} if expect is None else {"If-Match": f'"{expect}"'}
         answer = self._ask("POST", "/changes", {}, _body(intent), headers)
-        return AppliedChange(number=answer["number"], changes=_changes(answer), repeated=answer["repeated"])
+        with self._expected():
+            return AppliedChange(number=answer["number"], changes=_changes(answer), repeated=answer["repeated"])
+
+    def _expected(self) -> AbstractContextManager[None]:
+        from privtab.client._sender import expected
+
+        return expected(self._url, StoreError)
 
     def _ask(
         self,
@@ -276,31 +289,25 @@ class _Remote:
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        import requests
+        from privtab.client._sender import SendError
 
         try:
-            answer = self._http.request(
-                method,
-                self._url + path,
-                params=query,
-                json=body,
-                headers=headers,
-                timeout=_TIMEOUT,
-                allow_redirects=False,
+            answer = self._sender.send(
+                method, f"{self._url}{path}{'?' if query else ''}{urlencode(query)}", body, headers=headers
             )
-        except requests.RequestException as problem:
-            raise StoreError(f"{self._url} cannot be reached: {_cause(problem)}") from None
+        except SendError as problem:
+            raise StoreError(f"{self._url} cannot be reached: {problem.why}") from None
         try:
             content = answer.json()
-        except requests.JSONDecodeError:
+        except SendError:
             raise StoreError(
-                f"{self._url} answered {answer.status_code} without JSON: is it the URL of `privtab store serve`?"
+                f"{self._url} answered {answer.status} without JSON: is it the URL of `privtab store serve`?"
             ) from None
         error = content.get("error") if isinstance(content, dict) else {}
-        if answer.status_code == 200 and error is None:
+        if answer.status == 200 and error is None:
             return content
         error = error if isinstance(error, dict) else {}
-        message = str(error.get("message") or f"{self._url} answered {answer.status_code}")
+        message = str(error.get("message") or f"{self._url} answered {answer.status}")
         match error.get("kind"):
             case "denied":
                 print_error(message)
@@ -315,12 +322,6 @@ class _Remote:
                 raise UsageError(message)
             case _:
                 raise StoreError(message)
-
-
-def _cause(problem: Exception) -> object:
-    """What went wrong, without the retries and the objects that `requests` puts around it."""
-    inner = problem.args[0] if problem.args else problem
-    return str(getattr(inner, "reason", inner)).rpartition(": ")[2] or problem
 
 
 def listed(settings: Settings, name: str | None) -> list[tuple[str, Row]]:

@@ -164,7 +164,7 @@ def run(
     if push is not None:
         if unsupported := [name for name, value in (("--canary", canary), ("--scope", scope)) if value]:
             raise UsageError(f"`--push` goes to one OPA, without {unsupported[0]}: leave that off")
-        _deploy.push_to_opa(request, push, token_file)
+        _deploy.push_to_opa(request, push, token_file, ca)
         return
     watch = WatchOptions(
         server=server, opas=tuple(opa or ()), token_file=token_file, ca=ca, timeout=timeout, expect=expect

@@ -271,21 +271,21 @@ class HttpLocation(BundleLocation):
 
     def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
         """As BundleLocation.read. A caller waits for the download, so its total time is bounded."""
-        from privtab.client._fetch import Fetcher, FetchError
+        from privtab.client._sender import Sender, SendError
 
         cached = before.get(self.where)
         headers = {"If-None-Match": str(cached.mark)} if cached is not None and cached.mark else {}
         try:
-            with Fetcher(
+            with Sender(
                 timeout=self._timeout,
                 seconds=LONGEST,
                 largest=LARGEST,
                 token=self._token.value,
                 verify=self._verify,
                 cert=self._cert,
-            ) as fetcher:
-                answer = fetcher.get(self.where, headers)
-        except FetchError as error:
+            ) as sender:
+                answer = sender.get(self.where, headers)
+        except SendError as error:
             raise DecisionUnavailable(str(error)) from error
         if answer.status == 304 and cached is not None:
             if (stale := answer.headers.get("X-Privtab-Stale")) is not None:

@@ -33,7 +33,8 @@ _ONE_GO = 1024 * 1024
 class HttpTransport:
     """Sends over pooled connections. Safe to share between threads; a forked process opens its own connections.
 
-    `verify` and `cert` are as in `requests`. `headers` returns additional headers for each exchange (a trace context).
+    `verify` and `cert` are as in `requests`. `headers` returns additional headers for each exchange (a trace context). With an
+    empty `accept`, the caller gives that header.
     """
 
     def __init__(
@@ -175,9 +176,9 @@ class HttpTransport:
         if proxy is not None and self._address.scheme == "http":
             target = f"http://{self._address.authority}{target}"
         lines = [f"{method} {target} HTTP/1.1\r\n", header("Host", self._address.authority)]
-        lines += [header("Accept", self._accept), header("Accept-Encoding", "identity")]
-        lines.append(header("User-Agent", "privtab"))
-        if method == "POST":
+        lines += [header("Accept", self._accept)] if self._accept else []
+        lines += [header("Accept-Encoding", "identity"), header("User-Agent", "privtab")]
+        if method in ("POST", "PUT", "PATCH"):
             lines.append(header("Content-Type", "application/json"))
         if proxy is not None and self._address.scheme == "http" and proxy.credentials is not None:
             lines.append(header("Proxy-Authorization", proxy.credentials))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 from urllib.parse import urlsplit
 
-from privtab.client._address import is_loopback, shown
+from privtab.client._address import authorities, parse, proxy_for, shown
 from privtab.client._protocol import check_status
 from privtab.errors import DecisionUnavailable, PolicyError, UsageError
 
@@ -79,8 +79,7 @@ class AsyncTransport(Protocol):
 class RequestsTransport:
     """Sends over `requests`. Safe to share between threads; a forked process opens its own connections.
 
-    A given session is used unchanged, including hooks and authentication. A session created here does not use proxies of
-    the environment for loopback addresses, which they could not reach.
+    A given session is used unchanged, including hooks and authentication. A session created here is `restricted`.
     """
 
     def __init__(
@@ -98,7 +97,6 @@ class RequestsTransport:
         self.url = url.rstrip("/")
         # The caller's session may take a name and password from the address; messages do not show them.
         self._shown = shown(self.url)
-        self._loopback = is_loopback(parts.hostname)
         self._token = token
         self._caller_session = session
         self._pool_size = pool_size
@@ -118,23 +116,11 @@ class RequestsTransport:
         self._session = self._caller_session if self._caller_session is not None else self._create_session()
 
     def _create_session(self) -> requests.Session:
-        """A session with the proxies and CA certificates of the environment, looked up once."""
-        from http.cookiejar import DefaultCookiePolicy
-
         import requests
         from requests.adapters import HTTPAdapter
 
-        session = requests.Session()
+        session = restricted(requests.Session(), self.url)
         session.mount(self.url, HTTPAdapter(pool_connections=1, pool_maxsize=self._pool_size, max_retries=0))
-        session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
-        # .netrc would overwrite the token, and a proxy would see every request to a sidecar.
-        session.trust_env = not self._loopback
-        environment = session.merge_environment_settings(url=self.url, proxies={}, stream=True, verify=None, cert=None)
-        session.trust_env = False
-        session.proxies, session.verify = (
-            dict(environment["proxies"]),
-            environment["verify"] is None or environment["verify"],
-        )
         return session
 
     def __getstate__(self) -> dict[str, object]:
@@ -228,6 +214,22 @@ def too_slow(url: str) -> DecisionUnavailable:
         f"OPA at {url} did not answer in time: allow it longer by `timeout` and `total` (PRIVTAB_TIMEOUT, PRIVTAB_TOTAL), or "
         "ask fewer requests at once by `chunk_size` (PRIVTAB_CHUNK_SIZE)"
     )
+
+
+def restricted(session: requests.Session, url: str, *, verify: bool | str = True) -> requests.Session:
+    """Give a session the rules of `HttpTransport` for the server at an address; returns it.
+
+    The environment sets no more than a proxy, unless the server is this machine, and the usual CA certificates. There is no
+    `.netrc`, which would replace tokens, and there are no cookies. Redirects are for the caller to refuse.
+    """
+    from http.cookiejar import DefaultCookiePolicy
+
+    session.trust_env = False
+    session.verify = authorities() if verify is True else verify
+    proxy = proxy_for(parse(url))
+    session.proxies = {"all": proxy} if proxy else {}
+    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
+    return session
 
 
 def arriving(raw: Any) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from privtab.client._transport import RequestsTransport
+from privtab.client._http import HttpTransport
 from privtab.conform.authzen import AuthZenDriver
 from privtab.conform.document import load
 from privtab.conform.driver import Driver, load_class
@@ -35,7 +35,7 @@ def open_driver(
         if strange := set(options) - {"state"}:
             raise UsageError(f"the driver `authzen` takes only `--set state=FILE`, not `{min(strange)}`")
         state = Path(options["state"]) if "state" in options else None
-        transport = RequestsTransport(url, token=token)
+        transport = HttpTransport(url, token=token)
         is_bundle = state is not None and state.name.endswith(".tar.gz")
         return AuthZenDriver(
             transport,

@@ -6,18 +6,17 @@ import json
 import shlex
 from base64 import b64encode
 from collections.abc import Mapping
-from http.client import HTTPException
 from typing import Any
 
 import jmespath
 
 from privtab import strict_json
-from privtab.client._http import HttpTransport, header
+from privtab.client._sender import Sender, SendError
 from privtab.conform.document import AnswerPatterns, Call, DriverDocument
 from privtab.conform.documented import DocumentedDriver
 from privtab.conform.nodes import Answer
 from privtab.conform.values import Step, SystemNames
-from privtab.errors import DriverError, FormatError, PolicyError
+from privtab.errors import DriverError, FormatError, UsageError
 from privtab.importing.template import Template
 from privtab.ir.nodes import Program
 from privtab.names import decode_name
@@ -37,9 +36,16 @@ class HttpDriver(DocumentedDriver):
     ) -> None:
         super().__init__(document, program, SystemNames(program, document, lambda name: name))
         self._url = url.rstrip("/")
-        self._timeout = timeout
-        self._token = token
-        self._transport = HttpTransport(self._url, max_body=MAX_BODY)
+        self._sender, self._admin = (
+            Sender(
+                timeout=(timeout, timeout),
+                seconds=timeout,
+                largest=MAX_BODY,
+                token=secret,
+                accept="application/json",
+            )
+            for secret in (None, token)
+        )
 
     def ask(self, request: Request) -> Answer:
         """As Driver.ask."""
@@ -49,7 +55,7 @@ class HttpDriver(DocumentedDriver):
         values = self._values(request)
         answer, status, body = Answer.BROKEN, 0, b""
         for call in operation.calls:
-            status, body = self._sent(call, values, self._document.headers)
+            status, body = self._sent(self._sender, call, values, self._document.headers)
             answer = read_answer(operation.signs, status, body)
             if answer is not Answer.ALLOWED:
                 break
@@ -83,30 +89,28 @@ class HttpDriver(DocumentedDriver):
 
     def call(self, call: Call, step: Step, *, absent_is_done: bool = False) -> str | None:
         """As DocumentedDriver.call; a missing entity counts as removed."""
-        status, body = self._sent(call, step.values, self._document.admin_headers)
+        status, body = self._sent(self._admin, call, step.values, self._document.admin_headers)
         if 200 <= status < 300 or str(status) in call.allowed or (absent_is_done and status == 404):
             return None
         return f"{call.method.upper()} was answered with {status}: {body[:200].decode(errors='replace')}"
 
     def _sent(
-        self, call: Call, values: Mapping[str, object], headers: tuple[tuple[str, Template], ...]
+        self, sender: Sender, call: Call, values: Mapping[str, object], headers: tuple[tuple[str, Template], ...]
     ) -> tuple[int, bytes]:
         """The status and the body of an answer. Raises DriverError if there is none."""
         try:
             path = call.text.address(values)
-            lines = "".join(header(name, value.plain(values)) for name, value in (*headers, *call.headers))
-            body = b"" if call.body is None else _json(call.body, values).encode()
+            given = {name: value.plain(values) for name, value in (*headers, *call.headers)}
+            body = None if call.body is None else _json(call.body, values).encode()
         except FormatError as error:
             raise DriverError(f"{self._document.path}: {error}") from error
-        if self._token is not None and headers is self._document.admin_headers:
-            lines += header("Authorization", f"Bearer {self._token}")
         try:
-            answer, content = self._transport.exchange(
-                call.method.upper(), path, body, (self._timeout, self._timeout), self._timeout, lines.encode("ascii")
-            )
-        except (OSError, HTTPException, ValueError, PolicyError) as error:
-            raise DriverError(f"{self._url} gave no answer: {str(error) or type(error).__name__}") from error
-        return answer.status, content
+            answer = sender.send(call.method.upper(), self._url + path, body, headers=given)
+        except SendError as error:
+            raise DriverError(f"{self._url} gave no answer: {error.why}") from error
+        except UsageError as error:
+            raise DriverError(f"{self._document.path}: {error}") from error
+        return answer.status, answer.body
 
 
 def _shown(names_in: str, request: Request, body: bytes) -> Answer:

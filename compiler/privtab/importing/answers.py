@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from privtab import strict_json
 from privtab._install import how_to_install
 from privtab.client._address import shown
-from privtab.client._fetch import Fetcher, FetchError
+from privtab.client._sender import Sender, SendError
 from privtab.errors import FileError, UsageError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ ROWS = 10_000_000
 """Rows of one query."""
 _PARAMETER = re.compile(r"(?<![:\w]):([A-Za-z_]\w*)")
 _TIMEOUT = (5.0, 60.0)
+_ACCEPT = "application/json, */*;q=0.5"
 
 
 class Answers:
@@ -49,11 +50,10 @@ class Answers:
 class HttpAnswers(Answers):
     """Answers of a server."""
 
-    def __init__(self, fetcher: Fetcher, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, sender: Sender, url: str) -> None:
         super().__init__(shown(url))
-        self._fetcher = fetcher
+        self._sender = sender
         self._url = url.rstrip("/")
-        self._headers = {"Accept": "application/json", **headers}
         self._questions = 0
 
     def get(self, address: str, page: str = "") -> Any:
@@ -63,14 +63,14 @@ class HttpAnswers(Answers):
             raise FileError(f"the import needs more than {MOST_QUESTIONS:,} requests")
         url = self._url + address + (("&" if "?" in address else "?") + page if page else "")
         try:
-            answer = self._fetcher.get(url, self._headers)
-        except FetchError as error:
+            answer = self._sender.get(url)
+            if answer.status == 404:
+                return None
+            if answer.status != 200:
+                raise FileError(f"{shown(url)} answered {answer.status} {answer.reason}".rstrip())
+            return answer.json()
+        except SendError as error:
             raise FileError(str(error)) from error
-        if answer.status == 404:
-            return None
-        if answer.status != 200:
-            raise FileError(f"{shown(url)} answered {answer.status} {answer.reason}".rstrip())
-        return _decoded(answer.body, shown(url))
 
 
 class KeptAnswers(Answers):
@@ -140,8 +140,10 @@ def opened(where: str, *, token: str | None = None, headers: Mapping[str, str] |
     """
     scheme, colon, _ = where.partition("://")
     if colon and scheme in {"http", "https"}:
-        with Fetcher(timeout=_TIMEOUT, seconds=300, largest=LARGEST, token=lambda: token) as fetcher:
-            yield HttpAnswers(fetcher, where, headers or {})
+        with Sender(
+            timeout=_TIMEOUT, seconds=300, largest=LARGEST, token=token, headers=headers, accept=_ACCEPT
+        ) as sender:
+            yield HttpAnswers(sender, where)
     elif colon:
         with _database_answers(where) as answers:
             yield answers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
-from privtab.client._fetch import Fetcher, FetchError
+from privtab.client._sender import Sender, SendError
 from privtab.errors import RegistryError, UsageError
 from privtab.registry.storage import Missing
 
@@ -37,12 +37,8 @@ class HttpStore:
 
     def __init__(self, url: str, *, token: str | None = None, verify: bool | str = True) -> None:
         self.url = url.rstrip("/")
-        self._bundles = Fetcher(
-            timeout=TIMEOUT, seconds=LONGEST, largest=LARGEST, token=lambda: token or None, verify=verify
-        )
-        self._records = Fetcher(
-            timeout=TIMEOUT, seconds=LONGEST, largest=LARGEST_RECORD, token=lambda: token or None, verify=verify
-        )
+        self._bundles = Sender(timeout=TIMEOUT, seconds=LONGEST, largest=LARGEST, token=token, verify=verify)
+        self._records = Sender(timeout=TIMEOUT, seconds=LONGEST, largest=LARGEST_RECORD, token=token, verify=verify)
         self.renew()
 
     def renew(self) -> None:
@@ -58,7 +54,7 @@ class HttpStore:
             raise RegistryError(f"{self.url} refers to more than {MOST_ASKED:,} files, the most that is read")
         try:
             answer = (self._bundles if bundle else self._records).get(url)
-        except FetchError as error:
+        except SendError as error:
             raise RegistryError(str(error)) from error
         if answer.status in (404, 410):
             raise Missing(path)

@@ -15,10 +15,14 @@ from privtab.request import Decision, Request
 from privtab.state.nodes import State
 
 if TYPE_CHECKING:
+    from privtab.client._sender import Sender
     from privtab.client.sync import Client
 
 TIMEOUT = (1.0, 60.0)
 """Connect and read timeouts in seconds; a batch of explained decisions, or a large state, takes a while."""
+
+_LARGEST = 1 << 20
+"""Bytes of OPA's answer to a state."""
 
 
 class Engine(Protocol):
@@ -76,8 +80,9 @@ class OpaEngine:
     name = "opa"
     knows_effects = False
 
-    def __init__(self, program: Program, url: str, client: Client) -> None:
+    def __init__(self, program: Program, url: str, client: Client, sender: Sender) -> None:
         self.program = program
+        self._sender = sender
         self._url = f"{url}/v1/data/privtab_state/{program.system}"
         self._client = client
         self._current_state: State | None = None
@@ -98,20 +103,21 @@ class OpaEngine:
         return [next(explained) if in_full else Decision(allowed=next(brief)) for in_full in explain]
 
     def _put_state(self, state: State) -> None:
-        import requests
-
+        from privtab.client._sender import SendError
         from privtab.state.index import index
 
-        with requests.Session() as session:
-            session.trust_env = False
-            response = session.put(self._url, json=index(self.program, state), timeout=TIMEOUT)
-        if not response.ok:
-            raise OpaError(f"OPA refused a state: {response.status_code} {response.text[:200]}")
+        try:
+            answer = self._sender.send("PUT", self._url, index(self.program, state))
+        except SendError as error:
+            raise OpaError(f"OPA took no state: {error.why}") from error
+        if answer.status >= 300:
+            raise OpaError(f"OPA refused a state: {answer.status} {answer.body[:200].decode(errors='replace')}")
 
 
 @contextmanager
 def opa(program: Program) -> Iterator[OpaEngine]:
     """Start an OPA for the duration of the block."""
+    from privtab.client._sender import Sender
     from privtab.client.sync import Client
     from privtab.opa.server import OpaServer
     from privtab.pipeline import policy_bundle
@@ -122,4 +128,5 @@ def opa(program: Program) -> Iterator[OpaEngine]:
         bundle.write_bytes(policy_bundle(program))
         server = stack.enter_context(OpaServer([bundle]))
         client = stack.enter_context(Client(server.url, system=program.system, timeout=TIMEOUT))
-        yield OpaEngine(program, server.url, client)
+        sender = stack.enter_context(Sender(timeout=TIMEOUT, seconds=sum(TIMEOUT), largest=_LARGEST))
+        yield OpaEngine(program, server.url, client, sender)

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import requests
-
 from privtab import strict_json
 from privtab._staged import write
+from privtab.client._sender import Sender, SendError, expected
 from privtab.errors import PushError, UsageError
 from privtab.pushdown.document import Document
 from privtab.pushdown.plan import Plan
@@ -35,6 +34,7 @@ from privtab.pushdown.rights import (
     to_text,
 )
 from privtab.pushdown.target import Options, Traits
+from privtab.state.nodes import Effect
 
 _IN_SCHEMAS = ("table", "topic", "fileset", "model")
 TRAITS = Traits(
@@ -52,8 +52,11 @@ TRAITS = Traits(
     links=(("login", "role"), ("group", "role")),
     adds_logins=True,
 )
+_EFFECTS: Mapping[str, Effect] = {"allow": "allow", "deny": "deny"}
 _PLURALS: Mapping[AccountKind, str] = {"login": "users", "group": "groups", "role": "roles"}
 _TIMEOUT = (5.0, 60.0)
+_LARGEST = 1 << 28
+"""Bytes of one answer."""
 _MEDIA = "application/vnd.gravitino.v1+json"
 
 
@@ -77,11 +80,15 @@ def opened(where: str, document: Document, pusher: str, options: Options) -> Ite
         raise UsageError("`within` of the mapping document must say which metalake it is, under `metalake`")
     if options.record is None:
         raise UsageError("Gravitino has no place for a record of what was granted: give a file by `--record FILE`")
-    with requests.Session() as session:
-        session.headers.update({"Accept": _MEDIA, **options.headers})
-        if options.token is not None:
-            session.headers["Authorization"] = f"Bearer {options.token}"
-        yield Gravitino(session, where.rstrip("/"), metalake, Record(options.record, where, pusher))
+    with Sender(
+        timeout=_TIMEOUT,
+        seconds=sum(_TIMEOUT),
+        largest=_LARGEST,
+        token=options.token,
+        headers=options.headers,
+        accept=_MEDIA,
+    ) as sender:
+        yield Gravitino(sender, where.rstrip("/"), metalake, Record(options.record, where, pusher))
 
 
 class Record:
@@ -114,9 +121,9 @@ class Record:
 class Gravitino:
     """One push to a metalake."""
 
-    def __init__(self, session: requests.Session, where: str, metalake: str, record: Record) -> None:
+    def __init__(self, sender: Sender, where: str, metalake: str, record: Record) -> None:
         self.where = f"{where} {metalake}"
-        self._session = session
+        self._sender = sender
         self._root = where
         self._metalake = metalake
         self._path = f"/api/metalakes/{quote(metalake, safe='')}"
@@ -126,17 +133,21 @@ class Gravitino:
         """As Session.prepare."""
 
     def read(self) -> Inventory:
-        """As Session.read."""
+        """As Session.read. An answer without the list that was asked for is an error: it would look like one without rights."""
+        with expected(self.where, PushError):
+            return self._inventory()
+
+    def _inventory(self) -> Inventory:
         accounts: set[Account] = set()
         rights: set[Right] = set()
         kinds: tuple[AccountKind, ...] = ("login", "group")
         for kind in kinds:
             plural = _PLURALS[kind]
-            for described in self._get(f"/{plural}?details=true").get(plural) or ():
+            for described in _list(self._get(f"/{plural}?details=true"), plural):
                 account = Account(kind, described["name"])
                 accounts.add(account)
                 rights |= {NativeMembership(account, Account("role", role)) for role in described.get("roles") or ()}
-        for role in self._get("/roles").get("names") or ():
+        for role in _list(self._get("/roles"), "names"):
             accounts.add(Account("role", role))
             rights |= self._privileges(role)
         objects = {Object("metalake", ()), *self._objects()}
@@ -151,14 +162,15 @@ class Gravitino:
 
     def _privileges(self, role: str) -> set[Right]:
         found: set[Right] = set()
-        described = self._get(f"/roles/{quote(role, safe='')}").get("role") or {}
-        for securable in described.get("securableObjects") or ():
+        answer = self._get(f"/roles/{quote(role, safe='')}")
+        # A role that was just removed has no privileges.
+        for securable in _list(answer["role"], "securableObjects") if answer is not None else ():
             kind = str(securable["type"]).lower()
             names = () if kind == "metalake" else tuple(str(securable["fullName"]).split("."))
-            for privilege in securable.get("privileges") or ():
-                effect = "deny" if str(privilege["condition"]).lower() == "deny" else "allow"
+            for privilege in _list(securable, "privileges"):
+                effect = _EFFECTS[str(privilege["condition"]).lower()]
                 name = str(privilege["name"]).upper()
-                found.add(NativeGrant(Account("role", role), effect, name, Object(kind, names)))  # type: ignore[arg-type]
+                found.add(NativeGrant(Account("role", role), effect, name, Object(kind, names)))
         return found
 
     def _objects(self) -> Iterator[Object]:
@@ -173,11 +185,11 @@ class Gravitino:
                         yield Object(kind, (catalog, schema, name))
 
     def _names(self, path: str) -> list[str]:
-        return [identifier["name"] for identifier in self._get(path).get("identifiers") or ()]
+        return [identifier["name"] for identifier in _list(self._get(path), "identifiers")]
 
     def _owner(self, object_: Object) -> Iterator[Right]:
-        owner = self._get(f"/owners/{self._named(object_)}").get("owner")
-        if owner:
+        answer = self._get(f"/owners/{self._named(object_)}")
+        if answer is not None and (owner := answer.get("owner")):
             kind: AccountKind = "group" if str(owner.get("type")).upper() == "GROUP" else "login"
             yield NativeOwnership(object_, Account(kind, owner["name"]))
 
@@ -251,21 +263,27 @@ class Gravitino:
         name = ".".join(object_.names) if object_.names else self._metalake
         return f"{object_.kind}/{quote(name, safe='')}"
 
-    def _get(self, path: str) -> dict[str, Any]:
-        """The answer at a path of the metalake; empty where there is nothing (404)."""
+    def _get(self, path: str) -> dict[str, Any] | None:
+        """The answer at a path of the metalake; None where there is nothing (404)."""
         return self._send("GET", self._path + path, None)
 
-    def _send(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+    def _send(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any] | None:
         try:
-            answer = self._session.request(
-                method, self._root + path, json=body, timeout=_TIMEOUT, allow_redirects=False
-            )
-            content = strict_json.loads(answer.content) if answer.content else {}
-        except (requests.RequestException, ValueError) as error:
+            answer = self._sender.send(method, self._root + path, body)
+            content = answer.json() if answer.body else {}
+        except SendError as error:
             raise PushError(f"{self.where}: {method} {path}: {error}") from error
-        if answer.status_code == 404 and method == "GET" and path != f"{self._path}/roles":
-            return {}
-        if answer.status_code != 200 or not isinstance(content, dict):
+        if answer.status == 404 and method == "GET" and path != f"{self._path}/roles":
+            return None
+        if answer.status != 200 or not isinstance(content, dict):
             message = content.get("message", "") if isinstance(content, dict) else ""
-            raise PushError(f"{self.where}: {method} {path} answered {answer.status_code} {message}".rstrip())
+            raise PushError(f"{self.where}: {method} {path} answered {answer.status} {message}".rstrip())
         return content
+
+
+def _list(answer: dict[str, Any] | None, name: str) -> list[Any]:
+    """A list in an answer; empty where there is nothing. Raises KeyError or TypeError if it is missing."""
+    found = [] if answer is None else answer[name]
+    if not isinstance(found, list):
+        raise TypeError(f"`{name}` is no list")
+    return found

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from privtab import strict_json
-from privtab.client._fetch import Answer, Fetcher, FetchError
+from privtab.client._sender import Answer, Sender, SendError
 from privtab.errors import UsageError
 from privtab.registry.deploy.nodes import (
     DecisionCount,
@@ -33,26 +33,24 @@ class HttpReader:
     """Base of both readers: connections and a token."""
 
     def __init__(self, token: str | None, ca: str | None) -> None:
-        self._fetcher = Fetcher(
-            timeout=TIMEOUT, seconds=LONGEST, largest=LARGEST, token=lambda: token or None, verify=ca or True
-        )
+        self._sender = Sender(timeout=TIMEOUT, seconds=LONGEST, largest=LARGEST, token=token, verify=ca or True)
 
     def close(self) -> None:
         """Close the connections."""
-        self._fetcher.close()
+        self._sender.close()
 
     def get(self, url: str) -> Any:
         """The JSON at a URL; raises FleetUnreadable with a readable message."""
         try:
-            answer = self._fetcher.get(url)
-        except FetchError as error:
+            answer = self._sender.get(url)
+        except SendError as error:
             raise FleetUnreadable(f"no answer from {url.partition('?')[0]}: {error.why}") from error
         if answer.status != 200:
             raise FleetUnreadable(_error_message(answer))
         try:
-            return strict_json.loads(answer.body)
-        except ValueError as error:
-            raise FleetUnreadable(f"{url} answers with something else than JSON") from error
+            return answer.json()
+        except SendError as error:
+            raise FleetUnreadable(str(error)) from error
 
 
 class FleetUnreadable(Exception):

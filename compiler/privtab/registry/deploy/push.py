@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 import requests
 from opa_client.errors import (
@@ -23,7 +23,8 @@ from opa_client.errors import (
 from opa_client.opa import OpaClient
 
 from privtab.bundle.pack import PolicyArtifacts
-from privtab.client import _address
+from privtab.client._sender import expected
+from privtab.client._transport import restricted
 from privtab.errors import FleetError, UsageError
 from privtab.moments import WINDOWED
 
@@ -62,15 +63,21 @@ class PushResult:
 
 
 def push(
-    url: str, artifacts: PolicyArtifacts, state: Mapping[str, Any] | None, *, token: str | None = None
+    url: str,
+    artifacts: PolicyArtifacts,
+    state: Mapping[str, Any] | None,
+    *,
+    token: str | None = None,
+    ca: str | None = None,
 ) -> PushResult:
-    """Put the rules, the program and, if given, the index of a state into the OPA at `url`.
+    """Put the rules, the program and, if given, the index of a state into the OPA at `url`. `ca`: a file of CA certificates.
 
     Raises FleetError if OPA does not answer or refuses, for example because a bundle owns these paths.
     """
-    client = _client(url, token)
+    client = _client(url, token, ca)
     try:
-        return _push(client, url, artifacts, state)
+        with expected(url, FleetError):
+            return _push(client, url, artifacts, state)
     except requests.RequestException as error:
         raise FleetError(f"no answer from {url}: {_short(error)}") from error
     finally:
@@ -158,27 +165,32 @@ def _apply_with_retries(ids: Iterable[str], apply: Callable[[str], object]) -> N
         pending = list(failed)
 
 
-def _client(url: str, token: str | None) -> OpaClient:
+def _client(url: str, token: str | None, ca: str | None) -> OpaClient:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path.strip("/") or parts.query:
         raise UsageError(f"`--push {url}`: write http://host:port")
     secure = parts.scheme == "https"
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     port = parts.port or (443 if secure else 80)
-    return _Client(host=host, port=port, ssl=secure, token=token, timeout=TIMEOUT, retries=0)
+    ssl = (ca or True) if secure else False
+    return _Client(host=host, port=port, ssl=ssl, token=token, timeout=TIMEOUT, retries=0)
 
 
 class _Client(OpaClient):  # type: ignore[misc]  # opa_client has no types
-    """Uses proxies and certificates like the other senders, and no `.netrc`."""
+    """Sends by the rules of the other senders."""
 
     def _init_session(self) -> requests.Session:
-        session: requests.Session = super()._init_session()
-        address = _address.parse(f"{'https' if self.ssl else 'http'}://{self.host}:{self.port}")
-        session.trust_env = False
-        session.verify = _address.authorities()
-        if proxy := _address.proxy_for(address):
-            session.proxies = {"all": proxy}
+        scheme = "https" if self.ssl else "http"
+        session = restricted(super()._init_session(), f"{scheme}://{self.host}:{self.port}", verify=self.ssl)
+        session.hooks["response"].append(_check_redirect)
         return session
+
+
+def _check_redirect(response: requests.Response, *_: object, **__: object) -> None:
+    """Raise TooManyRedirects for a redirect to another server; OPA's own lead to the path without a slash at its end."""
+    target = urlsplit(urljoin(response.url, response.headers.get("Location", "")))
+    if response.is_redirect and target[:2] != urlsplit(response.url)[:2]:
+        raise requests.TooManyRedirects(f"it redirects to another server: {target.netloc}")
 
 
 def _modules(client: OpaClient, name: str) -> dict[str, str]:
