@@ -37,7 +37,7 @@ ALLOWED = {
     "bundle": {"backends", "ir", "state"},
     "client": {"bundle", "engines"},
     "importing": {"client", "ir", "state", "syntax"},
-    "pushdown": {"importing", "ir", "reference", "state", "syntax"},
+    "pushdown": {"client", "importing", "ir", "reference", "state", "syntax"},
     "integrations": {"client"},
     "serving": set(),
     "authzen": {"client", "engines", "serving"},
