@@ -1,4 +1,4 @@
-"""Requests that name the active roles of their callers: allows narrow, denials and ownership stay, in every engine."""
+"""Requests that name the active roles of their callers: allows and ownership narrow, denials stay, in every engine."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.engines.wasm import WasmEngine
 from privtab.errors import InvalidRequest
+from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.opa import wasm
@@ -48,6 +49,7 @@ tables:
   room: {enter: ENTER (room)}
   role: {play: holds (role)}
 """
+OWNERS_STAY = POLICY.replace("active_roles: request", "active_roles: request_grants")
 PLAIN = POLICY.replace(", active_roles: request", "")
 
 
@@ -115,7 +117,7 @@ ALLOWED = [
     request("paint", "desk:s/r/any", "painter"),
     request("enter", "room:s/r", "porter", "clerk"),
     request("list", "desk:s/r", "porter"),
-    request("sell", "desk:s/r/sold"),
+    request("sell", "desk:s/r/sold", "clerk"),
     request("play", "role:clerk", "porter"),
     request("play", "role:keeper"),
 ]
@@ -131,6 +133,8 @@ DENIED = [
     request("use", "desk:s/r/staff", "nobody"),
     request("use", "desk:s/r/staff", "Clerk"),
     request("use", "desk:s/r/clerk", "clerk", user="ben"),
+    request("sell", "desk:s/r/sold"),
+    request("sell", "desk:s/r/sold", "painter"),
     request("sell", "desk:s/r/sold", "nobody"),
 ]
 
@@ -138,7 +142,7 @@ DENIED = [
 @pytest.mark.parametrize(
     ("user_request", "expected"), [*((r, True) for r in ALLOWED), *((r, False) for r in DENIED)], ids=str
 )
-def test_allows_narrow_and_denials_ownership_and_held_roles_stay(
+def test_allows_and_ownership_narrow_and_denials_and_held_roles_stay(
     office: Program, user_request: Request, expected: bool
 ) -> None:
     artifacts = policy_artifacts(office)
@@ -149,6 +153,21 @@ def test_allows_narrow_and_denials_ownership_and_held_roles_stay(
     assert engine.decide(user_request) == reference.decide(user_request)
     everything = replace(user_request, active_roles=None)
     assert reference.decide(everything).allowed or not expected, "naming active roles allows nothing more"
+
+
+def test_a_policy_may_let_ownership_through_an_inactive_role_count(tmp_path: Path) -> None:
+    program = loaded(OWNERS_STAY, tmp_path)
+    artifacts = policy_artifacts(program)
+    reference = Reference(program, STATE, artifacts.revision)
+    engine = PythonEngine(artifacts.program, Index(index(program, STATE)))
+    for user_request, expected in (
+        (request("sell", "desk:s/r/sold"), True),
+        (request("sell", "desk:s/r/sold", "painter"), True),
+        (request("use", "desk:s/r/clerk"), False),
+    ):
+        assert reference.decide(user_request).allowed is expected
+        assert engine.decide(user_request) == reference.decide(user_request)
+    assert program_from_json(artifacts.program, "it").semantics.inactive_owners
 
 
 def test_the_error_about_a_role_that_is_not_held_does_not_tell_whether_it_exists(office: Program) -> None:

@@ -222,7 +222,7 @@ class Provenance:
 
     def _ownership_chains(self, key: str) -> Iterator[Chain]:
         for owner, step in self._owners.get(key, ()):
-            for chain in self._to_caller(owner, ()):
+            for chain in self._to_caller(owner, (), active=not self.program.semantics.inactive_owners):
                 yield (step, *chain)
 
     def _holding_chains(self, role: str) -> Iterable[Chain]:

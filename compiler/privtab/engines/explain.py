@@ -219,11 +219,11 @@ class Explanation:
         key = f"{type_}:{path}"
         if atom["kind"] == "owns_below":
             yield from ((0, owner) for owner in self.owners(type_, path))
-            yield from ((0, owner) for owner in self.index.owning_below(key, principals))
+            yield from ((0, owner) for owner in self.index.owning_below(key, self.owning))
             return
         if atom["privilege"] in self.semantics.owner_holds:
             yield from ((0, grant.through) for grant in self.ownerships(atom))
-            yield from ((0, f"owner {owner}") for owner in self.index.owning_below(key, principals))
+            yield from ((0, f"owner {owner}") for owner in self.index.owning_below(key, self.owning))
         if not any(self.denials(atom)):
             yield from ((1, grant.through) for grant in self.grants(atom))
         within = self.index.within
@@ -241,7 +241,12 @@ class Explanation:
     def owners(self, type_: str, path: str) -> Iterable[str]:
         """The principals through which the caller owns an entity."""
         holders = self.index.table(type_).get(path, {})
-        return (p for p in self.caller.principals if holders.get(p, 0) & OWNER)
+        return (p for p in self.owning if holders.get(p, 0) & OWNER)
+
+    @property
+    def owning(self) -> Sequence[str]:
+        """The caller's principals through which ownership counts."""
+        return self.caller.principals if self.semantics.inactive_owners else self.caller.active
 
     def ownerships(self, atom: Atom) -> Iterable[GrantPath]:
         """The ownerships that give an atom's privilege."""

@@ -29,6 +29,8 @@ class GrantSemantics:
     request_groups: bool
     active_roles: bool
     """Whether requests may name the active roles of their callers."""
+    inactive_owners: bool
+    """Whether ownership through a role that is not active counts."""
     roles: Mapping[str, Mapping[str, tuple[str, ...]]]
     """Default grants: declared role → entity type → privileges."""
 
@@ -43,6 +45,7 @@ class GrantSemantics:
             owner_holds=tuple(owner["holds"]) if owner else (),
             request_groups="request" in semantics["groups"],
             active_roles="active_roles" in semantics,
+            inactive_owners=semantics.get("inactive_owners", False),
             roles={
                 f"role:{name}": {type_: tuple(privileges) for type_, privileges in role["grants"].items()}
                 for name, role in program["roles"].items()
@@ -114,7 +117,11 @@ class Plan:
         self._lay_out(dict.fromkeys(atoms_of(condition)))
         self.decide = compiled(condition, self._bits.__getitem__)
         self.owner_bits = sum(map(self._bit_of_privilege, semantics.owner_holds))
-        self.allow_bits = sum(map(self._bit_of_privilege, index.numbers)) if semantics.active_roles else 0
+        self.narrowed_bits = 0
+        """What principals that are not active do not have."""
+        if semantics.active_roles:
+            self.narrowed_bits = sum(map(self._bit_of_privilege, index.numbers))
+            self.narrowed_bits |= 0 if semantics.inactive_owners else OWNER
 
     def _lay_out(self, atoms: Iterable[Atom]) -> None:
         """Assign a bit to each atom: tests first, then the steps one after another."""
@@ -183,6 +190,7 @@ class Plan:
 
     def _special(self, atom: Atom) -> Special:
         index, type_ = self.index, base_type(atom.type)
+        inactive_owners = self.semantics.inactive_owners
         match atom.kind:
             case "service_admin":
                 return lambda user, _, __, ___: user in index.service_admins
@@ -203,10 +211,15 @@ class Plan:
                 owners_have = atom.privilege in self.semantics.owner_holds
                 return lambda _, principals, active, path: (
                     any(index.granted_below(atom.privilege, f"{type_}:{path}", principals, active))
-                    or (owners_have and any(index.owning_below(f"{type_}:{path}", principals)))
+                    or (
+                        owners_have
+                        and any(index.owning_below(f"{type_}:{path}", principals if inactive_owners else active))
+                    )
                 )
             case "owns_below":
-                return lambda _, principals, __, path: any(index.owning_below(f"{type_}:{path}", principals))
+                return lambda _, principals, active, path: any(
+                    index.owning_below(f"{type_}:{path}", principals if inactive_owners else active)
+                )
             case _:
                 raise AssertionError(atom.kind)
 
@@ -239,7 +252,7 @@ class Plan:
                 for principal in caller.principals:
                     bits |= holders.get(principal, 0)
                 if narrowed:
-                    bits &= ~self.allow_bits
+                    bits &= ~self.narrowed_bits
                     for principal in caller.active:
                         bits |= holders.get(principal, 0)
             owned = bits & OWNER

@@ -216,6 +216,7 @@ def _semantics(part: _JsonObject) -> Semantics:
             for kind in (part.texts("hierarchy") if "hierarchy" in part.document else ())
         ),
         active_roles=part.one_of("active_roles", RoleNarrowing) if "active_roles" in part.document else "none",
+        inactive_owners="inactive_owners" in part.document and part.flag("inactive_owners"),
     )
 
 

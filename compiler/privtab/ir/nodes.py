@@ -234,6 +234,8 @@ class Semantics:
     """The kinds of principals that contain others of their kind: groups in groups, roles held by roles."""
     active_roles: RoleNarrowing = "none"
     """Whether a request may name the roles of the caller that count."""
+    inactive_owners: bool = False
+    """Whether ownership through a role that does not count is ownership all the same."""
     gate: str | None = None
 
 

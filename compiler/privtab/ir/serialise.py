@@ -115,6 +115,7 @@ def semantics_json(semantics: Semantics) -> dict[str, Any]:
         "groups": list(semantics.groups),
         **({"hierarchy": list(semantics.hierarchy)} if semantics.hierarchy else {}),
         **({} if semantics.active_roles == "none" else {"active_roles": semantics.active_roles}),
+        **({"inactive_owners": True} if semantics.inactive_owners else {}),
     }
 
 

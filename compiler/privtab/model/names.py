@@ -351,7 +351,8 @@ def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnost
         owner=owner,
         groups=decl.groups,
         hierarchy=decl.hierarchy,
-        active_roles=decl.active_roles,
+        active_roles="none" if decl.active_roles == "none" else "request",
+        inactive_owners=decl.active_roles == "request_grants",
         gate=None if decl.gate is None else " ".join(decl.gate.cell.text.split()),
     )
 

@@ -305,8 +305,11 @@ class EvaluationContext:
         return [path, *(tuple(keys) for keys in named if path[-1] in keys[:-1])]
 
     def owners(self, key: str) -> frozenset[str]:
-        """The caller's principals that own an entity."""
-        return self.holdings.owners(key) & self.principals
+        """The caller's principals that own an entity, as far as ownership through them counts."""
+        owners = self.holdings.owners(key)
+        if self.active is None:
+            return owners & self.principals
+        return owners & (self.active[0] | self.principals if self.program.semantics.inactive_owners else self.active[0])
 
     def relevant_keys(self, path: tuple[str, ...]) -> tuple[str, ...]:
         """The keys whose grants and denials count for the last of them."""

@@ -107,7 +107,9 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("groups", "groups", "where groups come from: `state`, `request`"),
         Key("hierarchy", "hierarchy", "which principals contain others: `groups`, `roles`"),
         Key(
-            "active_roles", "active_roles", "`request`: a request may narrow the caller's roles to some of them; `none`"
+            "active_roles",
+            "active_roles",
+            "`request`: a request may narrow the caller's roles to some of them; `request_grants`: for grants, not for ownership; `none`",
         ),
         Key("gate", "condition", "a condition conjoined to every row without `gate: none`"),
     ),
@@ -192,7 +194,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "deny": ("none", "overrides"),
     "groups": ("state", "request"),
     "hierarchy": ("groups", "roles"),
-    "active_roles": ("none", "request"),
+    "active_roles": ("none", "request", "request_grants"),
     "kinds": ("user", "group", "role"),
     "from": ("state", "request"),
 }

@@ -211,7 +211,7 @@ class SemanticsDecl:
     owner: OwnerDecl | None = None
     groups: tuple[Literal["state", "request"], ...] = ("state",)
     hierarchy: tuple[Literal["groups", "roles"], ...] = ()
-    active_roles: Literal["none", "request"] = "none"
+    active_roles: Literal["none", "request", "request_grants"] = "none"
     gate: ConditionCell | None = None
     owner_known: bool = True
     """False if `owner` itself has a finding, so that later stages do not report owners again."""

@@ -220,7 +220,7 @@ def _semantics(reader: PolicyReader, node: Node) -> SemanticsDecl:
         owner=owner,
         groups=words("groups") or ("state",),
         hierarchy=tuple(dict.fromkeys(words("hierarchy"))),
-        active_roles=cast(Literal["none", "request"], word("active_roles") or "none"),
+        active_roles=cast(Literal["none", "request", "request_grants"], word("active_roles") or "none"),
         gate=_gate(reader, fields["gate"][1]) if "gate" in fields else None,
         owner_known=owner_known,
     )

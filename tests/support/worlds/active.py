@@ -14,14 +14,15 @@ from worlds.names import entity, names
 
 def declared(rnd: random.Random | None) -> list[str]:
     """What to write in the semantics."""
-    return [] if rnd is None else ["active_roles: request"]
+    return [] if rnd is None else [f"active_roles: {rnd.choice(['request', 'request', 'request_grants'])}"]
 
 
 def with_more_roles(program: Program, state: State, seed: int) -> State:
-    """A state in which most users hold most roles, and roles are granted more: else there is nothing to narrow."""
+    """A state in which most users hold most roles, and roles are granted and own more: else there is nothing to narrow."""
     rnd = random.Random(f"more roles {seed}")
     known = names(program)
-    assignments, grants = list(state.assignments), list(state.grants)
+    assignments, grants, owners = list(state.assignments), list(state.grants), list(state.owners)
+    may_own = program.semantics.owner is not None and "role" in program.semantics.owner.kinds
     for principal in (*(f"user:{user}" for user in known.users), *(f"group:{group}" for group in known.groups)):
         for role in known.roles:
             if rnd.random() < 0.6:
@@ -36,7 +37,15 @@ def with_more_roles(program: Program, state: State, seed: int) -> State:
                 denied = program.semantics.deny == "overrides" and rnd.random() < 0.15
                 effect: Effect = "deny" if denied else "allow"
                 grants.append(Grant(grantee=f"role:{role}", effect=effect, privilege=privilege.name, entity=target))
-    return replace(state, assignments=tuple(dict.fromkeys(assignments)), grants=tuple(dict.fromkeys(grants)))
+        for type_ in program.entities if may_own else ():
+            if rnd.random() < 0.5:
+                owners.append((entity(program, type_, rnd), f"role:{role}"))
+    return replace(
+        state,
+        assignments=tuple(dict.fromkeys(assignments)),
+        grants=tuple(dict.fromkeys(grants)),
+        owners=tuple(dict.fromkeys(owners)),
+    )
 
 
 def narrowed(program: Program, requests: Sequence[Request], seed: int) -> list[Request]:

@@ -93,6 +93,7 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
     semantics = [f"inheritance: {inheritance}", f"deny: {deny}"]
     if draft.owners:
         kinds = rnd.choice(["[user]", "[user]", "[user, group]", "[user, group, role]"])
+        kinds = kinds if draft.generator("active") is None else "[user, group, role]"
         holds = rnd.choice(["", "", ", holds: ALL", ", holds: [READ, USE]"])
         semantics.append(f"owner: {{kinds: {kinds}, creator: {rnd.choice(['true', 'false'])}{holds}}}")
     if draft.gate:

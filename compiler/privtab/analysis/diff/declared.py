@@ -71,6 +71,8 @@ def _semantics(before: Semantics, after: Semantics) -> Iterator[DeclarationChang
     yield from change("hierarchy", _list(before.hierarchy), _list(after.hierarchy), hierarchy)
     active = Verdict.NARROWER if after.active_roles == "request" else Verdict.WIDER
     yield from change("active_roles", before.active_roles, after.active_roles, active)
+    owners = Verdict.WIDER if after.inactive_owners else Verdict.NARROWER
+    yield from change("inactive owners", _yes_no(before.inactive_owners), _yes_no(after.inactive_owners), owners)
     yield from change("gate", before.gate, after.gate)
 
 

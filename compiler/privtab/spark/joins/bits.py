@@ -70,6 +70,7 @@ class BitNumbers:
         for privilege in program["privileges"]:
             items += [("allow", privilege), ("deny", privilege)]
         self.below = AskedBelow.by(program, semantics)
+        self._inactive_owners = semantics.inactive_owners
         items += [OWNS_BELOW] if self.below.owned else []
         items += [(kind, privilege) for privilege in self.below.privileges for kind in ("below", "blocked")]
         self._numbers = {item: number for number, item in enumerate(items) if item is not None}
@@ -82,6 +83,11 @@ class BitNumbers:
         return word, 1 << position
 
     def of_roles(self, word: int) -> int:
-        """The bits of a word that count only for active roles: all that allow."""
-        allowing = (self.bit(key) for key in self._numbers if isinstance(key, tuple) and key[0] != "deny")
+        """The bits of a word that count only for active roles: all that allow, and ownership, unless it always counts."""
+        owning = () if self._inactive_owners else (OWNER, OWNS_BELOW)
+        allowing = (
+            self.bit(key)
+            for key in self._numbers
+            if key in owning or (isinstance(key, tuple) and key[0] != "deny")
+        )
         return sum(bit for number, bit in allowing if number == word)
