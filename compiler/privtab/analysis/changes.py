@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeAlias, assert_never
 
+from privtab.ir.nodes import OwnerKind
 from privtab.request import Entity
 from privtab.state.nodes import Assignment, Grant, State
 
@@ -27,9 +28,10 @@ class GrantChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakeOwner:
-    """The caller becomes the owner of the entity."""
+    """The caller becomes the owner of the entity; a new role or group of theirs where users may not own."""
 
     entity: Entity
+    kind: OwnerKind = "user"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +78,9 @@ def change_text(change: Change, user: str) -> str:
         case GrantChange():
             return f"grant {change.privilege} at {change.entity} to user:{user}"
         case MakeOwner():
-            return f"make user:{user} owner of {change.entity}"
+            if change.kind == "user":
+                return f"make user:{user} owner of {change.entity}"
+            return f"make a new {change.kind} owner of {change.entity}, and {_TAKE_IN[change.kind]} user:{user}"
         case Join():
             return f"make user:{user} a member of {change.entity}"
         case Assign():
@@ -122,7 +126,7 @@ def apply(state: State, user: str, changes: Iterable[Change]) -> State:
                 grant = Grant(grantee=f"user:{user}", effect="allow", privilege=change.privilege, entity=change.entity)
                 state = state.with_row("grants", grant)
             case MakeOwner():
-                state = state.with_row("owners", (change.entity, f"user:{user}"))
+                state = _owned(state, user, change)
             case Join():
                 state = state.with_row("members", (user, change.entity))
             case Assign():
@@ -137,6 +141,24 @@ def apply(state: State, user: str, changes: Iterable[Change]) -> State:
             case _:
                 assert_never(change)
     return state
+
+
+def _owned(state: State, user: str, change: MakeOwner) -> State:
+    name = user
+    if change.kind != "user":
+        taken = state.distinct(("assignments", "role"), ("memberships", "group"), ("owners", "owner"))
+        taken |= state.distinct(("grants", "grantee"))
+        name = "new"
+        while not taken.isdisjoint((name, f"{change.kind}:{name}")):
+            name += "_"
+    if change.kind == "role":
+        state = state.with_row("assignments", Assignment(principal=f"user:{user}", role=name, scope=None))
+    elif change.kind == "group":
+        state = state.with_row("memberships", (user, name))
+    return state.with_row("owners", (change.entity, f"{change.kind}:{name}"))
+
+
+_TAKE_IN: Mapping[str, str] = {"role": "assign it to", "group": "add"}
 
 
 def in_order(found: Iterable[Changes]) -> tuple[tuple[Change, ...], ...]:

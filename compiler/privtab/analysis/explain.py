@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from privtab.analysis.changes import Change
@@ -11,7 +11,7 @@ from privtab.analysis.proposals import Proposal, proposals
 from privtab.analysis.provenance import Chain, Provenance
 from privtab.analysis.turns import Ways, ways
 from privtab.ir.canonical import Leaf
-from privtab.ir.nodes import ByType, Has, Rule
+from privtab.ir.nodes import ByType, Compare, Has, Rule, Self
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.reference.explain import Explanation
@@ -25,11 +25,12 @@ class Part:
     """One atom of a minimal set: whether it holds, where, through which principal, and the chains of rows behind it.
 
     `denied` names the denials that block the atom, and `denied_by` has their chains. For a denied atom, `because` may
-    still hold the grants that would count without the denial.
+    still hold the grants that would count without the denial. `fixed`: the atom does not depend on what the caller holds.
     """
 
     atom: str
     holds: bool
+    fixed: bool = False
     on: str | None = None
     through: str | None = None
     because: tuple[Chain, ...] = ()
@@ -46,7 +47,8 @@ class RequestExplanation:
     `proposals`): whether all are listed, or only some because there are too many.
 
     If the request names active roles: `inactive` has the roles that the user holds and that do not count for it, `activating` those of
-    them with which a denied request would be allowed, the fewest; then no other changes are worked out.
+    them with which a denied request would be allowed, the fewest; then no other changes are worked out. `demanding`: if the request
+    is denied, the fewest of its flags, or nearly, without which it would be allowed.
     """
 
     request: Request
@@ -59,6 +61,7 @@ class RequestExplanation:
     turns_complete: bool = True
     inactive: tuple[str, ...] = ()
     activating: tuple[str, ...] = ()
+    demanding: tuple[str, ...] = ()
 
 
 def explain(
@@ -95,6 +98,7 @@ def explain(
         turns_complete=complete,
         inactive=inactive,
         activating=() if explanation.allowed else _activating(reference, request, inactive),
+        demanding=() if explanation.allowed else _demanding(reference, request),
     )
 
 
@@ -113,14 +117,28 @@ def _activating(reference: Reference, request: Request, inactive: Sequence[str])
     def allowed(roles: Sequence[str]) -> bool:
         return reference.decide(replace(request, active_roles=(*(request.active_roles or ()), *roles))).allowed
 
-    if not inactive or not allowed(inactive):
+    return _fewest(inactive, allowed)
+
+
+def _demanding(reference: Reference, request: Request) -> tuple[str, ...]:
+    """The fewest flags, or nearly, without which a denied request would be allowed; none if it would be denied without all of them."""
+
+    def allowed(flags: Sequence[str]) -> bool:
+        return reference.decide(replace(request, flags=request.flags.difference(flags))).allowed
+
+    return _fewest(sorted(request.flags), allowed)
+
+
+def _fewest(names: Sequence[str], allowed: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
+    """One name that suffices, or some of which none can be left out; none if all of them do not suffice."""
+    if not names or not allowed(names):
         return ()
-    alone = next(((role,) for role in inactive if allowed((role,))), None)
+    alone = next(((name,) for name in names if allowed((name,))), None)
     if alone is not None:
         return alone
-    needed = list(inactive)
-    for role in inactive:
-        others = [other for other in needed if other != role]
+    needed = list(names)
+    for name in names:
+        others = [other for other in needed if other != name]
         needed = others if allowed(others) else needed
     return tuple(needed)
 
@@ -131,7 +149,7 @@ def _part(explanation: Explanation, rows: Provenance | None, atom: Leaf) -> Part
     if why is not None:
         return Part(atom=text, holds=True, on=why.on, through=why.through, because=rows.of(atom) if rows else ())
     if not isinstance(atom, Has):
-        return Part(atom=text, holds=False)
+        return Part(atom=text, holds=False, fixed=isinstance(atom, Compare | Self))
     denials = explanation.evaluation.denials(atom.privilege, atom.target)
     return Part(
         atom=text,

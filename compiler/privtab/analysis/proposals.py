@@ -1,17 +1,17 @@
-"""Proposals for a denied request: roles that have what is missing and groups first, least privilege first.
+"""Proposals for a denied request: changes of what the caller holds, roles and groups among them, least privilege first.
 
 Besides the changes of `analysis.changes`, proposals try each role and each group that a relevant row of the state
 names. Every proposed set of changes turns the decision, and none of its changes can be left out. Sets are sorted by
-what else they would allow: the operations that the caller gains, on the entities that the state names and those of the
-request. If the state has more than EXACT rows, the rows about the roles and groups are counted instead.
+what they give: the permissions that anybody gains, on the entities that the state names and those of the request, counted by
+`state_diff`. If the state has more than EXACT rows, the rows about the roles and groups are counted instead.
 
-A certification reports a direct grant to a user as a finding, so it is never proposed first: if nothing else would do,
-the grant is to a new role that the caller is assigned.
+A certification reports a direct grant to a user as a finding: of two sets that give as much, the one with a role comes first, and
+before a direct grant that would be first comes the same grant to a new role that the caller is assigned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from privtab.analysis.changes import (
@@ -20,12 +20,12 @@ from privtab.analysis.changes import (
     Change,
     Changes,
     GrantChange,
-    RemoveDenial,
     SmallestChanges,
     apply,
+    change_kind,
 )
+from privtab.analysis.state_diff import state_diff
 from privtab.analysis.turns import HypotheticalDecision, Ways
-from privtab.analysis.what_can import what_can
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Has, Owner
 from privtab.reference.evaluate import Reference
@@ -35,22 +35,32 @@ from privtab.state.nodes import State
 EXACT = 5_000
 """The largest number of rows in a state for which the gain of a proposal is computed exactly."""
 MAX_TRIED = 24
-"""How many roles and groups are tried, and how many proposals are measured."""
+"""How many roles and groups are tried."""
+QUESTIONS = 20_000
+"""How many decisions are compared for all proposals together; those that are left are not measured."""
+MAX_MEASURED = 60
+"""How many proposals are measured, those that make nobody an owner or an administrator first."""
 MAX_MEASURED_IF_TRUNCATED = 6
-"""How many proposals are measured if there are too many to list."""
+"""The same if there are too many to list."""
+_BY_KIND: Mapping[str, int] = {
+    kind: number
+    for number, kind in enumerate(("role", "group", "grant", "member", "owner", "service admin", "remove denial"))
+}
+"""Of two proposals that give as much, the one whose changes come first here is better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """A smallest set of changes that turns a denial into an allow.
 
-    `gains`: how many operations the caller could do then but not now, including the requested one; for large states,
-    how many rows are about the roles and groups; None if it was not measured. `direct`: whether a privilege is granted
-    to the user directly. `new_role`: the grants are to a new role, which the caller is assigned.
+    `gains`: how many permissions anybody has then but not now, including the requested one; for large states, how many rows are
+    about the roles and groups; None if it was not measured. `exact`: whether permissions were counted. `direct`: whether a
+    privilege is granted to the user directly. `new_role`: the grants are to a new role, which the caller is assigned.
     """
 
     changes: tuple[Change, ...]
     gains: int | None = None
+    exact: bool = False
     direct: bool = False
     new_role: bool = False
 
@@ -64,18 +74,12 @@ def proposals(reference: Reference, state: State, request: Request, turns: Ways)
         found += HypotheticalDecision(reference, state, request, (candidate,), budget).sets_with_extra(unchanged)
     ways = budget.in_order(found)
     below = uses_below(reference.program)
-    # With attributes, what else a change allows depends on those of other requests; `what-can` takes no flat ids.
-    unmeasured = reference.program.attributes or reference.program.flat
-    measure = None if unmeasured else _Measure(reference, state, request)
-    limit = MAX_MEASURED_IF_TRUNCATED if budget.truncated else MAX_TRIED
-    result = [
-        Proposal(
-            changes=changes,
-            gains=measure.gains(changes) if measure is not None and index < limit else None,
-            direct=_is_direct(changes),
-        )
-        for index, changes in enumerate(sorted(ways, key=_is_direct))
-    ]
+    measure = _Measure(unchanged, request.user)
+    limit = MAX_MEASURED_IF_TRUNCATED if budget.truncated else MAX_MEASURED
+    result = []
+    for number, changes in enumerate(sorted(ways, key=_hides_much)):
+        gains, exact = measure.gains(changes) if number < limit else (None, False)
+        result.append(Proposal(changes=changes, gains=gains, exact=exact, direct=_is_direct(changes)))
     result.sort(key=_rank)
     if result and result[0].direct and not reference.program.roles:
         result.insert(0, replace(result[0], direct=False, new_role=True))
@@ -86,14 +90,16 @@ def _is_direct(changes: tuple[Change, ...]) -> bool:
     return any(isinstance(change, GrantChange) for change in changes)
 
 
-def _rank(proposal: Proposal) -> tuple[bool, bool, bool, float, int]:
-    """The sort key: direct grants last; then changes that affect only the caller first; then the least gain."""
-    affects_others = any(
-        isinstance(change, RemoveDenial) and change.row.grantee.startswith(("role:", "group:"))
-        for change in proposal.changes
-    )
-    gains = float("inf") if proposal.gains is None else proposal.gains
-    return proposal.direct, affects_others, proposal.gains is None, gains, len(proposal.changes)
+def _hides_much(changes: tuple[Change, ...]) -> bool:
+    """Whether numbers of rows do not show how much the changes give: what an owner or an administrator may do."""
+    return any(change_kind(change) in ("owner", "service admin") for change in changes)
+
+
+def _rank(proposal: Proposal) -> tuple[bool, bool, int, int, int]:
+    """The sort key: the least gain, then the kinds of changes, then the fewest."""
+    kinds = max((_BY_KIND[change_kind(change)] for change in proposal.changes), default=0)
+    hidden = not proposal.exact and _hides_much(proposal.changes)
+    return proposal.gains is None, hidden, proposal.gains or 0, kinds, len(proposal.changes)
 
 
 def _candidates(reference: Reference, decision: HypotheticalDecision) -> list[Assign | AddToGroup]:
@@ -145,39 +151,25 @@ def _relevant_principals(reference: Reference, decision: HypotheticalDecision) -
 
 
 class _Measure:
-    """Measures what sets of changes would allow besides the request."""
+    """Measures what sets of changes give, to whomever: the permissions that `state_diff` finds."""
 
-    def __init__(self, reference: Reference, state: State, request: Request) -> None:
-        self.reference = reference
-        self.state = state
-        self.request = request
-        self.exact = sum(map(len, (state.grants, state.assignments, state.owners, state.members))) <= EXACT
-        self._before = self._allowed(reference, state) if self.exact else frozenset[tuple[str, Entity, bool]]()
+    def __init__(self, decision: HypotheticalDecision, user: str) -> None:
+        self._program, self._state, self._user = decision.program, decision.state, user
+        self._objects = [Entity.parse(keys[-1]) for keys in decision.caller.keys.values() if keys]
+        state = self._state
+        self._counts = sum(map(len, (state.grants, state.assignments, state.owners, state.members))) <= EXACT
+        self._left = QUESTIONS
 
-    def gains(self, changes: tuple[Change, ...]) -> int:
-        """How much the changes give."""
-        if not self.exact:
+    def gains(self, changes: tuple[Change, ...]) -> tuple[int | None, bool]:
+        """How much the changes give, and whether exactly; None if there is no time left."""
+        if not self._counts:
             principals = {f"role:{change.role}" for change in changes if isinstance(change, Assign)}
             principals |= {f"group:{change.group}" for change in changes if isinstance(change, AddToGroup)}
-            rows = self.state.column("grants", "grantee").where(principals)
-            return self.state.column("grants", "effect").take(rows).count("allow") + len(changes)
-        state = apply(self.state, self.request.user, changes)
-        return len(self._allowed(Reference(self.reference.program, state), state) - self._before)
-
-    def _allowed(self, reference: Reference, state: State) -> frozenset[tuple[str, Entity, bool]]:
-        request = self.request
-        objects = [request.resource, *request.with_.values()]
-        # An object without a last name does not exist yet: what may be done on it is not asked.
-        known = [
-            object_
-            for object_ in objects
-            if not object_.id.endswith("/")
-            and len(reference.vocabulary.keys(object_)) == len(reference.vocabulary.chains[object_.type])
-        ]
-        return frozenset(
-            (operation.operation, operation.resource, operation.unnamed)
-            for entity in (None, *known)
-            for operation in what_can(
-                reference, state, request.user, entity, flags=request.flags, groups=request.groups
-            ).allowed
-        )
+            rows = self._state.column("grants", "grantee").where(principals)
+            return self._state.column("grants", "effect").take(rows).count("allow") + len(changes), False
+        if self._left <= 0:
+            return None, False
+        after = apply(self._state, self._user, changes)
+        found = state_diff(self._program, self._state, after, most=self._left, entities=self._objects, causes=False)
+        self._left -= found.decided
+        return found.count(gained=True), not found.undecided

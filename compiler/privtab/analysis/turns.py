@@ -41,6 +41,7 @@ from privtab.ir.nodes import (
     Holds,
     Member,
     Owner,
+    OwnerKind,
     OwnsBelow,
     Program,
     Self,
@@ -215,14 +216,21 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
                         privilege=atom.privilege, entity=entity, also_at=self._ancestors(atom.privilege, path)
                     )
                     if owner is not None and atom.privilege in owner.holds:
-                        yield MakeOwner(entity=entity)
+                        yield from self._make_owner(entity)
                     yield from (RemoveDenial(row=grant) for grant, _ in self.provenance.denied(atom))
                 case Owner():
-                    yield MakeOwner(entity=entity)
+                    yield from self._make_owner(entity)
                 case Member():
                     yield Join(entity=entity)
                 case _:
                     assert_never(atom)
+
+    def _make_owner(self, entity: Entity) -> Iterator[MakeOwner]:
+        """What makes the caller own an entity: itself, or through a role or a group, whichever may own; nothing if none may."""
+        semantics = self.program.semantics
+        kinds: tuple[OwnerKind, ...] = ("user", "role", *(("group",) if "state" in semantics.groups else ()))
+        allowed = (kind for kind in kinds if semantics.owner is not None and kind in semantics.owner.kinds)
+        yield from (MakeOwner(entity=entity, kind=kind) for kind in islice(allowed, 1))
 
     def _grants_giving(self) -> Mapping[tuple[str, str], list[GrantChange]]:
         """The candidate grants by (privilege, key) of what they give, also by implication."""
@@ -308,7 +316,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
             case Has():
                 yield from self._has(atom, path)
             case Owner():
-                yield frozenset({MakeOwner(entity=Entity.parse(path[-1]))})
+                yield from (frozenset({change}) for change in self._make_owner(Entity.parse(path[-1])))
             case Member():
                 yield frozenset({Join(entity=Entity.parse(path[-1]))})
             case _:
@@ -318,8 +326,8 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         keys = self.caller.relevant_keys(path)
         owner = self.program.semantics.owner
         if owner is not None and atom.privilege in owner.holds:
-            entities = (Entity.parse(key) for key in keys)
-            yield from (frozenset({MakeOwner(entity=entity)}) for entity in entities if entity in self.entities_to_own)
+            entities = (entity for entity in map(Entity.parse, keys) if entity in self.entities_to_own)
+            yield from (frozenset({change}) for entity in entities for change in self._make_owner(entity))
         removals = frozenset[Change](RemoveDenial(row=grant) for grant, _ in self.provenance.denied(atom))
         if self.caller.granted(atom.privilege, path) is not None:
             yield removals

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +32,7 @@ from privtab.cli._options import (
     with_options,
 )
 from privtab.cli._output import Format, delayed_spinner, fail_if, out, print_if_data
+from privtab.plural import count
 from privtab.request import Request
 
 if TYPE_CHECKING:
@@ -116,12 +117,14 @@ def _json(explanation: RequestExplanation) -> dict[str, Any]:
             {
                 "changes": [_change_json(change, explanation.request.user) for change in proposal.changes],
                 "gains": proposal.gains,
+                "exact": proposal.exact,
                 "direct_grant": proposal.direct,
                 "new_role": proposal.new_role,
             }
             for proposal in explanation.proposals
         ],
         "turns_complete": explanation.turns_complete,
+        "demanding_flags": list(explanation.demanding),
         **(
             {}
             if explanation.request.active_roles is None
@@ -215,6 +218,13 @@ class _ExplanationPrinter:
             self._title("held already")
             for part in satisfied:
                 self._part(part)
+        fixed = _distinct(part for parts in self.explanation.sets for part in parts if part.fixed)
+        if fixed:
+            self._title("missing, whatever is granted")
+            for part in fixed:
+                self._part(part)
+        if self.explanation.demanding:
+            self._title(f"allowed without {' and '.join(f'`{flag}`' for flag in self.explanation.demanding)}")
         error = self.explanation.decision.context.get("error")
         if error is not None:
             self._title(error["message"])
@@ -239,7 +249,7 @@ class _ExplanationPrinter:
         self._title(
             "what would allow it"
             if len(found) == 1
-            else f"what would allow it: any one of these {len(found)}, least privilege first"
+            else f"what would allow it: any one of these {len(found)}, {_order(found)}"
         )
         for number, proposal in enumerate(found[: self.most_ways], start=1):
             self._way(number, proposal, len(str(min(len(found), self.most_ways))))
@@ -267,6 +277,9 @@ class _ExplanationPrinter:
                 show_list(self.console, "or at ", [str(above) for above in change.also_at], indent=digits + 6)
         if proposal.new_role:
             self.console.print(" " * (digits + 4) + f"and assign that role to user:{user}", soft_wrap=True)
+        if proposal.exact and len(self.explanation.proposals) > 1:
+            gains = count(proposal.gains or 0, "permission")
+            self.console.print(" " * (digits + 4) + f"which gives {gains}", style="dim", soft_wrap=True)
 
     def _place(self, change: Change) -> str:
         from privtab.analysis.changes import RemoveDenial
@@ -304,6 +317,17 @@ class _ExplanationPrinter:
         if number > 0:
             text = f"… and {number} more {noun if number == 1 else nouns}; `--all` shows them"
             self.console.print(" " * indent + text, style="dim")
+
+
+def _order(proposals: Sequence[Proposal]) -> str:
+    """In which order proposals are listed."""
+    exact = sum(proposal.exact for proposal in proposals)
+    if exact == len(proposals):
+        return "least privilege first"
+    measured = sum(proposal.gains is not None for proposal in proposals)
+    if not exact and measured:
+        return "fewest rows first: the state is too large to count permissions"
+    return f"least privilege first among {exact} that were counted" if exact else "not in order of privilege"
 
 
 def _besides(request: Request) -> str:

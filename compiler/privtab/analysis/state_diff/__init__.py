@@ -51,19 +51,25 @@ def state_diff(
     moment: int | None = None,
     most: int = MOST_QUESTIONS,
     tell: Callable[[int, int], None] | None = None,
+    entities: Iterable[Entity] = (),
+    causes: bool = True,
 ) -> StateDiff:
     """Compare two states of one policy: every user, every operation, and every entity that either state names.
 
     As in `what-can`, operations that create are compared at the entity that contains the new one. Rows are compared with their
     windows, decisions at one moment (default: now). `tell` is called with the number of affected subjects that are done, and
-    of all of them.
+    of all of them. `entities` are compared besides those that a state names. Without `causes`, the rows that make a difference are not looked for, and each change has none.
     """
     check_support(program, Tool.STATE_DIFF)
     rows = tuple(changed_rows(before, after, places))
     at_moment = now() if moment is None else moment
     states = before.at(at_moment), after.at(at_moment)
     plain_rows = rows if states[0] is before and states[1] is after else tuple(changed_rows(*states))
-    comparison = _Comparison(program, placed(program, states[0]), placed(program, states[1]), plain_rows, most)
+    # Where ids are flat, the rows of a state tell which entities lie somewhere.
+    naming = [] if program.flat else [State(owners=tuple((entity, "") for entity in entities))]
+    comparison = _Comparison(
+        program, placed(program, states[0]), placed(program, states[1]), plain_rows, most, naming, causes=causes
+    )
     access: Iterable[ChangedAccess] = comparison.all(tell)
     if comparison.rows is not rows:
         access = with_windows(access, rows, at_moment)
@@ -80,11 +86,24 @@ def state_diff(
 class _Comparison:
     """The comparison of the decisions of two states."""
 
-    def __init__(self, program: Program, before: State, after: State, rows: Sequence[ChangedRow], most: int) -> None:
+    def __init__(
+        self,
+        program: Program,
+        before: State,
+        after: State,
+        rows: Sequence[ChangedRow],
+        most: int,
+        naming: Sequence[State],
+        *,
+        causes: bool,
+    ) -> None:
         self.program = program
         self.sides = (Side(program, before), Side(program, after))
         self.rows = rows
         self.most = most
+        self.naming = naming
+        """Rows that name further entities."""
+        self.wants_causes = causes
         self.decided = 0
         self.undecided: list[str] = []
         below = (atom for rule in program.rules.values() for atom in atoms(item_condition(rule)))
@@ -97,7 +116,7 @@ class _Comparison:
         """Every changed access."""
         if not self.rows:
             return
-        self.tree = EntityTree(self.program, *(side.state for side in self.sides))
+        self.tree = EntityTree(self.program, *(side.state for side in self.sides), *self.naming)
         self.named = self.tree.named([t.name for t in self.program.entities.values() if t.principal is not None])
         affected = ChangeImpact(self.program, self.sides, self.tree).by_subject(self.rows)
         self.causes = Causes(self.program, self.sides, self.rows, self.tree.addresses)
@@ -252,8 +271,12 @@ class _Comparison:
                         left -= new
                         if not new:
                             continue
-                        causes = causes or self.causes.at({**objects})
-                        for subjects, rows in causes.of(question, new, given, gained=gained):
+                        if self.wants_causes:
+                            causes = causes or self.causes.at({**objects})
+                            by_rows = causes.of(question, new, given, gained=gained)
+                        else:
+                            by_rows = iter([(tuple(sorted(new)), ())])
+                        for subjects, rows in by_rows:
                             yield ChangedAccess(
                                 gained=gained,
                                 rule=question.rule,
