@@ -82,7 +82,7 @@ def test_everybody(privtab: Callable[..., Any], options: list[str]) -> None:
 def test_nobody(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
     ran = privtab("paths", "--all", "-p", policy, "-s", state)
     assert ran.code == 0
-    assert ran.out == "no user can gain anything on existing entities\n"
+    assert ran.out.startswith("no user can gain anything on existing entities\n\nnot considered: what other users do")
 
 
 @pytest.mark.parametrize(
@@ -102,3 +102,65 @@ def test_impossible_goals_are_bad_usage(privtab: Callable[..., Any], options: li
     ran = privtab("paths", *words, *options)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err
+
+
+GRANTING = """\
+privtab: 1
+system: lake
+version: "1"
+entities: {lake: {table: }}
+privileges: [READ, MANAGE]
+semantics: {inheritance: down, deny: overrides, owner: {kinds: [user]}}
+tables:
+  lake: {set_owner: service admin}
+  table:
+    read: READ (table)
+    grant_privilege: MANAGE (table) or owner (lake)
+    drop: owner (lake)
+"""
+HELD = """\
+grants:
+  - {grantee: "user:ann", effect: allow, privilege: MANAGE, entity: "lake:l"}
+  - {grantee: "user:ben", effect: deny, privilege: READ, entity: "table:l/t"}
+"""
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    (tmp_path / "lake.yaml").write_text(GRANTING, encoding="utf-8")
+    (tmp_path / "held.yaml").write_text(HELD, encoding="utf-8")
+    (tmp_path / "privtab.toml").write_text('[store]\nadministrators = ["ben"]\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return ["-p", "lake.yaml", "-s", "held.yaml"]
+
+
+def test_a_row_that_lets_a_user_grant_is_a_path(privtab: Callable[..., Any], lake: list[str]) -> None:
+    ran = privtab("paths", "ann", "READ", "table:l/t", *lake)
+    assert ran.out.startswith("PATH  user:ann to READ (table:l/t) in 1 step\n")
+    words = [line.split() for line in ran.out.splitlines()]
+    assert words[1][:3] == ["1", "grant_privilege", "table:l/t"]
+    assert words[2] == ["lets", "them", "add", "grants", "in", "a", "store"]
+    assert words[4] == ["brings", "READ", "(table:l/t)"]
+    assert privtab("paths", "cleo", "READ", "table:l/t", *lake).out.startswith("NO PATH  ")
+
+
+def test_an_administrator_by_settings_counts(privtab: Callable[..., Any], lake: list[str]) -> None:
+    ran = privtab("paths", "ben", "READ", "table:l/t", *lake, "--format", "json")
+    value = json.loads(ran.out)
+    assert value["path"]["certain"] is True
+    assert [step["operation"] for step in value["path"]["steps"]] == ["set_owner", "grant_privilege"]
+    assert value["path"]["steps"][1]["brings"] == ["READ (table:l/t)", "no denial to user:ben (table:l/t)"]
+    assert "what other users do for them" in value["not_considered"]
+
+
+def test_what_is_not_followed_is_not_denied(privtab: Callable[..., Any], lake: list[str]) -> None:
+    Path("lake.yaml").write_text(GRANTING.replace("grant_privilege: MANAGE (table) or", "grant_privilege:"))
+    assert privtab("paths", "ann", "READ", "table:l/t", *lake).out.startswith("NO PATH  ")
+    ran = privtab("paths", "ann", "READ", "table:l/t", *lake, "--authorise", "attributes=read")
+    assert ran.out.startswith("NO PATH  "), "she may not read it"
+    Path("lake.yaml").write_text(
+        GRANTING.replace("MANAGE (table) or", "").replace("drop: owner (lake)", "drop: MANAGE (table)")
+    )
+    ran = privtab("paths", "ann", "READ", "table:l/t", *lake, "--authorise", "attributes=drop")
+    assert ran.out.startswith("PERHAPS  ")
+    assert "`drop` on `table` lets them change attributes" in ran.out

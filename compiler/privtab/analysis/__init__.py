@@ -2,9 +2,10 @@
 
 from privtab._deprecation import renamed
 from privtab.analysis.changes import Change, apply, change_text
+from privtab.analysis.effects import Path, Step
 from privtab.analysis.explain import RequestExplanation, explain
 from privtab.analysis.goals import Goal, goal, operation_goal
-from privtab.analysis.paths import Path, ReachableRights, SearchSpace, Step, escalations
+from privtab.analysis.paths import ReachableRights, SearchSpace, escalations
 from privtab.analysis.turns import Ways, ways
 from privtab.analysis.what_can import AllowedOperation, WhatCan, what_can
 from privtab.analysis.who_can import Evidence, Principal, WhoCan, who_can

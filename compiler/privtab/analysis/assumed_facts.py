@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 
 from privtab.analysis.caller import Caller
 from privtab.analysis.effects import GainedFact, creates_resource
@@ -27,14 +27,35 @@ class AssumedFacts:
         self._choices = choices
         self._locations = locations
         self._created: set[Entity] = set()
+        self._vacant: set[Entity] = set()
+        self._facts: frozenset[GainedFact] = frozenset()
+        self._gained = False
 
-    def assume(self, facts: Iterable[GainedFact]) -> None:
-        """Let the caller hold these facts in addition to the state."""
+    def vacant(self, entity: Entity) -> bool:
+        """Whether an entity is there no more, so that it can be created again."""
+        keys = self._locations.find(entity) or () if self._vacant else ()
+        return any(Entity.parse(key) in self._vacant for key in keys)
+
+    def assume(self, facts: Iterable[GainedFact], *, exact: bool = False) -> None:
+        """Let the caller hold these facts in addition to the state.
+
+        Not `exact`: denials to roles and groups that they gain do not count, so that more facts never allow less.
+        """
         hypothetical = self.caller.hypothetical
         assumed = list(facts)
+        self._facts = frozenset(assumed)
         hypothetical.allowed = {(fact.privilege, str(fact.entity)) for fact in assumed if fact.kind == "grant"}
         hypothetical.owned = {str(fact.entity) for fact in assumed if fact.kind == "owner"}
         hypothetical.member_of = {str(fact.entity) for fact in assumed if fact.kind == "member"}
+        kinds = ("role", "group", "lift", "leave", "vacant")
+        by_kind = {kind: [fact for fact in assumed if fact.kind == kind] for kind in kinds}
+        roles = [(fact.privilege, str(fact.entity) if fact.entity.type else None) for fact in by_kind["role"]]
+        if roles or by_kind["group"] or self._gained:
+            self.caller.gain(roles, [fact.privilege for fact in by_kind["group"]], denials=exact)
+        self._gained = bool(roles or by_kind["group"])
+        lifted = {(str(fact.entity), fact.privilege) for fact in (*by_kind["lift"], *by_kind["leave"])}
+        hypothetical.removed_denials = _Lifted(lifted) if lifted else ()
+        self._vacant = {fact.entity for fact in by_kind["vacant"]}
         created = Universe(self.program, (fact.entity for fact in assumed if fact.kind == "exists"), self._locations)
         self._created = set(created) - self.existing
         self._choices.forget()
@@ -74,6 +95,8 @@ class AssumedFacts:
 
     def reaches(self, goal: Goal) -> bool:
         """Whether a goal is reached now."""
+        if goal.fact is not None:
+            return goal.fact in self._facts
         if not self.exists(goal.resource):
             return False
         if goal.rule is None:
@@ -85,3 +108,13 @@ class AssumedFacts:
             all(with_[slot] == entity for slot, entity in goal.with_.items())
             for with_ in self.allowed_withs(goal.rule, goal.resource, listed_slots=tuple(goal.with_))
         )
+
+
+class _Lifted(Container[tuple[str, str, str]]):
+    """Denials that do not count: all of a principal on an entity."""
+
+    def __init__(self, places: Collection[tuple[str, str]]) -> None:
+        self._places = places
+
+    def __contains__(self, denial: object) -> bool:
+        return isinstance(denial, tuple) and denial[1:] in self._places

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from privtab.analysis.universe import Universe
 from privtab.attributes import NONE_GIVEN, GivenAttributes, Value
@@ -31,7 +31,7 @@ class HypotheticalHoldings(Holdings):
         self.allowed: Collection[tuple[str, str]] = ()
         self.owned: Collection[str] = ()
         self.member_of: Collection[str] = ()
-        self.removed_denials: Collection[tuple[str, str, str]] = ()
+        self.removed_denials: Container[tuple[str, str, str]] = ()
         self.service_admins = base.service_admins
         self.locations = base.locations
 
@@ -40,7 +40,7 @@ class HypotheticalHoldings(Holdings):
         allow, deny = self._base.grants_on(privilege, key)
         if (privilege, key) in self.allowed:
             allow |= {f"user:{self.user}"}
-        if deny and self.removed_denials:
+        if deny and self.removed_denials != ():
             deny = frozenset(principal for principal in deny if (privilege, key, principal) not in self.removed_denials)
         return allow, deny
 
@@ -64,6 +64,20 @@ class HypotheticalHoldings(Holdings):
     def groups(self, user: str, request_groups: Collection[str] = ()) -> frozenset[str]:
         """The groups in the state."""
         return self._base.groups(user, request_groups)
+
+    def of_principal(
+        self, principal: str, *, everywhere: bool = False
+    ) -> tuple[frozenset[str], tuple[tuple[str, str], ...], frozenset[str]]:
+        """What the principal holds in the state."""
+        return self._base.of_principal(principal, everywhere=everywhere)
+
+    def held_with(self, role: str, scope: str | None) -> list[tuple[str, str | None]]:
+        """What holding a role gives in the state."""
+        return self._base.held_with(role, scope)
+
+    def above(self, groups: Collection[str]) -> frozenset[str]:
+        """The groups that contain some groups in the state."""
+        return self._base.above(groups)
 
     def of_user(self, user: str, groups: Collection[str] = ()) -> UserHoldings:
         """What the user holds in the state."""
@@ -101,6 +115,8 @@ class Caller(EvaluationContext):
         self.request_groups = frozenset(request_groups)
         self.principals, self.scoped, self.roles, self.groups = self.holdings.of_user(user, request_groups)
         self.narrow(active_roles, request_groups)
+        self._own: Any = None
+        """What the caller holds in the state, once they have gained something."""
         self.about({})
 
     def check_active_roles(self) -> None:
@@ -117,6 +133,36 @@ class Caller(EvaluationContext):
         caller.request_groups = frozenset({name}) if kind == "group" else frozenset()
         caller.groups = reference.holdings.above(caller.request_groups)
         return caller
+
+    def gain(self, roles: Iterable[tuple[str, str | None]], groups: Iterable[str], *, denials: bool) -> None:
+        """Let the caller also hold some roles, each within a scope, and be in some groups; replaces what was gained before.
+
+        `denials`: whether denials to these count, too.
+        """
+        if self._own is None:
+            self._own = (self.principals, self.scoped, self.roles, self.groups, self.active)
+        everywhere, scoped = set[str](), set[tuple[str, str]]()
+        names, joined = set[str](), set[str]()
+        for group in groups:
+            principals, within, held = self.holdings.of_principal(f"group:{group}")
+            everywhere |= principals
+            scoped.update(within)
+            names |= held
+            joined |= self.holdings.above([group])
+        for name, scope in (pair for role, within_ in roles for pair in self.holdings.held_with(role, within_)):
+            names.add(name)
+            if scope is None:
+                everywhere.add(f"role:{name}")
+            else:
+                scoped.add((f"role:{name}", scope))
+        own, own_scoped, own_roles, own_groups, active = self._own
+        self.roles, self.groups = own_roles | names, own_groups | joined
+        own_active, own_active_scoped = active or (own, own_scoped)
+        self.active = (own_active | everywhere, (*own_active_scoped, *sorted(scoped)))
+        if denials:
+            self.principals, self.scoped = own | everywhere, (*own_scoped, *sorted(scoped))
+        else:
+            self.principals, self.scoped = own, own_scoped
 
     def about(self, objects: Mapping[str, Entity]) -> Caller:
         """Set the objects, by slot; an object may lack its last name."""
@@ -139,21 +185,29 @@ class EquivalenceClasses:
         self._shapes = caller.vocabulary.shapes
         self._where = caller.holdings.locations
         self._asks_below = uses_below(caller.program)
-        principals = caller.principals | {role for role, _ in caller.scoped}
+        self._state = state
         self.named_paths = {scope.partition(":")[2] for _, scope in caller.scoped}
-        for table, principal_column, entity_column, values in (
-            ("grants", "grantee", "entity", principals),
-            ("owners", "owner", "entity", principals),
-            ("members", "user", "of", {caller.user}),
-        ):
-            keys = state.column(table, entity_column).take(state.column(table, principal_column).where(values))
-            self.named_paths |= {path_of(above) for key in keys if key is not None for above in self.around(key)}
+        self.named_paths |= self._paths("members", "user", "of", {caller.user})
+        self.named_paths |= self._paths_of(caller.principals | {role for role, _ in caller.scoped})
         for type_ in caller.program.entities.values():
             if type_.principal is not None:
                 self.named_paths |= set(universe.by_type[type_.name])
         # An entity with attributes is a class of its own; what lies below it has the same attributes above.
         self.named_paths |= {key.partition(":")[2] for key in state.column("attributes", "entity").names}
         for path in tuple(self.named_paths):
+            self.name(path)
+
+    def _paths_of(self, principals: Collection[str]) -> set[str]:
+        owned = self._paths("owners", "owner", "entity", principals)
+        return owned | self._paths("grants", "grantee", "entity", principals)
+
+    def _paths(self, table: str, principal_column: str, entity_column: str, values: Collection[str]) -> set[str]:
+        keys = self._state.column(table, entity_column).take(self._state.column(table, principal_column).where(values))
+        return {path_of(above) for key in keys if key is not None for above in self.around(key)}
+
+    def include(self, principals: Collection[str]) -> None:
+        """Take note that the caller has some more principals."""
+        for path in self._paths_of(principals):
             self.name(path)
 
     def around(self, key: str) -> Sequence[str]:

@@ -18,7 +18,22 @@ from privtab.request import Entity
 
 MAX_CREATED = 5_000
 """Limit on the entities of a type that nests that could be created within each other, in each existing entity."""
-FactKind: TypeAlias = Literal["grant", "owner", "member", "exists"]
+FactKind: TypeAlias = Literal["grant", "owner", "member", "exists", "role", "group", "lift", "leave", "vacant"]
+HELD: tuple[FactKind, ...] = ("grant", "owner", "member")
+"""The facts that conditions ask for. The others lead to these: a created entity, a role within an entity, a group, a denial
+to a principal that is gone, and the facts of `UNSURE`."""
+_CHANGES: Mapping[FactKind, str] = {
+    "grant": "add grants",
+    "owner": "add owners",
+    "member": "add members",
+    "role": "add assignments",
+    "group": "add memberships",
+    "lift": "remove grants",
+    "leave": "remove rows",
+    "vacant": "remove all rows",
+}
+UNSURE: tuple[FactKind, ...] = ("leave", "vacant")
+"""Facts that come with losses: a denial that is gone with other rows, and an entity that no row names any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +43,13 @@ class GainedFact:
     kind: FactKind
     entity: Entity
     privilege: str = ""
+    """A privilege; of a role or a group its name, and the principal of a denial."""
 
     def __str__(self) -> str:
+        if self.kind in ("role", "group"):
+            return f"{self.kind}:{self.privilege}" + (f" ({self.entity})" if self.entity.type else "")
+        if self.kind in ("lift", "leave"):
+            return f"no denial to {self.privilege} ({self.entity})"
         return f"{self.privilege or self.kind} ({self.entity})"
 
     def atom(self) -> Has | Owner | Member:
@@ -42,10 +62,53 @@ class GainedFact:
                 return Owner(target=target)
             case "member":
                 return Member(target=target)
-            case "exists":
-                raise ValueError("no condition depends on whether an entity exists")
+            case "exists" | "role" | "group" | "lift" | "leave" | "vacant":
+                raise ValueError(f"no condition depends on `{self}` itself")
             case _:
                 assert_never(self.kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """An operation that gives something, with the objects that this depends on."""
+
+    rule: Rule
+    resource: Entity
+    with_: tuple[tuple[str, Entity], ...] = ()
+    authorises: bool = False
+    """Whether changes of a store's rows that the operation authorises give something, and not its effects."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One operation of a path: its objects, why it is allowed there, and what it gives."""
+
+    rule: Rule
+    resource: Entity
+    with_: Mapping[str, Entity]
+    creates: bool
+    because: tuple[Mapping[str, str], ...]
+    gained: tuple[GainedFact, ...]
+    authorises: bool = False
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """The changes of a store's rows that give it."""
+        return tuple(dict.fromkeys(_CHANGES[fact.kind] for fact in self.gained if self.authorises))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Path:
+    """The steps to a goal, none if it is held already. `shortest`: no path has fewer steps.
+
+    Not `certain`: these steps are not ruled out, but may not lead to the goal, as where a role that is taken brings a denial. No
+    steps then: nothing is known of changes that are not followed.
+    """
+
+    goal: str
+    steps: tuple[Step, ...]
+    shortest: bool = True
+    certain: bool = True
 
 
 def granting_rules(program: Program) -> tuple[Rule, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from privtab.analysis.caller import Caller
-from privtab.analysis.effects import GainedFact
+from privtab.analysis.effects import HELD, GainedFact
 from privtab.errors import InvalidRequest
 from privtab.ir.nodes import RESOURCE, Atom, Has, HasBelow, Member, Owner, OwnsBelow, Rule
 from privtab.reference.evaluate import Reference
@@ -23,10 +23,18 @@ class Goal:
     atoms: tuple[Atom, ...] = ()
     rule: Rule | None = None
     with_: Mapping[str, Entity] = field(default_factory=dict)
+    fact: GainedFact | None = None
+    """A fact that is to be gained itself: a role, a group, or that a denial is gone."""
+
+    def is_about(self, fact: GainedFact) -> bool:
+        """Whether a fact is what the goal asks for, on its own entity."""
+        return fact.entity == self.resource and fact.kind in HELD and fact.atom() in self.atoms
 
     @classmethod
     def of_fact(cls, fact: GainedFact) -> Goal:
         """The goal of holding a fact in effect, with denials and inheritance taken into account."""
+        if fact.kind not in HELD:
+            return cls(text=str(fact), resource=fact.entity, fact=fact)
         return cls(text=str(fact), resource=fact.entity, atoms=(fact.atom(),))
 
 
@@ -107,6 +115,8 @@ class RelevantFacts:
 
     def can_contribute(self, fact: GainedFact) -> bool:
         """Whether a fact may help. May be true for facts that do not."""
+        if fact.kind not in ("exists", *HELD):
+            return True
         for slot in self._slots:
             path = self._paths.get(slot)
             is_on_path = path is None or fact.entity.id in path

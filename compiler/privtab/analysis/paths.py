@@ -1,21 +1,29 @@
-"""How a user could gain rights that they do not hold, through operations that grant: a search over effects.
+"""How a user could gain rights that they do not hold: a search over effects, and over what a store lets them change.
 
 Effects only add allowing rows for the caller, and conditions have no negation, so no operation makes another one
-impossible. Everything reachable is therefore found by performing whatever is allowed until nothing new results. Denials
-in the state stay, and revocations are left out, since they never help the caller.
+impossible. Everything reachable is therefore found by performing whatever is allowed until nothing new results.
+
+Changes of rows that operations authorise (`authorised`) may also take denials and entities away, and bring roles with denials. For
+what is reachable, denials to roles and groups that are gained do not count, and what is taken away helps where it can. So
+nothing is missed. A path is certain if it leads to the goal with these denials, and takes nothing away but denials by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from privtab.analysis.assumed_facts import AssumedFacts
+from privtab.analysis.authorised import AuthorisedChanges, Authority
 from privtab.analysis.caller import Caller, EquivalenceClasses
 from privtab.analysis.effects import (
+    HELD,
+    UNSURE,
+    Action,
     FreshNames,
     GainedFact,
+    Path,
+    Step,
     creates_resource,
     effect_slots,
     granting_rules,
@@ -42,36 +50,6 @@ MAX_TRIALS = 50_000
 Facts: TypeAlias = frozenset[GainedFact]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """An operation that gives something, with the objects that this depends on."""
-
-    rule: Rule
-    resource: Entity
-    with_: tuple[tuple[str, Entity], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One operation of a path: its objects, why it is allowed there, and what it gives."""
-
-    rule: Rule
-    resource: Entity
-    with_: Mapping[str, Entity]
-    creates: bool
-    because: tuple[Mapping[str, str], ...]
-    gained: tuple[GainedFact, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Path:
-    """The steps to a goal, none if it is held already. `shortest`: no path has fewer steps."""
-
-    goal: str
-    steps: tuple[Step, ...]
-    shortest: bool = True
-
-
 class SearchSpace:
     """What is the same for every user of a state: the existing entities, and the names in use."""
 
@@ -84,7 +62,9 @@ class SearchSpace:
 class ReachableRights:
     """Everything that one user could do and gain. `extra_entities`: entities that exist besides those that the state names.
 
-    `space`: a shared search space, for questions about many users.
+    `space`: a shared search space, for questions about many users. `authority`: which changes of its rows a store lets the user
+    make; without it, only effects count. `administrators`: service administrators besides those of the state. `recreates`: whether the
+    user may delete entities and create them again.
     """
 
     def __init__(
@@ -99,15 +79,19 @@ class ReachableRights:
         flags: frozenset[str] = frozenset(),
         active_roles: Collection[str] | None = None,
         max_steps: int | None = None,
+        authority: Authority | None = None,
+        administrators: Collection[str] = (),
+        recreates: bool = True,
     ) -> None:
         self.program = reference.program
         self.caller = Caller(reference, user, groups=groups, flags=flags, active_roles=active_roles)
         self.caller.check_active_roles()
+        self.caller.hypothetical.service_admins = reference.holdings.service_admins.union(administrators)
         locations = self.caller.hypothetical.locations = GrowingLocations(reference.holdings.locations)
         space_ = SearchSpace(reference, state) if space is None else space
         self.universe = space_.universe.copy(locations)
-        for entity in extra_entities:
-            self.universe.add(entity)
+        self._unnamed = {new for entity in extra_entities for new in self.universe.add(entity)}
+        """Entities that no row names: a store lets them be created."""
         self.fresh_names = FreshNames(
             self.program, space_.names | {name for entity in extra_entities for name in entity.names}, locations
         )
@@ -115,17 +99,54 @@ class ReachableRights:
         self._classes = EquivalenceClasses(self.caller, state, self.universe)
         choices = Choices(self.caller, self.universe, self._classes)
         self._assumed = AssumedFacts(self.caller, choices, frozenset(self.universe), locations)
-        self._rules = granting_rules(self.program)
+        self._changes = (
+            None
+            if authority is None
+            else AuthorisedChanges(self.caller, state, authority, self.universe, recreates=recreates)
+        )
+        self._rules = tuple(self.program.rules.values()) if authority is not None else granting_rules(self.program)
         self.fresh_names.check_levels(max_steps)
         self.actions: dict[Action, tuple[GainedFact, ...]] = {}
         """The possible actions, in the order in which they become possible, and what each gives."""
         self.facts: dict[GainedFact, None] = {}
         self._trials = 0
+        self._at_once: frozenset[Action] = frozenset()
+        """The actions that are possible in the state as it is."""
+        self._known: dict[Action, tuple[Action, ...]] = {}
+        """By the first action that gives a fact, actions that lead to it."""
+        self._last: tuple[Action, ...] = ()
         self._saturate()
 
     def gains(self) -> tuple[GainedFact, ...]:
-        """What the user could gain and does not hold now, on entities that exist already."""
-        return tuple(self._newly_held(fact for fact in self.facts if fact.entity in self._assumed.existing))
+        """What the user could gain and does not hold now, on entities that exist already; roles and groups, too.
+
+        What they could grant themselves on a larger entity is not listed on smaller ones.
+        """
+        new = [
+            fact for fact in self.facts if self._changes is None or not self._changes.is_given_above(fact, self.facts)
+        ]
+        held = (fact for fact in new if fact.kind in HELD and fact.entity in self._assumed.existing)
+        others = (fact for fact in new if fact.kind in ("role", "group") and not self._has(fact))
+        return (*self._newly_held(held), *others)
+
+    def undecided(self) -> tuple[str, ...]:
+        """The changes of rows that the user could make of which it is not known what they give."""
+        self._assumed.assume(self.facts)
+        allowed: dict[str, None] = {}
+        for table, rule, resource in () if self._changes is None else self._changes.unfollowed():
+            text = f"`{rule.operation}` on `{rule.entity}` lets them change {table}"
+            if text not in allowed and next(self._assumed.allowed_withs(rule, resource), None) is not None:
+                allowed[text] = None
+        return tuple(allowed)
+
+    def _has(self, fact: GainedFact) -> bool:
+        """Whether the user has a role or is in a group already, there or everywhere."""
+        self._assumed.assume(())
+        caller = self.caller
+        if fact.kind == "group":
+            return fact.privilege in caller.groups
+        role = f"role:{fact.privilege}"
+        return role in caller.principals or (role, str(fact.entity)) in caller.scoped
 
     def creating_actions(self) -> tuple[Action, ...]:
         """What the user could create under entities that exist already."""
@@ -154,13 +175,34 @@ class ReachableRights:
             return Path(goal=goal.text, steps=())
         self._assumed.assume(self.facts)
         if not self._assumed.reaches(goal):
-            return None
+            return Path(goal=goal.text, steps=(), shortest=False, certain=False) if self.undecided() else None
         relevant = self._relevant_actions(goal)
         found = self._breadth_first(goal, relevant)
         actions, shortest = (found, True) if found is not None else (self._minimised(goal, relevant), False)
+        certain = self._changes is None or self._is_certain(actions, goal)
         if self.max_steps is not None and len(actions) > self.max_steps:
-            return None
-        return Path(goal=goal.text, steps=tuple(self._steps(actions)), shortest=shortest)
+            if shortest or self._changes is None:
+                return None
+            certain = False
+        return self._as_path(actions, goal, shortest=shortest, certain=certain)
+
+    def path_to(self, fact: GainedFact) -> Path | None:
+        """As `path`, for one of many facts; by the actions that lead to another one where these do, though fewer might."""
+        goal = Goal.of_fact(fact)
+        giving = next((action for action, facts in self.actions.items() if fact in facts), None)
+        known = self._known.get(giving) if giving is not None else None
+        if known is None and giving in self._at_once:
+            known = (giving,)
+        if known is not None and self._is_certain(known, goal):
+            return self._as_path(known, goal, shortest=len(known) == 1, certain=True)
+        path = self.path(goal)
+        if path is not None and giving is not None:
+            self._known[giving] = self._last
+        return path
+
+    def _as_path(self, actions: Sequence[Action], goal: Goal, *, shortest: bool, certain: bool) -> Path:
+        self._last = tuple(actions)
+        return Path(goal=goal.text, steps=tuple(self._steps(actions, goal)), shortest=shortest, certain=certain)
 
     # --- performing whatever is allowed -----------------------------------------------------------------------------
 
@@ -174,37 +216,68 @@ class ReachableRights:
             if not new:
                 return
             self.actions |= new
+            self._at_once = self._at_once or frozenset(new)
             for facts in new.values():
                 for fact in facts:
                     self.facts[fact] = None
-                    for key in self._classes.around(str(fact.entity)):
+                    if fact.kind in ("role", "group") and self._changes is not None:
+                        self._classes.include(self._changes.principals_of(fact))
+                    for key in self._classes.around(str(fact.entity)) if fact.entity.type else ():
                         self._classes.name(path_of(key))
                     if fact.kind == "exists":
                         self.universe.add(fact.entity)
 
     def _new_actions(self) -> Iterator[tuple[Action, tuple[GainedFact, ...]]]:
         """The actions that are allowed now and give something that no action has given yet."""
+        yield from self._new_changes()
         for rule in self._rules:
             slots = effect_slots(rule)
             allowed_by_class: dict[tuple[str, str], bool] = {}
-            for resource in self.fresh_names.resources(rule, self.universe):
+            for resource in (*self.fresh_names.resources(rule, self.universe), *self._free(rule)):
                 if not slots:
-                    class_ = self._classes.of(resource)
-                    if class_ not in allowed_by_class:
-                        allowed_by_class[class_] = next(self._assumed.allowed_withs(rule, resource), None) is not None
-                    facts = (
-                        self.fresh_names.gained_facts(self.caller, rule, resource, {})
-                        if allowed_by_class[class_]
-                        else ()
-                    )
+                    facts = self._given(rule, resource) if self._is_possible(rule, resource, allowed_by_class) else ()
                     if not all(fact in self.facts for fact in facts):
                         yield Action(rule=rule, resource=resource), facts
                     continue
                 for with_ in self._assumed.allowed_withs(rule, resource, listed_slots=slots):
                     objects = {slot: with_[slot] for slot in slots}
                     facts = self.fresh_names.gained_facts(self.caller, rule, resource, objects)
+                    facts = (*facts, *self._revoked(rule, resource))
                     if not all(fact in self.facts for fact in facts):
                         yield Action(rule=rule, resource=resource, with_=tuple(objects.items())), facts
+
+    def _given(self, rule: Rule, resource: Entity) -> tuple[GainedFact, ...]:
+        """What success of an operation gives, and the denials that it takes away."""
+        return (*self.fresh_names.gained_facts(self.caller, rule, resource, {}), *self._revoked(rule, resource))
+
+    def _revoked(self, rule: Rule, resource: Entity) -> tuple[GainedFact, ...]:
+        return () if self._changes is None else self._changes.revoked(rule, resource)
+
+    def _is_possible(self, rule: Rule, resource: Entity, allowed_by_class: dict[tuple[str, str], bool]) -> bool:
+        """Whether an operation is allowed now, with some objects; decided once for each class of resources."""
+        class_ = self._classes.of(resource)
+        if class_ not in allowed_by_class:
+            allowed_by_class[class_] = next(self._assumed.allowed_withs(rule, resource), None) is not None
+        return allowed_by_class[class_]
+
+    def _free(self, rule: Rule) -> Iterator[Entity]:
+        """The entities whose names are known and that an operation may create: no row names them, or they were deleted."""
+        if self._changes is None or not creates_resource(self.program, rule):
+            return
+        for _, entity in sorted(self.universe.by_type[rule.entity].items()):
+            if entity in self._unnamed or self._assumed.vacant(entity):
+                yield entity
+
+    def _new_changes(self) -> Iterator[tuple[Action, tuple[GainedFact, ...]]]:
+        """The changes of a store's rows that are authorised now and give something that nothing has given yet."""
+        allowed_by_class: dict[str, dict[tuple[str, str], bool]] = {}
+        if self._changes is None:
+            return
+        for change in self._changes.all():
+            if all(fact in self.facts or self._changes.is_given_above(fact, self.facts) for fact in change.facts):
+                continue
+            if self._is_possible(change.rule, change.resource, allowed_by_class.setdefault(change.rule.id, {})):
+                yield Action(rule=change.rule, resource=change.resource, authorises=True), change.facts
 
     def _newly_held(self, facts: Iterable[GainedFact]) -> Iterator[GainedFact]:
         """The facts that hold in the end and do not hold now, with denials and inheritance taken into account."""
@@ -218,13 +291,18 @@ class ReachableRights:
 
     def _relevant_actions(self, goal: Goal) -> list[Action]:
         """The actions that may help towards a goal, directly or by enabling others that do."""
-        queue = [
-            RelevantFacts(
-                self.caller, goal.resource, goal.with_, goal.atoms if goal.rule is None else self._leaves(goal.rule)
-            )
-        ]
         remaining = dict(self.actions)
         found: set[Action] = set()
+        if goal.fact is None:
+            atoms = goal.atoms if goal.rule is None else self._leaves(goal.rule)
+            queue = [RelevantFacts(self.caller, goal.resource, goal.with_, atoms)]
+        else:
+            found = {action for action, facts in self.actions.items() if goal.fact in facts}
+            queue = [
+                RelevantFacts(self.caller, action.resource, dict(action.with_), self._leaves(action.rule))
+                for action in found
+            ]
+            remaining = {action: facts for action, facts in remaining.items() if action not in found}
         while queue:
             relevance = queue.pop()
             helpful = [action for action, facts in remaining.items() if any(map(relevance.can_contribute, facts))]
@@ -244,7 +322,7 @@ class ReachableRights:
         while level:
             next_level: dict[Facts, tuple[Action, ...]] = {}
             for gained, performed in level.items():
-                self._assumed.assume(gained)
+                self._assumed.assume(gained, exact=True)
                 self._trials += len(relevant)
                 if self._trials > MAX_TRIALS:
                     return None
@@ -259,7 +337,7 @@ class ReachableRights:
                         visited.add(facts)
                         next_level[facts] = (*performed, action)
             for facts, performed in next_level.items():
-                self._assumed.assume(facts)
+                self._assumed.assume(facts, exact=True)
                 if self._assumed.reaches(goal):
                     return list(performed)
             level = next_level
@@ -268,9 +346,13 @@ class ReachableRights:
     def _is_allowed(self, action: Action) -> bool:
         """Whether an action is allowed now and all its objects exist."""
         required: list[Entity | None] = [entity for _, entity in action.with_]
-        required.append(
-            self._assumed.parent_of(action.resource) if creates_resource(self.program, action.rule) else action.resource
-        )
+        creates = creates_resource(self.program, action.rule) and not action.authorises
+        named = action.resource in self._assumed.existing and action.resource not in self._unnamed
+        if creates and named and not self._assumed.vacant(action.resource):
+            return False
+        # The entity of a principal need not exist for rows to be about it.
+        unplaced = action.authorises and self.program.entities[action.resource.type].principal is not None
+        required.append(self._assumed.parent_of(action.resource) if creates or unplaced else action.resource)
         if not all(entity is None or self._assumed.exists(entity) for entity in required):
             return False
         return self._with_objects(action) is not None
@@ -282,6 +364,11 @@ class ReachableRights:
             if all(with_[slot] == entity for slot, entity in fixed.items()):
                 return with_
         return None
+
+    def _is_certain(self, actions: Collection[Action], goal: Goal) -> bool:
+        """Whether actions lead to a goal with the denials to roles and groups that they give, and if nothing else is lost."""
+        self._assumed.assume(self._gained_by(self._in_order(actions, exact=True), exact=True), exact=True)
+        return self._assumed.reaches(goal)
 
     def _minimised(self, goal: Goal, relevant: list[Action]) -> list[Action]:
         """Actions that lead to a goal, none of which can be left out; drops halves first, then smaller parts."""
@@ -304,24 +391,27 @@ class ReachableRights:
         self._assumed.assume(self._gained_by(self._in_order(actions)))
         return self._assumed.reaches(goal)
 
-    def _in_order(self, actions: Collection[Action]) -> list[Action]:
+    def _in_order(self, actions: Collection[Action], *, exact: bool = False) -> list[Action]:
         """Those of the actions that can be performed, each after the ones it needs."""
         performed: list[Action] = []
         remaining = list(actions)
         while True:
-            self._assumed.assume(self._gained_by(performed))
+            self._assumed.assume(self._gained_by(performed, exact=exact), exact=exact)
             allowed = [action for action in remaining if self._is_allowed(action)]
             if not allowed:
                 return performed
             performed += allowed
             remaining = [action for action in remaining if action not in allowed]
 
-    def _gained_by(self, actions: Iterable[Action]) -> list[GainedFact]:
-        return [fact for action in actions for fact in self.actions[action]]
+    def _gained_by(self, actions: Iterable[Action], *, exact: bool = False) -> list[GainedFact]:
+        facts = (fact for action in actions for fact in self.actions[action])
+        return [fact for fact in facts if not exact or fact.kind not in UNSURE]
 
-    def _steps(self, actions: Collection[Action]) -> Iterator[Step]:
+    def _steps(self, actions: Collection[Action], goal: Goal) -> Iterator[Step]:
         gained: list[GainedFact] = []
-        for action in self._in_order(actions):
+        ordered = self._in_order(actions)
+        needed = self._needed(ordered, goal)
+        for action in ordered:
             self._assumed.assume(gained)
             with_ = self._with_objects(action)
             assert with_ is not None
@@ -331,9 +421,35 @@ class ReachableRights:
                 with_=with_,
                 creates=creates_resource(self.program, action.rule),
                 because=tuple(self._reasons(action.rule, action.resource, with_)),
-                gained=self.actions[action],
+                gained=tuple(fact for fact in self.actions[action] if not action.authorises or fact in needed),
+                authorises=action.authorises,
             )
             gained += self.actions[action]
+
+    def _needed(self, actions: Sequence[Action], goal: Goal) -> set[GainedFact]:
+        """The facts of some actions without which these do not lead to a goal; of what changes of rows give, no more than needed."""
+        needed = set(self._gained_by(actions))
+        for few in ([goal.fact] if goal.fact else [], [fact for fact in needed if goal.is_about(fact)]):
+            if few and self._leads(actions, few, goal):
+                needed = set(few)
+        for fact in [
+            fact for action in actions if action.authorises for fact in self.actions[action] if fact in needed
+        ]:
+            needed.discard(fact)
+            if not self._leads(actions, needed, goal):
+                needed.add(fact)
+        return needed
+
+    def _leads(self, actions: Sequence[Action], facts: Collection[GainedFact], goal: Goal) -> bool:
+        """Whether actions lead to a goal, one after another, if they give these facts alone."""
+        gained: list[GainedFact] = []
+        for action in actions:
+            self._assumed.assume(gained)
+            if not self._is_allowed(action):
+                return False
+            gained += [fact for fact in self.actions[action] if fact in facts]
+        self._assumed.assume(gained)
+        return self._assumed.reaches(goal)
 
     def _reasons(self, rule: Rule, resource: Entity, with_: Mapping[str, Entity]) -> list[dict[str, str]]:
         asked, condition = self._assumed.request_form(rule, resource)
@@ -346,13 +462,32 @@ class ReachableRights:
 
 
 def escalations(
-    reference: Reference, state: State, user: str, *, space: SearchSpace | None = None, max_steps: int | None = None
+    reference: Reference,
+    state: State,
+    user: str,
+    *,
+    space: SearchSpace | None = None,
+    max_steps: int | None = None,
+    authority: Authority | None = None,
+    administrators: Collection[str] = (),
 ) -> Iterator[tuple[GainedFact, Path]]:
-    """What a user could gain on existing entities and does not hold now, each with its path."""
-    if not grants_on_existing_entities(reference.program):
+    """What a user could gain on existing entities and does not hold now, each with its path.
+
+    Not on what they would have to delete and create again, which is another entity then.
+    """
+    if authority is None and not grants_on_existing_entities(reference.program):
         return
-    reach = ReachableRights(reference, state, user, space=space, max_steps=max_steps)
+    reach = ReachableRights(
+        reference,
+        state,
+        user,
+        space=space,
+        max_steps=max_steps,
+        authority=authority,
+        administrators=administrators,
+        recreates=False,
+    )
     for fact in reach.gains():
-        path = reach.path(Goal.of_fact(fact))
+        path = reach.path_to(fact)
         if path is not None:
             yield fact, path

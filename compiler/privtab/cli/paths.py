@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path as File
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from privtab._install import how_to_install
 from privtab.cli._ask import (
     ActiveRoleOption,
     FlagOption,
@@ -44,9 +46,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from privtab.analysis.effects import GainedFact
+    from privtab.analysis.authorised import Authority
+    from privtab.analysis.effects import GainedFact, Path, Step
     from privtab.analysis.goals import Goal
-    from privtab.analysis.paths import Path, ReachableRights, Step
+    from privtab.analysis.paths import ReachableRights
+    from privtab.ir.nodes import Program
     from privtab.reference.evaluate import Reference
     from privtab.state.nodes import State
 
@@ -77,6 +81,14 @@ def run(
         bool, typer.Option("--all", help="Search for every user of the state, and for an unknown user.")
     ] = False,
     max_steps: StepsOption = None,
+    authorise: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--authorise",
+            metavar="TABLE[.add|.remove]=OPERATION",
+            help="Operation that authorises rows in a store; repeatable.",
+        ),
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -89,9 +101,9 @@ def run(
     reading: ReadingOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Show how a user could gain a privilege in several steps, by operations that grant.
+    """Show how a user could gain a privilege in several steps, by operations that grant or let them change a store.
 
-    Without a target: everything that the user could gain.
+    Without a target: everything that the user could gain. Every answer says which changes are not considered.
 
     With `--all`: what any user could gain on existing entities; exits with 1 if any could.
 
@@ -115,7 +127,8 @@ def run(
         loaded, partial = load_state_for_queries(program, state, allow_partial=allow_partial, at=at)
         reference = Reference(program, loaded)
     active = active_roles(active_role, none=no_active_roles, program=program)
-    query = _PathsQuery(reference, loaded, max_steps, format_, limit, flags, group_names(group), active)
+    groups = group_names(group)
+    query = _PathsQuery(reference, loaded, max_steps, format_, limit, flags, groups, active, authorise or ())
     if all_users:
         if active is not None:
             raise UsageError(
@@ -180,7 +193,10 @@ class _PathsQuery:
         flags: frozenset[str],
         groups: tuple[str, ...],
         active: tuple[str, ...] | None,
+        authorise: Sequence[str],
     ) -> None:
+        self.authority = _authority(reference.program, authorise)
+        self.administrators = _administrators(reference.program)
         self.reference = reference
         self.state = state
         self.max_steps = max_steps
@@ -205,14 +221,26 @@ class _PathsQuery:
             flags=self.flags,
             active_roles=self.active,
             max_steps=self.max_steps,
+            authority=self.authority,
+            administrators=self.administrators,
+            recreates=goal is not None,
         )
 
     def target(self, user: str, goal: Goal) -> None:
         """Print the shortest path to one goal."""
+        from privtab.analysis.authorised import NOT_CONSIDERED
+
         with delayed_spinner("looking for paths"):
-            path = self.reach(user, goal).path(goal)
+            reach = self.reach(user, goal)
+            path = reach.path(goal)
         path_document = None if path is None else _path_json(path)
-        answer = {"user": user, "goal": goal.text, "reachable": path is not None, "path": path_document}
+        answer = {
+            "user": user,
+            "goal": goal.text,
+            "reachable": path is not None,
+            "path": path_document,
+            "not_considered": NOT_CONSIDERED,
+        }
         if print_if_data(self.format, {**answer, "notes": list(self.notes)}):
             return
         console = out()
@@ -220,6 +248,12 @@ class _PathsQuery:
             within = "" if self.max_steps is None else f" within {count(self.max_steps, 'step')}"
             console.print("NO PATH", style="bold green", end="  ")
             console.print(f"user:{user} cannot gain {goal.text}{within}", soft_wrap=True)
+        elif not path.certain:
+            console.print("PERHAPS", style="bold red", end="  ")
+            why = "by these steps" if path.steps else f": {'; '.join(reach.undecided())}, and that is not followed"
+            console.print(f"it is not ruled out that user:{user} gains {goal.text} {why}", soft_wrap=True)
+            _show_steps(console, path.steps)
+            _legend(console, path.steps)
         elif not path.steps:
             console.print("HELD", style="bold", end="  ")
             console.print(f"user:{user} has {goal.text} already", soft_wrap=True)
@@ -229,16 +263,18 @@ class _PathsQuery:
             console.print(f"user:{user} to {goal.text} in {count(len(path.steps), 'step')}{remark}", soft_wrap=True)
             _show_steps(console, path.steps)
             _legend(console, path.steps)
+        _show_not_considered(console)
 
     def gains(self, user: str) -> None:
         """Print what a user could gain on existing entities, and what they could create."""
-        from privtab.analysis.goals import Goal
+        from privtab.analysis.authorised import NOT_CONSIDERED
 
         with delayed_spinner("looking for paths"):
             reach = self.reach(user)
             facts = reach.gains()
             shown = facts[: self.max_shown or len(facts)]
-            found = [(fact, path) for fact in shown if (path := reach.path(Goal.of_fact(fact))) is not None]
+            paths = ((fact, reach.path_to(fact)) for fact in shown)
+            found = [(fact, path) for fact, path in paths if path is not None]
         creations = reach.creating_actions()
         facts_created = {a: [str(fact) for fact in reach.actions[a] if fact.kind != "exists"] for a in creations}
         answer = {
@@ -249,6 +285,8 @@ class _PathsQuery:
                 {"operation": a.rule.operation, "resource": str(a.resource), "brings": created}
                 for a, created in facts_created.items()
             ],
+            "undecided": list(reach.undecided()),
+            "not_considered": NOT_CONSIDERED,
             "notes": list(self.notes),
         }
         if print_if_data(self.format, answer):
@@ -273,10 +311,13 @@ class _PathsQuery:
                 console.print(text, soft_wrap=True)
             _show_omitted(console, len(creations) - (self.max_shown or len(creations)))
         _legend(console, [step for _, path in found for step in path.steps], creates=bool(creations))
+        for text in reach.undecided():
+            console.print(f"\nnot followed: {text}", soft_wrap=True)
+        _show_not_considered(console)
 
     def all_users(self) -> bool:
         """Print what each user could gain on existing entities; returns whether any could."""
-        from privtab.analysis.effects import grants_on_existing_entities
+        from privtab.analysis.authorised import NOT_CONSIDERED
         from privtab.analysis.paths import SearchSpace, escalations
         from privtab.analysis.universe import users
 
@@ -285,23 +326,30 @@ class _PathsQuery:
         stranger = "stranger"
         while stranger in known:
             stranger += "_"
-        names = sorted(known) if grants_on_existing_entities(self.reference.program) else []
+        names = sorted(known.union(self.administrators))
         found: list[tuple[str, GainedFact, Path]] = []
         with progress(len(names)) as bar:
-            for name in [*names, ""] if names else []:
+            for name in [*names, ""]:
                 gained = escalations(
-                    self.reference, self.state, name or stranger, space=search_space, max_steps=self.max_steps
+                    self.reference,
+                    self.state,
+                    name or stranger,
+                    space=search_space,
+                    max_steps=self.max_steps,
+                    authority=self.authority,
+                    administrators=self.administrators,
                 )
                 found += [(name, fact, path) for fact, path in gained]
                 bar.advance(bar.task_ids[0])
         found.sort(key=lambda escalation: (len(escalation[2].steps), escalation[0], str(escalation[1])))
         rows = [{"user": user or None, "fact": str(fact), "path": _path_json(path)} for user, fact, path in found]
-        if print_if_data(self.format, {"count": len(found), "escalations": rows[: self.max_shown or len(rows)]}):
+        answer = {"count": len(found), "escalations": rows[: self.max_shown or len(rows)]}
+        if print_if_data(self.format, answer | {"not_considered": NOT_CONSIDERED}):
             return bool(found)
         console = out()
         for user, _, path in found[: self.max_shown or len(found)]:
             subject = f"user:{user}" if user else "a stranger"
-            console.print(f"{subject} could gain ", end="", soft_wrap=True)
+            console.print(f"{subject} {'could' if path.certain else 'may perhaps'} gain ", end="", soft_wrap=True)
             console.print(path.goal, style="bold red", end="", soft_wrap=True)
             console.print(f"  in {count(len(path.steps), 'step')}", style="dim")
             _show_steps(console, path.steps)
@@ -312,7 +360,26 @@ class _PathsQuery:
             err().print(f"{count(len(found), 'escalation')} of {count(len(names), 'user')}", soft_wrap=True)
         else:
             console.print("no user can gain anything on existing entities")
+        _show_not_considered(console)
         return bool(found)
+
+
+def _authority(program: Program, settings: Sequence[str]) -> Authority:
+    try:
+        from privtab.store.authority import Authority as OfStores
+    except ImportError as error:
+        raise UsageError(f"paths through a store need {error.name}: {how_to_install('store')}") from error
+    return OfStores(program, settings)
+
+
+def _administrators(program: Program) -> tuple[str, ...]:
+    """The service administrators that the settings name."""
+    from privtab.lint.config import settings_for
+    from privtab.state.uses import uses
+
+    if not uses(program).service_admins:
+        return ()
+    return tuple(name.removeprefix("user:") for name in settings_for(File("privtab.toml")).administrators)
 
 
 def _show_steps(console: Console, steps: Sequence[Step]) -> None:
@@ -326,8 +393,13 @@ def _show_steps(console: Console, steps: Sequence[Step]) -> None:
             reason["atom"] + (f" by {reason['through']}" if not reason["through"].startswith("user:") else "")
             for reason in step.because
         ]
-        gained = [str(fact) for fact in step.gained if fact.kind != "exists"]
-        for label, content in (("needs", _join_by_object(needs) or "nothing"), ("brings", _join_by_object(gained))):
+        gained = [str(fact) for fact in step.gained if fact.kind not in ("exists", "vacant")]
+        in_store = ", ".join(step.changes)
+        for label, content in (
+            ("lets", in_store and f"them {in_store} in a store"),
+            ("needs", _join_by_object(needs) or "nothing"),
+            ("brings", _join_by_object(gained)),
+        ):
             if content:
                 console.print(f"     {label:<6} ", style="dim", end="")
                 console.print(content, soft_wrap=True)
@@ -350,6 +422,12 @@ def _legend(console: Console, steps: Sequence[Step], *, creates: bool = False) -
         console.print("\na name that begins with `new` stands for an entity that they create there", style="dim")
 
 
+def _show_not_considered(console: Console) -> None:
+    from privtab.analysis.authorised import NOT_CONSIDERED
+
+    console.print(f"\nnot considered: {'; '.join(NOT_CONSIDERED)}", style="dim", soft_wrap=True)
+
+
 def _show_omitted(console: Console, number: int) -> None:
     if number > 0:
         console.print(f"\n… and {number:,} more; `--limit 0` lists them", style="dim")
@@ -358,15 +436,17 @@ def _show_omitted(console: Console, number: int) -> None:
 def _path_json(path: Path) -> dict[str, Any]:
     return {
         "shortest": path.shortest,
+        "certain": path.certain,
         "steps": [
             {
                 "operation": step.rule.operation,
                 "resource": str(step.resource),
                 "with": {name: str(object_) for name, object_ in step.with_.items()},
                 "rule": rule_json(step.rule),
+                "changes": list(step.changes),
                 "makes": step.creates,
                 "because": [dict(reason) for reason in step.because],
-                "brings": [str(fact) for fact in step.gained if fact.kind != "exists"],
+                "brings": [str(fact) for fact in step.gained if fact.kind not in ("exists", "vacant")],
             }
             for step in path.steps
         ],
