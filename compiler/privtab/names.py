@@ -23,6 +23,7 @@ WILDCARD_ESCAPES = (("*", "%2A"), ("?", "%3F"))
 _WRONG_ESCAPE = re.compile(r"%(?!2F|25).{0,2}")
 _ESCAPED_WILDCARD = re.compile(r"(?:%2A|%3F)+")
 _KIND = re.compile(r"(user|group|role):", re.IGNORECASE)
+_MISSPELT = re.compile(r"(user|group|role)s:", re.IGNORECASE)
 
 
 def encode_name(name: str) -> str:
@@ -104,8 +105,21 @@ def bare_name(text: str, kind: str) -> str:
     return text if not name or name.startswith(f"{kind}:") or (kind == "user" and _KIND.match(name)) else name
 
 
+def misspelt_kind(text: str) -> str | None:
+    """What a name begins with that is nearly a kind of principal, as in `groups:eng`: then it is no name of its own.
+
+    >>> misspelt_kind("groups:eng"), misspelt_kind("urn:eng")
+    ('group', None)
+    """
+    found = _MISSPELT.match(text)
+    return found[1].lower() if found else None
+
+
 def check_user(name: str) -> None:
     """Raise InvalidRequest for a name that cannot be a user's: a wildcard, another principal, a doubled `user:`."""
+    if (misspelt := misspelt_kind(name)) is not None:
+        rest = name.partition(":")[2]
+        raise InvalidRequest(f"`{name}` is not a user: did you mean `{misspelt}:{rest}`?")
     if is_wildcard(name):
         raise InvalidRequest(
             f"`{name}` is not a user: there are no wildcards; a user of this name is written `{escape_wildcard(name)}`"

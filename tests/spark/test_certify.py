@@ -19,6 +19,8 @@ from pyspark.sql import SparkSession
 
 from privtab import pipeline
 from privtab.errors import UsageError
+from privtab.moments import FIRST, Window, now
+from privtab.moments import text as moment_text
 from privtab.request import Entity
 from privtab.spark import certify
 from privtab.spark.certification import findings, making
@@ -287,6 +289,24 @@ def test_a_user_with_a_direct_right_to_destroy_is_named_once(tmp_path: Path) -> 
     certified = certify(program, both, tmp_path / "both")
     (text,) = (f.text for f in certified.findings if f.kind == "destructive operations")
     assert text == "box/drop on 2 entities, directly and through role:reader"
+
+
+def test_rights_that_end_soon_are_named_with_their_end(tmp_path: Path) -> None:
+    (tmp_path / "depot.yaml").write_text(POLICY, encoding="utf-8")
+    at = now()
+    windows = tuple(Window(FIRST, at + days * 86_400 * 10**9) for days in (10, 20, 40, -1))
+    state = State(
+        grants=tuple(
+            Grant(grantee=f"user:{name}", effect="allow", privilege="READ", entity=Entity("depot", "d"))
+            for name in ("ann", "ben", "cleo", "dan")
+        ),
+        windows={"grants": windows},
+    )
+    made = certify(tmp_path / "depot.yaml", state, tmp_path / "out", plan="process")
+    ending = [finding for finding in made.findings if finding.kind == "ending soon"]
+    assert [finding.about for finding in ending] == ["user:ann", "user:ben"]
+    assert ending[0].text.endswith(f"until {moment_text(windows[0].end)}")
+    assert made.to_json()["findings"]["ending soon"] == 2
 
 
 def test_a_page_holds_a_part_and_says_so(spark: SparkSession, tmp_path: Path) -> None:

@@ -39,7 +39,6 @@ def found(program: Program) -> Callable[..., list[tuple[str, str, int]]]:
         ({}, []),
         ({"grants": [{**GRANT, "from": PAST, "until": LATE}]}, []),
         ({"memberships": [IN, {**IN, "user": "b", "until": PAST}]}, [("S201", "memberships", 2)]),
-        ({"grants": [GRANT, {**GRANT, "privilege": "MODIFY", "from": LATE, "until": SOON}]}, [("S202", "grants", 2)]),
         ({"assignments": [{**HELD, "until": SOON}]}, [("S203", "assignments", 1)]),
         ({"assignments": [{**HELD, "from": SOON}]}, []),
         ({"grants": [GRANT, {**GRANT, "grantee": "user:a"}]}, [("S206", "grants", 2)]),

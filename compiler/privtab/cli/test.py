@@ -17,7 +17,7 @@ import typer
 
 from privtab.cli._complete import policies
 from privtab.cli._options import ReadingOption, readings
-from privtab.cli._output import as_json, fail_if, out, print_error, print_text, progress
+from privtab.cli._output import as_json, err, fail_if, out, print_error, print_text, progress
 from privtab.errors import UsageError
 from privtab.plural import count
 
@@ -141,12 +141,13 @@ def run(
         results.append(_run(plan, options))
         if fail_fast and results[-1].failures:
             break
-    _print(
-        _suggestions(results, output) if suggest else _machine_readable(results, format_),
-        results,
-        output,
-        verbose=verbose,
-    )
+    text = _suggestions(results, output) if suggest else _machine_readable(results, format_)
+    if text == "":
+        err().print(
+            "nothing is untested: there is nothing to suggest" + (f", and {output} was not written" if output else "")
+        )
+    else:
+        _print(text, results, output, verbose=verbose)
     shortfalls = [
         *_shortfalls(results, min_coverage, "cells are tested"),
         *_shortfalls(results, min_mutation, "faults are noticed"),

@@ -69,7 +69,6 @@ CODES = {
     "S189": "two-values",
     "S190": "user-or-entity",
     "S201": "expired-row",
-    "S202": "window-never-opens",
     "S203": "row-ends-soon",
     "S204": "empty-role",
     "S205": "unused-role",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -86,6 +86,8 @@ class ColumnChecker:
             )
             assessments = {**assessments, c: assessment}
             passes &= assessment.of_rows(edge_column)[0]
+        if len(edges) == len(WINDOW):
+            passes &= _in_order(*(edges[c] for c in WINDOW))
         columns |= edges
         doubtful = np.flatnonzero(~passes).tolist()
         valid = np.ones(len(table), np.bool_)
@@ -216,6 +218,16 @@ def _limited(edges: CodedColumn, name: str) -> CodedColumn:
     return (
         CodedColumn(np.where(np.isin(edges.codes, beyond), -1, edges.codes), edges.array).compact() if beyond else edges
     )
+
+
+def _in_order(begins: CodedColumn, ends: CodedColumn) -> Any:
+    """For each row, whether it ends after it begins; False where an edge is no time."""
+    moments = []
+    for edge_column, no_edge in ((begins, FIRST), (ends, LAST)):
+        known = [None if edge_text(text) is None else moment(text) for text in edge_column.names]
+        moments.append([*(0 if at is None else at for at in known), no_edge])
+    first, last = (np.array(m, np.int64) for m in moments)
+    return first[begins.codes] < last[ends.codes]
 
 
 def _windows(begins: CodedColumn | None, ends: CodedColumn | None) -> list[Window]:

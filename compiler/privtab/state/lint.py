@@ -53,9 +53,7 @@ def _finding(places: Places, entry: Found) -> StateFinding:
 def _windows(state: State, at: int, soon: int) -> Iterator[Found]:
     for table, windows in state.windows.items():
         for row, (begin, end) in enumerate(windows):
-            if end <= begin:
-                yield table, row, "S202", "the row never holds: it ends before it begins", "correct `from` or `until`"
-            elif end <= at:
+            if end <= at:
                 yield table, row, "S201", f"the row has ended at {text(end)}", "remove it"
             elif begin <= at and end - at <= soon:
                 yield table, row, "S203", f"the row ends at {text(end)}", "extend `until` if it is needed longer"

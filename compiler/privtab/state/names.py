@@ -12,7 +12,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.type_chains import nested_on
 from privtab.locations import anchor
-from privtab.names import KINDS, WILDCARDS, encode_name, escape_wildcard, is_wildcard, wrong_escape
+from privtab.names import KINDS, WILDCARDS, encode_name, escape_wildcard, is_wildcard, misspelt_kind, wrong_escape
 from privtab.request import Entity
 
 
@@ -179,7 +179,7 @@ class StateNames(PrivilegeNames):
         if problem is not None:
             return problem
         prefix, colon, _ = text.partition(":")
-        if colon and (prefix in KINDS or prefix.lower() in KINDS):
+        if colon and (prefix.lower() in KINDS or misspelt_kind(text) is not None):
             found = self.principal(text, (kind,))
             return found if isinstance(found, Problem) else found[1]
         return _no_wildcard(text, kind) if is_wildcard(text) else text

@@ -148,6 +148,8 @@ class RawReader:
     def unknown_table(self, name: str, place: RowLocation) -> None:
         """Report a table that is not one of a state."""
         advice = did_you_mean(name, ALL_TABLES) or f"the tables are {', '.join(ALL_TABLES)}"
+        if name == "privtab":
+            advice = "this is a policy, not a state: give it as the policy, `--policy FILE`"
         self.report("S003", f"unknown table `{name}`", place, help=advice)
 
     def header(self, table: str, names: Sequence[str], place: RowLocation) -> bool:

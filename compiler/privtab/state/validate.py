@@ -141,7 +141,14 @@ class Checker:
                 self.error(row, Problem("S170", f"`{name}`: `{text}` {error}", error.help))
                 edges.append(None)
         begin, end = edges
-        return None if begin is None or end is None else Window(begin, end)
+        if begin is None or end is None:
+            return None
+        if end <= begin:
+            until, since = row.cells.get("until"), row.cells.get("from")
+            message = f"the row never holds: `until`, {until}, is not after `from`, {since}"
+            self.error(row, Problem("S170", message, "exchange or correct them"))
+            return None
+        return Window(begin, end)
 
     def note_unused_names(self, state: State) -> None:
         """Note groups without members that rows mention, and roles that are not held but whose name resembles one that is."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeVar, cast
 
 from privtab.diagnostics import Located, Severity
+from privtab.effects import PRINCIPAL_TABLES
 from privtab.findings import p007_missing_key, p009_wrong_value, p010_bad_name, p207_duplicate_name
 from privtab.syntax.attributes import read_attributes
 from privtab.syntax.conflicts import read_conflicts
@@ -29,6 +30,7 @@ from privtab.syntax.rows import read_rows
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
 T = TypeVar("T")
+_STATE_TABLES = frozenset((*PRINCIPAL_TABLES, "service_admins", "attributes", "entities"))
 _TARGET_WORDS = frozenset({"parent", "entity", "any"})
 
 
@@ -36,6 +38,11 @@ def read_tables(reader: PolicyReader, root: Node) -> Tables | None:
     """Read the whole file; None if it is not a mapping or lacks the keys that identify it."""
     if isinstance(root, Mapping) and not {key.text for key, _ in root.entries} & {"privtab", "system", "entities"}:
         start = reader.source.span(root.start, root.start + 1)
+        if root.entries and all(key.text in _STATE_TABLES for key, _ in root.entries):
+            reader.take(
+                p009_wrong_value.other(start, "this is a state, not a policy", "give it as the state: `--state FILE`")
+            )
+            return None
         reader.take(p007_missing_key.finding(start, "privtab", "a policy file", "privtab: 1"))
         return None
     fields = reader.fields(root, "policy", "a policy file")

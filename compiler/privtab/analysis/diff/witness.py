@@ -93,8 +93,27 @@ class WitnessCheck:
             )
             witness = self._decide(shows, builder.request(separation.flags), builder.tables())
             if (witness.before == "allow", witness.after == "allow") == expected:
-                return witness
+                return self._minimised(witness)
         raise AssertionError(f"{shape.rule.id}: this witness does not show it: {witness}")
+
+    def _minimised(self, witness: Witness) -> Witness:
+        """The witness without rows that are not needed: without any one of those that remain, the answers are others."""
+
+        def shown(found: Witness) -> object:
+            return found.before, found.after, found.effects_before, found.effects_after
+
+        shorter = True
+        while shorter:
+            shorter = False
+            for table, at in [(table, at) for table, rows in witness.state.items() for at in reversed(range(len(rows)))]:
+                rows = witness.state[table]
+                fewer = {**witness.state, table: [*rows[:at], *rows[at + 1 :]]}
+                tables = {name: listed for name, listed in fewer.items() if listed}
+                tried = self._decide(witness.shows, witness.request, tables)
+                if shown(tried) == shown(witness):
+                    witness, shorter = tried, True
+                    break
+        return witness
 
     def _decide(self, shows: Literal["wider", "narrower", "effects"], request: Request, state: Tables) -> Witness:
         before, effects_before = answer(self.before, state, request)

@@ -30,6 +30,7 @@ from privtab.spark.matrix.named import objects
 from privtab.spark.matrix.opening import Source, listed, open_matrix
 from privtab.spark.matrix.question import AttributesLike, Matrix, Question, given
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
+from privtab.state.nodes import State
 
 if TYPE_CHECKING:
     from privtab.spark.matrix.frame import EntitiesLike, UsersLike
@@ -159,6 +160,8 @@ def _findings(
     yield from found.of_matrix(rows)
     if source.rows is not None:
         yield from found.of_state(policy.checked("a state"), source.rows, people)
+    if isinstance(source.timed, State):
+        yield from found.of_times(source.timed)
     yield from found.without_entitlement(matrix.users, rows.users())
 
 
@@ -166,7 +169,10 @@ def _kinds_not_checked(source: Source, people: Collection[str] | None) -> dict[s
     """The kinds of findings that are not checked, each with the reason."""
     if source.rows is None:
         return dict.fromkeys((found.DEPARTED, *found.OF_ROWS), "a state bundle does not have the rows")
-    return {found.DEPARTED: "no list of people was given"} if people is None else {}
+    unchecked = {found.DEPARTED: "no list of people was given"} if people is None else {}
+    if source.timed is not None and not isinstance(source.timed, State):
+        unchecked[found.ENDING] = "the state is read by Spark"
+    return unchecked
 
 
 def _scope(

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from privtab.moments import now
+from privtab.state.load import cells_of
+from privtab.state.wording import row_text
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
@@ -32,18 +36,22 @@ class Finding:
 
 
 DEPARTED = "departed user"
+ENDING = "ending soon"
+SOON_DAYS = 30
+"""Days within which the end of a row is reported."""
 WHAT = {
     "destructive operations": "who may destroy something, and through which principal",
     DEPARTED: "rows about users who are not in the list of people",
     "orphaned owner": "owners that appear in no other row of the state",
     "dormant role": "roles with grants and without assignments",
     "empty role": "assigned roles without grants",
+    ENDING: f"rows that end within {SOON_DAYS} days, and what they give with them",
     "direct grant": "privileges granted to a user instead of a role or a group",
     "open to anyone": "operations without a condition",
     "without entitlement": "users of the state without any entitlement",
 }
 """Description of each kind."""
-OF_ROWS = ("orphaned owner", "dormant role", "empty role", "direct grant")
+OF_ROWS = ("orphaned owner", "dormant role", "empty role", ENDING, "direct grant")
 """The kinds that are found in the rows of a state, which a bundle does not have."""
 
 
@@ -73,6 +81,30 @@ def of_state(program: Program, state: State, people: Collection[str] | None) -> 
     yield from _limited(_roles(program, state), "dormant role", "medium")
     yield from _limited(_empty(program, state), "empty role", "low")
     yield from _limited(_direct(state), "direct grant", "low")
+
+
+def of_times(state: State) -> Iterator[Finding]:
+    """Findings in the times in which rows of a state hold: those that hold now and end soon, the first end first."""
+    since = now()
+    before = since + SOON_DAYS * 86_400 * 10**9
+    ending = [
+        (window.end, row_text(table, cells), cells)
+        for table, windows in state.windows.items()
+        for window, cells in zip(windows, cells_of(state, table), strict=True)
+        if window.holds(since) and window.end <= before
+    ]
+    found = (
+        Finding(kind=ENDING, level="medium", about=_about(cells), text=sentence)
+        for _, sentence, cells in sorted(ending, key=lambda entry: entry[:2])
+    )
+    yield from _limited(found, ENDING, "medium")
+
+
+def _about(cells: Mapping[str, str]) -> str:
+    """The principal that has what a row says, or the entity."""
+    if "user" in cells and not cells["user"].startswith("group:"):
+        return f"user:{cells['user']}"
+    return next(cells[name] for name in ("grantee", "principal", "owner", "user", "entity") if name in cells)
 
 
 def without_entitlement(users: Collection[str], having: Collection[str]) -> Iterator[Finding]:

@@ -86,8 +86,6 @@ class BitNumbers:
         """The bits of a word that count only for active roles: all that allow, and ownership, unless it always counts."""
         owning = () if self._inactive_owners else (OWNER, OWNS_BELOW)
         allowing = (
-            self.bit(key)
-            for key in self._numbers
-            if key in owning or (isinstance(key, tuple) and key[0] != "deny")
+            self.bit(key) for key in self._numbers if key in owning or (isinstance(key, tuple) and key[0] != "deny")
         )
         return sum(bit for number, bit in allowing if number == word)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
 
 from privtab.engines.index import Index
-from privtab.errors import UsageError
+from privtab.errors import HasWindows, UsageError
 from privtab.hints import hint
 from privtab.ir.nodes import Program
 from privtab.ir.support import Feature
@@ -19,7 +19,7 @@ from privtab.spark.matrix.compute import ArrayMatrix
 from privtab.spark.matrix.principals import Holding, Subject
 from privtab.spark.matrix.question import Matrix, Question
 from privtab.spark.matrix.world import World
-from privtab.spark.moments import Moment, at_moment
+from privtab.spark.moments import Moment, moment_of, state_at
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.bundles import bundled, is_bundle, require_complete
 from privtab.spark.states import opened
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from privtab.spark.state import SparkState
+    from privtab.spark.states import Timed
 
 EVERY = 1 << 40
 LOCAL = 20_000_000
@@ -48,6 +49,8 @@ class Source:
     rows: State | None = None
     index: Index | None = None
     tables: SparkState | None = None
+    timed: object = None
+    """The state with the times in which its rows hold, if some hold for a time only."""
 
 
 def open_state(policy: OpenPolicy, state: object, spark: SparkSession | None = None, *, at: Moment = None) -> Source:
@@ -55,7 +58,11 @@ def open_state(policy: OpenPolicy, state: object, spark: SparkSession | None = N
 
     Raises UsageError for anything else, and StateInvalid if invalid rows may affect a denial.
     """
-    return at_moment(at, state, lambda state_: _opened_state(policy, state_, spark))
+    try:
+        return _opened_state(policy, state, spark)
+    except HasWindows as error:
+        timed = cast("Timed", error.state)
+        return replace(_opened_state(policy, state_at(timed, moment_of(at)), spark), timed=timed)
 
 
 def _opened_state(policy: OpenPolicy, state: object, spark: SparkSession | None) -> Source:

@@ -31,7 +31,7 @@ _END = r"(?<=[^\p{Z}\p{Cc}])\z"
 _NAME = r"(?:[^/%*?]++|%2F|%25)++"
 _WILDCARD = r"[*?%]++\z"
 """Such names are not accepted here but checked row by row, as is every path with a `*` or `?`."""
-_KIND = "(?i:user|group|role):"
+_KIND = "(?i:users?|groups?|roles?):"
 """Names with such a prefix are checked row by row: they look like principals of another kind."""
 
 
