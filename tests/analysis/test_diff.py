@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import generated_programs
 import pytest
 
 from privtab._worker import Worker
 from privtab.analysis.diff import Diff, RowChange, Verdict, diff
+from privtab.analysis.diff.witness import answer
 from privtab.ir.nodes import NEVER
 from privtab.pipeline import load_program, program_of
 from privtab.source import SourceFile
@@ -246,6 +248,20 @@ def test_every_witness_of_the_shipped_history_is_small() -> None:
     for before, after in (("initial", "draft"), ("draft", "revised"), ("revised", "final")):
         found = diff(load_program(f"cdap/{before}"), load_program(f"cdap/{after}"))
         assert max(w.rows for r in found.rows for w in r.witnesses) <= 2
+
+
+@pytest.mark.parametrize(("first", "second", "features"), [(7, 9, ()), (1, 2, ("implies", "hierarchy"))])
+def test_a_witness_has_no_row_that_is_not_needed(first: int, second: int, features: tuple[str, ...]) -> None:
+    before, after = (generated_programs.program(number, *features) for number in (first, second))
+    tried = 0
+    for witness in (w for changed in diff(before, after).rows for w in changed.witnesses):
+        shown = [answer(program, witness.state, witness.request) for program in (before, after)]
+        for table, listed in witness.state.items():
+            for at in range(len(listed)):
+                fewer = {**witness.state, table: [*listed[:at], *listed[at + 1 :]]}
+                assert [answer(program, fewer, witness.request) for program in (before, after)] != shown, witness
+                tried += 1
+    assert tried
 
 
 def test_the_last_change_of_the_shipped_history_is_the_listings() -> None:

@@ -43,8 +43,11 @@ def test_changes_that_would_turn_a_denial(privtab: Callable[..., Any], policy: P
     assert [line.split(f"  {state}")[0].strip() for line in turns] == [
         "what would allow it: any one of these 3, least privilege first",
         "1  remove the denial of READ at item:s/a/x to user:ben",
+        "which gives 1 permission",
         "2  make user:ben owner of item:s/a/x",
+        "which gives 1 permission",
         "3  make user:ben owner of shelf:s/a",
+        "which gives 1 permission",
     ]
     move = privtab("explain", "zoe", "move", "item:s/a/x", "--with", "to=shelf:s/b", "-p", policy, "-s", state)
     output_lines = [line.strip() for line in move.out.splitlines()]
@@ -187,3 +190,30 @@ def test_a_flag_unused_by_every_row_is_refused(
     ran = privtab(*question, "--flag", "nope", "-p", policy, "-s", state)
     assert ran.code == 2
     assert "no row uses a flag `nope`" in ran.err
+
+
+def test_swapped_files_are_named(privtab: Callable[..., Any], policy: Path, state: Path) -> None:
+    ran = privtab("explain", "ben", "read", "item:s/a/y", "-p", state, "-s", policy)
+    assert "this is a state, not a policy" in ran.err
+    ran = privtab("state", "validate", policy, "-p", policy)
+    assert "this is a policy, not a state: give it as the policy, `--policy FILE`" in ran.err
+
+
+@pytest.mark.parametrize("user", ["groups:eng", "Users:ann"])
+def test_a_misspelt_kind_is_no_user(privtab: Callable[..., Any], policy: Path, state: Path, user: str) -> None:
+    ran = privtab("explain", user, "read", "item:s/a/y", "-p", policy, "-s", state)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"`{user}` is not a user: did you mean `{user.lower().replace('s:', ':')}`?" in ran.err
+
+
+def test_what_no_grant_can_mend_is_shown_as_missing(privtab: Callable[..., Any], tmp_path: Path, state: Path) -> None:
+    (tmp_path / "given.yaml").write_text(
+        "privtab: 1\nsystem: shop\nversion: '1'\nentities: {store: {shelf: {item:}}}\nprivileges: [READ, WRITE, SHARE]\n"
+        "attributes: {request: {mfa: bool}}\nsemantics: {inheritance: down, deny: overrides, owner: {creator: true}}\n"
+        "tables: {item: {read: READ (item) and request.mfa and (WRITE (item) when deep)}}\n",
+        encoding="utf-8",
+    )
+    ask = ["explain", "ben", "read", "item:s/a/y", "-p", tmp_path / "given.yaml", "-s", state]
+    ran = privtab(*ask)
+    assert "missing, whatever is granted\n  ✗ request.mfa = true  missing\n" in ran.out
+    assert "allowed without `deep`" in privtab(*ask, "--attribute", "request.mfa=true", "--flag", "deep").out

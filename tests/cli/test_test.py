@@ -88,6 +88,9 @@ def test_suggested_cases_kill_every_mutant(privtab: Callable[..., Any], policy: 
     again = privtab("test", policy, "--min-coverage", "100", "--min-mutation", "100")
     assert (again.code, again.err) == (0, "")
     assert privtab("test", policy, "--suggest").out == ""
+    nothing = privtab("test", policy, "--suggest", "-o", scenarios.parent / "nothing.scenarios.yaml")
+    assert (nothing.code, "nothing to suggest" in nothing.err) == (0, True)
+    assert not (scenarios.parent / "nothing.scenarios.yaml").exists()
     more.unlink()
     assert privtab("test", policy, "--suggest", "-o", scenarios.parent / "in" / "more.scenarios.yaml").code == 0
     text = (scenarios.parent / "in" / "more.scenarios.yaml").read_text(encoding="utf-8")

@@ -114,6 +114,20 @@ def test_rows_keep_their_windows_and_a_moment_chooses_rows(checked: Checked) -> 
     ]
 
 
+@pytest.mark.parametrize("rows", [0, 10**9], ids=["by columns", "by rows"])
+def test_a_row_that_ends_before_it_begins_is_wrong(
+    program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rows: int
+) -> None:
+    monkeypatch.setattr(raw, "LARGE", rows)
+    windows = [("", ""), (APRIL, MARCH), (APRIL, APRIL), (MARCH, APRIL), (MARCH, "soon")]
+    lines = [f"{','.join(GRANT.values())},{begin},{end}" for begin, end in windows]
+    (tmp_path / "grants.csv").write_text("\n".join([f"{','.join(GRANT)},from,until", *lines]) + "\n", encoding="utf-8")
+    state, findings = validate(program, load(tmp_path))
+    wrong = [(finding.code, finding.place.row) for finding in findings if finding.severity == "error"]
+    assert wrong == [("S170", 2), ("S170", 3), ("S170", 5)]
+    assert len(state.grants) == 2
+
+
 def test_a_state_without_windows_is_the_same_at_any_moment(checked: Checked) -> None:
     state, _ = checked(grants=[GRANT])
     assert state.windows == {}

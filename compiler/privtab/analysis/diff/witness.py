@@ -105,7 +105,9 @@ class WitnessCheck:
         shorter = True
         while shorter:
             shorter = False
-            for table, at in [(table, at) for table, rows in witness.state.items() for at in reversed(range(len(rows)))]:
+            for table, at in [
+                (table, at) for table, rows in witness.state.items() for at in reversed(range(len(rows)))
+            ]:
                 rows = witness.state[table]
                 fewer = {**witness.state, table: [*rows[:at], *rows[at + 1 :]]}
                 tables = {name: listed for name, listed in fewer.items() if listed}
