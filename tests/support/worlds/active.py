@@ -37,9 +37,8 @@ def with_more_roles(program: Program, state: State, seed: int) -> State:
                 denied = program.semantics.deny == "overrides" and rnd.random() < 0.15
                 effect: Effect = "deny" if denied else "allow"
                 grants.append(Grant(grantee=f"role:{role}", effect=effect, privilege=privilege.name, entity=target))
-        for type_ in program.entities if may_own else ():
-            if rnd.random() < 0.5:
-                owners.append((entity(program, type_, rnd), f"role:{role}"))
+        owned = [type_ for type_ in program.entities if may_own and rnd.random() < 0.5]
+        owners += [(entity(program, type_, rnd), f"role:{role}") for type_ in owned]
     return replace(
         state,
         assignments=tuple(dict.fromkeys(assignments)),
