@@ -83,7 +83,7 @@ class AuthorisedChanges:
         for table in UNFOLLOWED:
             for type_ in self._program.entities:
                 for verb in ("add", "remove"):
-                    if (operation := self._authority.operation(table, verb, type_)) is not None:  # type: ignore[arg-type]
+                    if (operation := self._authority.operation(table, verb, type_)) is not None:
                         rule = self._program.rules[type_, operation]
                         yield from ((table, rule, resource) for resource in self._universe.by_type[type_].values())
 
@@ -121,7 +121,7 @@ class AuthorisedChanges:
 
     def _operations(self, type_: str) -> Iterator[str]:
         tables = ("grants", "owners", "assignments", "memberships", "members")
-        named = (self._authority.operation(table, verb, type_) for table in tables for verb in ("add", "remove"))  # type: ignore[arg-type]
+        named = (self._authority.operation(table, verb, type_) for table in tables for verb in ("add", "remove"))
         yield from (operation for operation in (*named, self._authority.deleting(type_)) if operation is not None)
 
     def _resources(self, type_: str) -> Iterator[Entity]:
