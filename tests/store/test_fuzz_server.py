@@ -45,7 +45,7 @@ ENTITIES = (
     "box:1",
     "box:house:a/",
 )
-PRINCIPALS = ("user:root", "user:ann", "user:ben", "user:eve", "role:x", "role:y", "group:g")
+PRINCIPALS = ("user:root", "user:ann", "user:ben", "user:eve", "role:x", "role:y", "group:g", "role:a/x", "group:a/g")
 NAMES = {
     "Entity": ENTITIES,
     "entity": ("house:a", "house:b", "room:a/r", "room:b/r", "room:a/s", "role:b/y", "box:1"),
@@ -57,8 +57,8 @@ NAMES = {
     "principal": PRINCIPALS,
     "owner": PRINCIPALS,
     "user": USERS,
-    "group": ("g", "h"),
-    "role": ("x", "y", "ra", "rb"),
+    "group": ("g", "h", "a/g"),
+    "role": ("x", "y", "ra", "rb", "a/x", "b/y"),
     "resource": (
         "box:house:a/",
         "box:house:b/",
@@ -211,9 +211,8 @@ def is_placed(change: Change, entry: Entry) -> bool:
 
 
 def names(change: Change, principal: Entity) -> bool:
-    name = last_name(principal.id)
     cells = set((change.row or {}).values())
-    return bool({name, f"{principal.type}:{name}"} & cells)
+    return any({name, f"{principal.type}:{name}"} & cells for name in (last_name(principal.id), principal.id))
 
 
 def lies_in(program: Program, change: Change, resource: Entity) -> bool:
@@ -232,9 +231,9 @@ def is_authorised(change: Change, request: Request) -> bool:
         case "grants" | "owners":
             return row["entity"] == str(request.resource)
         case "assignments":
-            return request.resource.type == "role" and row["role"] == name and "scope" not in row
+            return request.resource.type == "role" and row["role"] in (name, request.resource.id) and "scope" not in row
         case "memberships":
-            return request.resource.type == "group" and row["group"] == name
+            return request.resource.type == "group" and row["group"] in (name, request.resource.id)
         case _:
             house = f"house:{request.resource.names[0]}"
             return request.resource.type == "user" and row == {"user": name, "of": house}

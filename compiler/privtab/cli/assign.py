@@ -27,7 +27,7 @@ PANEL = "Grant"
 
 @with_options
 def run(
-    role: Annotated[str, typer.Argument(metavar="ROLE", help="Name of a role.")],
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="Name or path of a role.")],
     to: Annotated[str, typer.Option("--to", metavar="PRINCIPAL", help="user:NAME, group:NAME or role:NAME.")],
     scope: ScopeOption = None,
     since: SinceOption = None,
@@ -43,8 +43,8 @@ def run(
     Example:
 
     \b
-      privtab assign grants.db reader --to user:ben --as ann -p lake.yaml --dry-run
-      privtab assign grants.db reader --to group:hr --resource role:l/reader --as ann -p lake.yaml
+      privtab assign grants.db l/reader --to user:ben --as ann -p lake.yaml --dry-run
+      privtab assign grants.db l/reader --to group:hr --as ann -p lake.yaml
       privtab assign https://grants.example operator --to user:ben --scope instance:d/i --yes
     """
     row = {

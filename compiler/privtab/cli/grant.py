@@ -40,7 +40,7 @@ def run(
     Example:
 
     \b
-      privtab grant grants.db SELECT table:l/web/t --to role:reader --as ann -p lake.yaml --dry-run
+      privtab grant grants.db SELECT table:l/web/t --to role:l/reader --as ann -p lake.yaml --dry-run
       privtab grant grants.db SELECT schema:l/web --to user:ben --deny --as ann -p lake.yaml
       privtab grant https://grants.example SELECT table:l/web/t --to group:hr --until 2026-12-31T00:00Z
     """

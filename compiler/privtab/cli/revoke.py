@@ -36,7 +36,7 @@ def run(
     Example:
 
     \b
-      privtab revoke grants.db SELECT table:l/web/t --from role:reader --as ann -p lake.yaml --dry-run
+      privtab revoke grants.db SELECT table:l/web/t --from role:l/reader --as ann -p lake.yaml --dry-run
       privtab revoke https://grants.example SELECT schema:l/web --from user:ben --deny --yes
     """
     cells = {

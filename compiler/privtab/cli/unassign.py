@@ -25,7 +25,7 @@ PANEL = "Grant"
 
 @with_options
 def run(
-    role: Annotated[str, typer.Argument(metavar="ROLE", help="Name of a role.")],
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="Name or path of a role.")],
     from_: Annotated[str, typer.Option("--from", metavar="PRINCIPAL", help="user:NAME, group:NAME or role:NAME.")],
     scope: ScopeOption = None,
     resource: ResourceOption = None,
@@ -39,8 +39,8 @@ def run(
     Example:
 
     \b
-      privtab unassign grants.db reader --from user:ben --as ann -p lake.yaml --dry-run
-      privtab unassign https://grants.example reader --from group:hr --resource role:l/reader
+      privtab unassign grants.db l/reader --from user:ben --as ann -p lake.yaml --dry-run
+      privtab unassign https://grants.example l/reader --from group:hr
     """
     cells = {"principal": principal(from_, "--from"), "role": role.removeprefix("role:")}
     cells |= {} if scope is None else {"scope": str(entity(scope))}

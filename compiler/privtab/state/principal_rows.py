@@ -1,49 +1,97 @@
-"""The rows of a state about a principal that is itself an entity: what goes when it is removed."""
+"""Principals that are themselves entities: which one a name in a row means, and which rows go when one is removed."""
 
 from __future__ import annotations
 
+from privtab.errors import InvalidRequest
 from privtab.ir.nodes import OwnerKind, Program
-from privtab.names import encode_name
+from privtab.ir.serialise import vocabulary
+from privtab.locations import Locations
+from privtab.names import encode_name, last_name
 from privtab.request import Entity
 from privtab.state.located import locations
 from privtab.state.nodes import State
 
 
+def types_of_kind(program: Program, kind: str) -> list[str]:
+    """The types of entities that are principals of a kind."""
+    return [type_ for type_, entity in program.entities.items() if entity.principal == kind]
+
+
+def entity_named(program: Program, kind: str, name: str) -> Entity | None:
+    """The role or the group whose whole path is a name in a row; None for a name that is of no place, or may be of several.
+
+    In `role: m/analyst`, the path says that the role is of `m`. `analyst` alone refers to the roles of this name in all places,
+    unless roles have no path. Users are the same everywhere.
+    """
+    shapes = vocabulary(program).shapes
+    types = types_of_kind(program, kind) if kind != "user" else []
+    inner = [type_ for type_ in types if shapes[type_].written.depth > 1]
+    outer = [type_ for type_ in types if type_ not in inner and not (inner and "/" in name)]
+    entities = [*(Entity(type_, name) for type_ in inner), *(Entity(type_, encode_name(name)) for type_ in outer)]
+    found = [entity for entity in entities if _is_path(program, entity)]
+    return found[0] if len(found) == 1 else None
+
+
+def may_be(program: Program, kind: str, name: str, entity: Entity) -> bool:
+    """Whether a name in a row is that of an entity, or does not say of which entity with this last name."""
+    if program.entities[entity.type].principal != kind:
+        return False
+    named = entity_named(program, kind, name)
+    return name == last_name(entity.id) if named is None else named == entity
+
+
+def place_of(program: Program, where: Locations, entity: Entity) -> str | None:
+    """The key of the nearest entity with a name of its own that contains a principal; None for one that lies in none."""
+    above = (where.find(entity) or ())[:-1]
+    return next((key for key in reversed(above) if not program.entities[key.partition(":")[0]].single), None)
+
+
 def about_principal(state: State, table: str, principal: Entity, program: Program) -> State:
     """The rows of one table about a principal that is itself an entity, as far as they concern what contains it.
 
-    Rows that name no entity (memberships, assignments without a scope) always count.
+    Rows that name no entity (memberships, assignments without a scope) count, unless they name a role or a group of another place.
     """
-    kind = program.entities[principal.type].principal
-    own_name = principal.names[-1]
     where = locations(program, state)
-    keys = where.find(principal)
-    if keys is None:
+    if where.find(principal) is None:
         return State()  # nobody may do anything with what lies nowhere
-    container = keys[-2] if len(keys) > 1 else None
+    container = place_of(program, where, principal)
 
-    def is_name(name: str, name_kind: OwnerKind | None = kind) -> bool:
-        return name_kind == kind and encode_name(name) == own_name
+    def is_name(name: str, kind: OwnerKind) -> bool:
+        return may_be(program, kind, name, principal)
 
     def is_principal(text: str) -> bool:
-        prefix, _, name = text.partition(":")
-        return prefix == kind and is_name(name)
+        kind, _, name = text.partition(":")
+        return may_be(program, kind, name, principal)
+
+    def is_member(text: str) -> bool:
+        return is_principal(text) if text.startswith("group:") else is_name(text, "user")
 
     def inside(entity: Entity | None) -> bool:
         return entity is None or container is None or container in (where.find(entity) or ())
+
+    def here(kind: OwnerKind, name: str) -> bool:
+        return inside(entity_named(program, kind, name))
 
     match table:
         case "members":
             return State(members=tuple(row for row in state.members if is_name(row[0], "user") and inside(row[1])))
         case "memberships":
-            rows = tuple(row for row in state.memberships if is_name(row[0], "user") or is_name(row[1], "group"))
-            return State(memberships=rows)
+            about_it = (row for row in state.memberships if is_member(row[0]) or is_name(row[1], "group"))
+            return State(memberships=tuple(row for row in about_it if here("group", row[1])))
         case "assignments":
             about = (row for row in state.assignments if is_principal(row.principal) or is_name(row.role, "role"))
-            return State(assignments=tuple(row for row in about if inside(row.scope)))
+            return State(assignments=tuple(row for row in about if inside(row.scope) and here("role", row.role)))
         case "grants":
             return State(grants=tuple(row for row in state.grants if is_principal(row.grantee) and inside(row.entity)))
         case "owners":
             return State(owners=tuple(row for row in state.owners if is_principal(row[1]) and inside(row[0])))
         case _:
             raise AssertionError(f"`{table}` is not one of PRINCIPAL_TABLES")
+
+
+def _is_path(program: Program, entity: Entity) -> bool:
+    try:
+        vocabulary(program).check_path(entity)
+    except InvalidRequest:
+        return False
+    return True

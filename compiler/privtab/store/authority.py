@@ -1,19 +1,33 @@
-"""Which operation of a policy authorises a change of rows, for callers who must not choose a weaker one themselves."""
+"""Which operation of a policy authorises a change of rows, for callers who must not choose a weaker one themselves, nor reach further.
+
+What a row is about decides, not what the caller says: the entity or the scope that it names, else the role or the group whose members
+or holders it changes. docs/reference/store.md has the rule.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import chain, product
+import secrets
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 from typing import Literal, TypeAlias
 
-from privtab.errors import UsageError
+from privtab import moments
+from privtab.effects import Change
+from privtab.errors import AccessDenied, UsageError
 from privtab.hints import hint
 from privtab.ir.nodes import OwnerKind, Program
+from privtab.ir.serialise import vocabulary
 from privtab.locations import Locations
 from privtab.names import encode_name, last_name
-from privtab.request import Entity
+from privtab.reference.evaluate import Reference
+from privtab.request import Decision, Entity, Request
+from privtab.state.located import locations
+from privtab.state.nodes import State
+from privtab.state.principal_rows import entity_named, place_of, types_of_kind
 from privtab.state.raw import COLUMNS
+from privtab.state.uses import uses
+from privtab.store.excerpt import Excerpt
 
 Verb: TypeAlias = Literal["add", "remove"]
 VERBS: tuple[Verb, ...] = ("add", "remove")
@@ -33,53 +47,14 @@ OPERATIONS: Mapping[tuple[str, Verb], tuple[str, ...]] = {
 DELETING = ("drop", "delete", "remove", "deregister")
 """The default operations that delete an entity: the first that its type has."""
 MOST_PLACES = 100
-"""Entities in which a principal is sought that no row places."""
+"""Entities in which a principal is sought that its name does not place."""
 PRINCIPAL_OF: Mapping[str, tuple[str, OwnerKind]] = {
     "assignments": ("role", "role"),
     "memberships": ("group", "group"),
     "members": ("user", "user"),
 }
 """The column that names the principal whose entity is the object of a row, and its kind."""
-
-
-class Places:
-    """Where a principal that is an entity may be: by the entities that a store names."""
-
-    def __init__(self, program: Program, where: Locations, entities: Iterable[Entity]) -> None:
-        self._kinds = program.entities
-        self._where = where
-        self._entities = tuple(entities)
-        self._called: dict[str, list[Entity]] = {}
-        """By its last name and its whole path, each entity that is a principal."""
-        for entity in self._entities:
-            if self._kinds[entity.type].principal is not None:
-                for name in {last_name(entity.id), entity.id}:
-                    self._called.setdefault(name, []).append(entity)
-
-    def called(self, name: str) -> Sequence[Entity]:
-        """The entities that are principals with a name."""
-        return self._called.get(name, ())
-
-    def possible(self, name: str, type_: str) -> Iterator[Entity]:
-        """The entities that a principal may be whose entity is not named: one in each entity that can contain it."""
-        paths = self._containers.get(self._kinds[type_].parent or "", ())
-        for path in paths if len(paths) <= MOST_PLACES else ():
-            yield Entity(type_, f"{path}/{encode_name(name)}" if path else encode_name(name))
-
-    @cached_property
-    def _containers(self) -> Mapping[str, set[str]]:
-        """By type, the paths of the entities that can contain principals."""
-        found: dict[str, set[str]] = {
-            kind.parent: set()
-            for kind in self._kinds.values()
-            if kind.principal is not None and kind.parent is not None
-        }
-        for entity in self._entities:
-            for key in self._where.find(entity) or ():
-                type_, _, path = key.partition(":")
-                if type_ in found:
-                    found[type_].add(path)
-        return found
+_MOST_SHOWN = 3
 
 
 class Authority:
@@ -124,11 +99,10 @@ class Authority:
                 found.setdefault(table, {}).setdefault(verb, {})[type_] = operation
         return found
 
-    def objects(self, table: str, row: Mapping[str, str], known: Places) -> Iterator[Entity]:
-        """The entities that a row is about, of which a request must name one. `known`: entities that the store names.
+    def objects(self, table: str, row: Mapping[str, str], paths: Callable[[str], Collection[str]]) -> Iterator[Entity]:
+        """The entities that a row is about. `paths`: those of the entities of a type that can contain principals.
 
-        A role, a group or a user may be several entities, if its name occurs in several places. One that no other row names may be in any
-        entity that can contain it.
+        A role or a group that its name does not place may be in any entity that can contain it.
         """
         key = row.get("entity") or row.get("scope")
         if key is not None:
@@ -139,17 +113,18 @@ class Authority:
             return
         column, kind = PRINCIPAL_OF[table]
         name = row[column]
-        types = [type_ for type_, entity in self.program.entities.items() if entity.principal == kind]
+        types = types_of_kind(self.program, kind)
         if table == "members":
             container = Entity.parse(row["of"])
             own = [type_ for type_ in types if self.program.entities[type_].parent == container.type]
             yield from (Entity(type_, f"{container.id}/{encode_name(name)}") for type_ in own)
-            return
-        roots = [type_ for type_ in types if self.program.depth(type_) == 1]
-        yield from (Entity(type_, encode_name(name)) for type_ in roots)
-        inner = [type_ for type_ in types if type_ not in roots and type_ not in self.program.flat]
-        named = [entity for entity in known.called(name) if entity.type in types and entity.type not in roots]
-        yield from named or chain.from_iterable(known.possible(name, type_) for type_ in inner)
+        elif (named := entity_named(self.program, kind, name)) is not None:
+            yield named
+        else:
+            for type_ in types:
+                found = () if type_ in self.program.flat else paths(self.program.entities[type_].parent or "")
+                ids = (f"{path}/{encode_name(name)}" if path else encode_name(name) for path in found)
+                yield from (Entity(type_, id_) for id_ in ids if len(found) <= MOST_PLACES)
 
     def _first(self, names: Iterable[str], type_: str) -> str | None:
         return next((name for name in names if (type_, name) in self.program.rules), None)
@@ -180,3 +155,159 @@ class Authority:
         for each in VERBS:
             if verb in ("", each):
                 yield (table, each), operation
+
+
+def check_named(program: Program, entity: Entity) -> None:
+    """Raise UsageError for a role or a group in a place whose name has a `/`: it would read as the path of another one."""
+    kind = program.entities[entity.type].principal
+    if kind in ("group", "role") and "/" in last_name(entity.id):
+        depths = (vocabulary(program).shapes[type_].written.depth for type_ in types_of_kind(program, kind))
+        if max(depths) > 1:
+            raise UsageError(f"`{entity}` cannot be changed: the name of a {kind} in a place has no `/`")
+
+
+def check_reach(
+    program: Program,
+    excerpt: Excerpt,
+    after: State,
+    request: Request,
+    changes: Sequence[Change],
+    paths: Callable[[str], Collection[str]],
+) -> None:
+    """Raise AccessDenied for changes that reach beyond what an allowed request is about.
+
+    `after`: the state after them. `paths`: of the entities of a type that rows name, for types that contain principals.
+    """
+    reach = _Reach(program, excerpt, after, request)
+    for change in changes:
+        reach.check(change)
+    found = [*reach.crossing, *(text for text, kind in reach.unplaced.items() if not reach.everywhere(kind, paths))]
+    if found:
+        more = f"; and {len(found) - _MOST_SHOWN:,} more" if len(found) > _MOST_SHOWN else ""
+        message = f"{'; '.join(found[:_MOST_SHOWN])}{more}"
+        raise AccessDenied(request, Decision(allowed=False, context={"error": {"kind": "reach", "message": message}}))
+
+
+class _Reach:
+    """What changes of rows concern beside what their request is about."""
+
+    def __init__(self, program: Program, excerpt: Excerpt, after: State, request: Request) -> None:
+        self.program = program
+        self.excerpt = excerpt
+        self.request = request
+        self.crossing: list[str] = []
+        """Why rows may not be added, whoever the caller is: a principal of one place would have rights in another."""
+        self.unplaced: dict[str, str] = {}
+        """What only those may change who may do so in every place, each with the kind of the principal."""
+        self._after = after
+        self._beyond: dict[Entity, bool] = {}
+        own = request.resource
+        self._within = place_of(program, self._where, own) if program.entities[own.type].principal else str(own)
+
+    def check(self, change: Change) -> None:
+        """Find what a change of a row concerns."""
+        row = {column: text for column, text in (change.row or {}).items() if text is not None}
+        if change.table in ("grants", "owners"):
+            self._holder(change, row.get("grantee") or row["owner"], Entity.parse(row["entity"]))
+        elif change.table in ("assignments", "memberships"):
+            column, kind = PRINCIPAL_OF[change.table]
+            scope = Entity.parse(row["scope"]) if "scope" in row else None
+            named = self._given(change, kind, row[column], scope)
+            member = row.get("principal") or (
+                row["user"] if row["user"].startswith("group:") else f"user:{row['user']}"
+            )
+            self._holder(change, member, scope or named)
+
+    def everywhere(self, kind: str, paths: Callable[[str], Collection[str]]) -> bool:
+        """Whether the caller may do the same in every place: in one that no row names or, as a service administrator, in all of them."""
+        chain = self._named_types(self.request.resource.type)
+        around = [self._named_types(type_)[-2:-1] for type_ in types_of_kind(self.program, kind)]
+        places = {type_ for types in around for type_ in types if type_ in chain} or set(chain[:1])
+        unnamed = [(type_, "/".join([secrets.token_hex(16)] * self.program.depth(type_))) for type_ in places]
+        if all(self._may(*place) for place in unnamed):
+            return True
+        known = [(type_, path) for type_ in places for path in paths(type_)]
+        administers = bool(self.excerpt.find("service_admins", user=[self.request.user]))
+        return administers and 0 < len(known) <= MOST_PLACES and all(self._may(*place) for place in known)
+
+    def _given(self, change: Change, kind: OwnerKind, name: str, scope: Entity | None) -> Entity | None:
+        """Check the role or the group that a row gives or takes, and return it if it is an entity."""
+        named = entity_named(self.program, kind, name)
+        if named is None:
+            if scope is None or uses(self.program).holds:
+                self._note(kind, f"`{kind}:{name}` is of no place{self._advice(kind, name)}")
+            return None
+        self.excerpt.place([str(named)])
+        place = place_of(self.program, self._where, named)
+        if place is None:
+            return named
+        if scope is not None and not self._inside(scope, place):
+            self._cross(change, kind, f"{kind}:{name} is of {place}, and {scope} is not in it")
+        elif scope is None and (self._within is None or not self._inside(named, self._within)):
+            self._note(kind, f"{kind}:{name} is of {place}, and {self.request.resource} is not")
+        elif self._reaches_beyond(kind, name, place):
+            self._note(kind, f"{kind}:{name} has rights outside {place}")
+        return named
+
+    def _holder(self, change: Change, holder: str, about: Entity | None) -> None:
+        """Check the principal that has what a row gives, of which `about` is the entity."""
+        kind, _, name = holder.partition(":")
+        named = entity_named(self.program, kind, name)
+        if named is None:
+            adds = change.action == "add" and kind == "role" and name not in self.program.roles
+            if adds and types_of_kind(self.program, kind):
+                self._note(kind, f"`{holder}` is of no place{self._advice(kind, name)}")
+            return
+        self.excerpt.place([str(named)])
+        place = place_of(self.program, self._where, named)
+        if place is None or about is None or self._inside(about, place):
+            return
+        if change.action == "add" or not self._inside(about, str(self.request.resource)):
+            self._cross(change, kind, f"{holder} is of {place}, and {about} is not in it")
+
+    def _reaches_beyond(self, kind: str, name: str, place: str) -> bool:
+        """Whether a role or a group has rights outside of its place, or holds roles or is in groups of others."""
+        principals = self.excerpt.above(f"{kind}:{name}")
+        named = [entity_named(self.program, *text.split(":", 1)) for text in principals]
+        rows = self.excerpt.held_by(principals)
+        entities = [Entity.parse(text) for row in rows if (text := row.get("entity") or row.get("scope"))]
+        self.excerpt.place([str(entity) for entity in named if entity is not None])
+        return any(entity is None or not self._inside(entity, place) for entity in (*named, *entities))
+
+    def _may(self, place: str, path: str) -> bool:
+        """Whether the caller may do what they ask for in another place: an entity of the type `place`, which contains the resource."""
+        own = self.request.resource
+        if vocabulary(self.program).lies_in_state(own.type):
+            return False
+        names = (path, *own.names[self.program.depth(place) :])
+        moved = replace(self.request, resource=Entity(own.type, "/".join(names)))
+        self.excerpt.read_for(moved)
+        state = self.excerpt.state()
+        return Reference(self.program, state.at(moments.now())).decide(moved).allowed
+
+    def _named_types(self, type_: str) -> list[str]:
+        """The types on a path whose entities have names of their own."""
+        return [name for name in self.program.chain(type_) if not self.program.entities[name].single]
+
+    def _inside(self, entity: Entity, place: str) -> bool:
+        return any(place in (where.find(entity) or ()) for where in (self._where, locations(self.program, self._after)))
+
+    @property
+    def _where(self) -> Locations:
+        return locations(self.program, self.excerpt.state())
+
+    def _advice(self, kind: str, name: str) -> str:
+        types = types_of_kind(self.program, kind)
+        if not types or name in self.program.roles:
+            return ""
+        example = "/".join([*(self.program.chain(types[-1])[:-1]), name])
+        return f": its path, as in `{example}`, says which {kind} is meant"
+
+    def _cross(self, change: Change, kind: str, text: str) -> None:
+        if change.action == "add":
+            self.crossing.append(text)
+        else:
+            self._note(kind, text)
+
+    def _note(self, kind: str, text: str) -> None:
+        self.unplaced[text] = kind

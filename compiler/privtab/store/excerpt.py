@@ -22,6 +22,7 @@ from privtab.request import Entity, Request
 from privtab.state.chains import GROUP, ROLE
 from privtab.state.links import COLUMNS as LINKS
 from privtab.state.nodes import ENTITIES, State
+from privtab.state.principal_rows import types_of_kind
 from privtab.state.raw import COLUMNS
 from privtab.state.raw import ENTITIES as ENTITY_COLUMNS
 from privtab.state.uses import uses
@@ -29,6 +30,22 @@ from privtab.store.lookups import INDEXED, MOST_ROWS, MOST_STATES, MOST_TEXTS, R
 from privtab.store.rows import Cells, Rows, checked
 from privtab.store.schema import CUT, row_id
 
+_NAMING = {
+    "group": (
+        ("memberships", "group", ""),
+        ("memberships", "user", GROUP),
+        ("assignments", "principal", GROUP),
+        ("grants", "grantee", GROUP),
+        ("owners", "owner", GROUP),
+    ),
+    "role": (
+        ("assignments", "role", ""),
+        ("assignments", "principal", ROLE),
+        ("grants", "grantee", ROLE),
+        ("owners", "owner", ROLE),
+    ),
+}
+"""By kind, the columns that name principals, and how their names begin there."""
 Pending: TypeAlias = Mapping[str, Mapping[str, Change]]
 """By table and id, the last change of a row that is not written yet."""
 
@@ -80,7 +97,7 @@ class Excerpt:
 
     def complete(self) -> Rows:
         """The rows that were read, with those that say where their entities lie."""
-        self._place()
+        self.place()
         return self.rows
 
     # --- what a decision depends on ----------------------------------------------------------------------------------
@@ -115,14 +132,12 @@ class Excerpt:
             self._callers[caller] = self._principals(*caller)
         principals = self._callers[caller]
         objects = (request.resource, *request.with_.values())
-        self._place(map(str, objects))
+        self.place(map(str, objects))
         return self._keys(objects), principals
 
     def read_held(self, user: str) -> list[Cells]:
         """Read all that a user holds at any distance, and return the grants, assignments, owners and members among it."""
-        principals = self._principals(user, ())
-        rows = [*self._holdings(principals), *self.find("members", user=[user])]
-        return [*rows, *self.find("assignments", principal=principals)]
+        return [*self.held_by(self._principals(user, ())), *self.find("members", user=[user])]
 
     def users_of(self, principals: Iterable[str]) -> set[str]:
         """The users who are some principals, are in these groups or hold these roles, at any distance."""
@@ -190,8 +205,8 @@ class Excerpt:
         """A state with every row of a table about a principal that is an entity, and perhaps others."""
         kind = self.program.entities[principal.type].principal
         last = principal.names[-1]
-        # `%2A` in a path is `%2A` in the name of a principal.
-        names = {decode_name(last), last}
+        # `%2A` in a path is `%2A` in the name of a principal; roles and groups are named by their path, too.
+        names = {decode_name(last), last} | (set() if kind == "user" else {principal.id})
         texts = {f"{kind}:{name}" for name in names}
         match table:
             case "members":
@@ -223,6 +238,22 @@ class Excerpt:
             for table, columns in COLUMNS.items():
                 for column in set(columns.all) & {"entity", "of", "scope"}:
                     self._beneath(table, column, around)
+            self._named_by_path(around)
+
+    def above(self, principal: str) -> set[str]:
+        """A role or a group, and the groups and roles that it holds at any distance, whenever it does."""
+        found, waiting = {principal}, {principal}
+        while waiting:
+            groups = {text for text in waiting if text.startswith(GROUP)}
+            held = {f"{GROUP}{row['group']}" for row in self.find("memberships", user=groups)}
+            held |= {f"{ROLE}{row['role']}" for row in self.find("assignments", principal=waiting)}
+            waiting = held - found
+            found |= waiting
+        return found
+
+    def held_by(self, principals: Collection[str]) -> list[Cells]:
+        """The grants and the owners' rows of some principals, and their assignments."""
+        return [*self._holdings(principals), *self.find("assignments", principal=principals)]
 
     def holding(self, changes: Iterable[Change]) -> set[tuple[str, str]]:
         """(table, id) of the rows of some changes that the store holds."""
@@ -271,7 +302,7 @@ class Excerpt:
             return
         gone = [(change.table, change.row or {}) for change in removed]
         named = [*(row for rows in texts.values() for row in rows), *(row for _, row in gone)]
-        self._place({row[name] or "" for row in named for name in ENTITY_COLUMNS if name in row})
+        self.place({row[name] or "" for row in named for name in ENTITY_COLUMNS if name in row})
         moved = {row["entity"] for row in texts.get(ENTITIES, ())}
         moved |= {str(row["entity"]) for table, row in gone if table == ENTITIES}
         for row in self.find(ENTITIES, entity=moved):
@@ -299,7 +330,7 @@ class Excerpt:
             rows = self.beginning(table, (member, prefix), {container: names})
             waiting = {row[member] for row in rows if row[member].startswith(prefix)} - seen
 
-    def _place(self, entities: Iterable[str] = ()) -> None:
+    def place(self, entities: Iterable[str] = ()) -> None:
         """Read where some entities with flat ids lie, and those of all rows that were read."""
         if not self.program.flat:
             return
@@ -353,14 +384,25 @@ class Excerpt:
         types = [name for name, chain in self.program.chains.items() if type_ in chain]
         found: list[Cells] = []
         for name in types:
-            begin = f"{name}:{path}/" if path else f"{name}:"
-            end = begin[:-1] + chr(ord(begin[-1]) + 1)
-            values = {"cut_own": f"{name}:{path}"[:CUT], "own": f"{name}:{path}", "begin": begin, "end": end}
-            values |= {"cut_begin": begin[:CUT], "cut_end": end[:CUT]}
-            statement = select_below(table, column, within=len(begin) <= CUT)
-            found += self._found(table, self.reader.read(table, statement, values))
-            found += self._added(table, partial(_is_below, column, f"{name}:{path}", begin))
+            found += self._between(table, column, f"{name}:{path}", f"{name}:{path}/" if path else f"{name}:")
         return found
+
+    def _named_by_path(self, key: str) -> None:
+        """Read the rows that name a role or a group which is an entity, or lies below it, by its path."""
+        type_, _, path = key.partition(":")
+        for kind in ("group", "role") if path else ():
+            if any(type_ in self.program.chain(name) for name in types_of_kind(self.program, kind)):
+                for table, column, prefix in _NAMING[kind]:
+                    self._between(table, column, f"{prefix}{path}", f"{prefix}{path}/")
+
+    def _between(self, table: str, column: str, own: str, begin: str) -> list[Cells]:
+        """The rows with a text in a column, and those whose text begins so."""
+        end = begin[:-1] + chr(ord(begin[-1]) + 1)
+        values = {"cut_own": own[:CUT], "own": own, "begin": begin, "end": end}
+        values |= {"cut_begin": begin[:CUT], "cut_end": end[:CUT]}
+        statement = select_below(table, column, within=len(begin) <= CUT)
+        found = self._found(table, self.reader.read(table, statement, values))
+        return [*found, *self._added(table, partial(_is_below, column, own, begin))]
 
     def _found(self, table: str, rows: Sequence[Any]) -> list[Cells]:
         """The cells of rows of a table that were read, as the changes of this excerpt leave them."""

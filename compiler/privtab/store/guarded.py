@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import product
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from threading import Lock
 from typing import Any
 
 from privtab.errors import (
-    AccessDenied,
     InvalidRequest,
     PrivtabError,
     StateInvalid,
-    StoreConflict,
     UnsupportedError,
     UsageError,
 )
 from privtab.ir.serialise import vocabulary
-from privtab.names import last_name
-from privtab.request import Decision, Entity, Request
+from privtab.request import Entity, Request
 from privtab.sensitive import SENSITIVE
 from privtab.state.load import from_tables
 from privtab.state.nodes import StateFinding
+from privtab.state.principal_rows import may_be
 from privtab.state.validate import validate
-from privtab.store.authority import PRINCIPAL_OF, VERBS, Authority, Places, Verb
-from privtab.store.planning import Plan, Proposal, Tables
+from privtab.store.authority import PRINCIPAL_OF, VERBS, Authority, Verb
+from privtab.store.journal import Journal
+from privtab.store.planning import Guard, Plan, Proposal, Tables
 from privtab.store.store import Outcome, Store
 from privtab.store.view import Row, Snapshot, View
 
@@ -61,6 +60,44 @@ class WriteOptions:
     expect: int | None = None
 
 
+class CreatedEntities:
+    """The entities that were created and not deleted since, as the journal tells, whatever became of their rows.
+
+    Those of types that the policy has no operation to delete are left out: nothing would tell that they are gone.
+    """
+
+    def __init__(self, journal: Journal, authority: Authority) -> None:
+        self._journal = journal
+        self._authority = authority
+        self._lock = Lock()
+        self._read = 0
+        self._created: set[Entity] = set()
+
+    def until(self, number: int) -> Collection[Entity]:
+        """Those of a change, and perhaps of later ones."""
+        with self._lock:
+            for entry in self._journal.actions(self._read) if self._read < number else ():
+                self._read = entry.number
+                self._add(entry.action, entry.resource or "")
+            return self._created
+
+    def _add(self, action: str, resource: str) -> None:
+        program = self._authority.program
+        try:
+            entity = Entity.parse(resource)
+            rule = program.rules[entity.type, action]
+        except (KeyError, ValueError):
+            return  # The entries of operators, and of other versions of the policy.
+        deleting = self._authority.deleting(entity.type)
+        if rule.creates and deleting is not None:
+            if not entity.id.endswith("/"):  # A row of `entities` tells of one with a flat id.
+                self._created.add(entity)
+        elif action == deleting:
+            inside = f"{entity.id}/"
+            gone = [e for e in self._created if entity.type in program.chain(e.type) and e.id.startswith(inside)]
+            self._created -= {entity, *gone}
+
+
 class GuardedStore:
     """A store for users who are not trusted: the policy's tables say which operation authorises what they write and read."""
 
@@ -79,6 +116,7 @@ class GuardedStore:
         self.auditors = frozenset(auditors)
         self._record = record
         self.program = store.program
+        self._created = CreatedEntities(store, authority)
         self._vocabulary = vocabulary(store.program)
 
     # --- changes ---
@@ -90,82 +128,59 @@ class GuardedStore:
         """
         snapshot = self.view.now()
         request = self._request(snapshot, desired)
-        if _gives(desired) and self._done(request, desired, how) is None:
-            self._check_reach(snapshot, request)
-        return self._recorded(
-            lambda: self.store.change(
-                request,
-                add=desired.add or None,
-                remove=desired.remove or None,
-                request_id=how.request_id,
-                expect=how.expect,
-            )
-        )
+        rows: dict[str, Any] = {"add": desired.add or None, "remove": desired.remove or None}
+        return self._recorded(lambda: self.store.change(request, **rows, **asdict(how), guard=_guard(snapshot)))
 
-    def propose(self, desired: DesiredChange) -> Plan:
+    def propose(self, desired: DesiredChange, expect: int | None = None) -> Plan:
         """What `change` would do."""
         snapshot = self.view.now()
         request = self._request(snapshot, desired)
-        if _gives(desired):
-            self._check_reach(snapshot, request)
-        return self.store.propose(request, add=desired.add or None, remove=desired.remove or None)
+        rows: dict[str, Any] = {"add": desired.add or None, "remove": desired.remove or None}
+        return self.store.propose(request, **rows, expect=expect, guard=_guard(snapshot))
 
     def perform(self, desired: DesiredChange, how: WriteOptions) -> Outcome:
         """Carry out the effects of an operation that has some, or that creates.
 
-        Raises StoreConflict if it creates what the store names already: its creator would get rights on another's entity.
+        Raises StoreConflict if it creates what exists already, or what rows name: its creator would get rights on another's entity.
         """
-        snapshot = self.view.now()
-        request = self._performed(desired)
-        if self._done(request, desired, how) is None:
-            self._check_new(snapshot, request)
-        # Rows about the same entity after this snapshot are a conflict.
-        expect = snapshot.number if how.expect is None else min(how.expect, snapshot.number)
-        return self._recorded(
-            lambda: self.store.perform(
-                request, new=desired.new, document=desired.document, request_id=how.request_id, expect=expect
-            )
-        )
+        request, guard = self._performed(desired)
+        parts: dict[str, Any] = {"new": desired.new, "document": desired.document, **asdict(how)}
+        return self._recorded(lambda: self.store.perform(request, **parts, guard=guard))
 
-    def propose_performed(self, desired: DesiredChange) -> Plan:
+    def propose_performed(self, desired: DesiredChange, expect: int | None = None) -> Plan:
         """What `perform` would do."""
-        request = self._performed(desired)
-        self._check_new(self.view.now(), request)
-        return self.store.propose(request, new=desired.new)
+        request, guard = self._performed(desired)
+        return self.store.propose(request, new=desired.new, expect=expect, guard=guard)
 
     def delete(self, desired: DesiredChange, how: WriteOptions) -> Outcome:
         """Delete an entity by the operation of the policy that does: every row on it, and below it, goes too."""
-        request = self._deleted(desired)
-        self._check_reach(self.view.now(), request)
-        return self._recorded(lambda: self.store.delete_entity(request, request_id=how.request_id, expect=how.expect))
+        request, guard = self._deleted(desired), _guard(self.view.now())
+        return self._recorded(lambda: self.store.delete_entity(request, **asdict(how), guard=guard))
 
     def delete_all(self, desired: Sequence[DesiredChange], how: WriteOptions) -> list[Outcome | PrivtabError]:
         """As `delete`, of each entity that may be deleted, in one transaction; the error for each of the others."""
-        snapshot = self.view.now()
+        guard = _guard(self.view.now())
         results: list[Outcome | PrivtabError | None] = []
         requests: list[Request] = []
         for change in desired:
             try:
-                request = self._deleted(change)
-                self._check_reach(snapshot, request)
-            except (AccessDenied, InvalidRequest, UsageError) as error:
+                requests.append(self._deleted(change))
+            except (InvalidRequest, UsageError) as error:
                 results.append(error)
             else:
                 results.append(None)
-                requests.append(request)
         started = time.perf_counter()
-        deleted = self.store.delete_all(requests, request_id=how.request_id, expect=how.expect)
+        deleted = self.store.delete_all(requests, **asdict(how), guard=guard)
         for outcome in deleted:
             if isinstance(outcome, Outcome):
                 self._record(outcome, time.perf_counter() - started)
         remaining = iter(deleted)
         return [next(remaining) if result is None else result for result in results]
 
-    def propose_deleted(self, desired: DesiredChange) -> Plan:
+    def propose_deleted(self, desired: DesiredChange, expect: int | None = None) -> Plan:
         """What `delete` would do."""
-        request = self._deleted(desired)
-        self._check_reach(self.view.now(), request)
-        return self.store.propose(request, delete=True)
+        request, guard = self._deleted(desired), _guard(self.view.now())
+        return self.store.propose(request, delete=True, expect=expect, guard=guard)
 
     # --- reads ---
 
@@ -192,28 +207,27 @@ class GuardedStore:
             return {table: list(listed) for table, listed in rows.items()}
         own = _principals(snapshot, f"user:{user}")
         requests: dict[tuple[str, str], Request] = {}
-        needed: dict[tuple[str, int], list[tuple[str, str]]] = {}
+        needed: dict[tuple[str, int], list[list[tuple[str, str]]]] = {}
         for table, listed in rows.items():
             for number, row in enumerate(listed):
                 if own.isdisjoint(_named(row)):
-                    keys = needed[table, number] = []
-                    for request in self._authorising(snapshot, table, row, user):
-                        keys.append((request.action, str(request.resource)))
-                        requests[keys[-1]] = request
+                    objects = list(self._authorising(snapshot, table, row, user))
+                    needed[table, number] = [[(each.action, str(each.resource)) for each in asked] for asked in objects]
+                    requests |= {(each.action, str(each.resource)): each for asked in objects for each in asked}
         answers = dict(zip(requests, snapshot.allowed(list(requests.values())), strict=True))
-        return {
-            table: [
-                row
-                for number, row in enumerate(listed)
-                if (table, number) not in needed or any(answers[key] for key in needed[table, number])
-            ]
-            for table, listed in rows.items()
-        }
 
-    def _authorising(self, snapshot: Snapshot, table: str, row: Row, user: str) -> Iterator[Request]:
-        for object_, verb in product(self.authority.objects(table, row, snapshot.places), VERBS):
-            if (operation := self.authority.operation(table, verb, object_.type)) is not None:
-                yield Request(user=user, action=operation, resource=object_)
+        def seen(table: str, number: int) -> bool:
+            objects = needed.get((table, number))
+            # A row that may be about several objects tells of each of them.
+            return objects is None or (bool(objects) and all(any(answers[key] for key in keys) for keys in objects))
+
+        return {table: [row for at, row in enumerate(listed) if seen(table, at)] for table, listed in rows.items()}
+
+    def _authorising(self, snapshot: Snapshot, table: str, row: Row, user: str) -> Iterator[list[Request]]:
+        """For each object that a row may be about, the requests that authorise a change of it."""
+        for object_ in self.authority.objects(table, row, snapshot.paths):
+            operations = {self.authority.operation(table, verb, object_.type) for verb in VERBS} - {None}
+            yield [Request(user=user, action=str(name), resource=object_) for name in sorted(map(str, operations))]
 
     # --- which operation ---
 
@@ -227,14 +241,15 @@ class GuardedStore:
             self._vocabulary.check_path(desired.resource)
         objects: set[Entity] | None = None
         for table, _, row in listed:
-            found = set(self.authority.objects(table, row, snapshot.places))
-            if desired.resource is not None and self._may_be_about(snapshot, table, row, desired.resource):
-                found.add(desired.resource)
-            if not found and desired.resource is None and table in PRINCIPAL_OF:
+            found = set(self.authority.objects(table, row, snapshot.paths))
+            if table in PRINCIPAL_OF and "scope" not in row and "of" not in row:
                 column, kind = PRINCIPAL_OF[table]
-                raise UsageError(
-                    f"the store names nothing that contains the {kind} `{row[column]}`: name its entity as `resource`"
-                )
+                if desired.resource is not None and may_be(self.program, kind, row[column], desired.resource):
+                    found.add(desired.resource)
+                if not found and desired.resource is None:
+                    raise UsageError(
+                        f"the store names nothing that contains the {kind} `{row[column]}`: name its entity as `resource`"
+                    )
             objects = found if objects is None else objects & found
         if desired.resource is not None:
             objects = (objects or set()) & {desired.resource}
@@ -271,15 +286,10 @@ class GuardedStore:
         if findings:
             raise StateInvalid(tuple(findings), "nothing was changed")
 
-    def _may_be_about(self, snapshot: Snapshot, table: str, row: Row, resource: Entity) -> bool:
-        """Whether rows about principals may be about an entity that the store does not name yet."""
-        known = Places(self.program, snapshot.where, (resource,))
-        return resource.type in self.program.entities and resource in self.authority.objects(table, row, known)
-
     def _request_for(self, desired: DesiredChange, operation: str, resource: Entity) -> Request:
         return Request(user=desired.user, action=operation, resource=resource, with_=desired.with_, flags=desired.flags)
 
-    def _performed(self, desired: DesiredChange) -> Request:
+    def _performed(self, desired: DesiredChange) -> tuple[Request, Guard]:
         if desired.resource is None or desired.operation is None:
             raise UsageError("give an operation and its resource")
         request = self._request_for(desired, desired.operation, desired.resource)
@@ -287,7 +297,10 @@ class GuardedStore:
         rule = self.program.rules[request.resource.type, request.action]
         if not rule.effects and not rule.creates and desired.document is None:
             raise UsageError(f"`{request.action}` on `{request.resource.type}` changes nothing in the store")
-        return request
+        snapshot = self.view.now()
+        return request, replace(
+            _guard(snapshot), exists=rule.creates and request.resource in self._created.until(snapshot.number)
+        )
 
     def _deleted(self, desired: DesiredChange) -> Request:
         assert desired.resource is not None
@@ -299,53 +312,11 @@ class GuardedStore:
             raise UsageError(f"`{desired.operation}` does not delete a `{desired.resource.type}`: `{operation}` does")
         return self._request_for(desired, operation, desired.resource)
 
-    # --- guards ---
-
-    def _done(self, request: Request, desired: DesiredChange, how: WriteOptions) -> Outcome | None:
-        if how.request_id is None:
-            return None
-        return self.store.done(
-            how.request_id,
-            request,
-            add=desired.add or None,
-            remove=desired.remove or None,
-            new=desired.new,
-            document=desired.document,
-        )
-
     def _recorded(self, work: Callable[[], Outcome]) -> Outcome:
         started = time.perf_counter()
         outcome = work()
         self._record(outcome, time.perf_counter() - started)
         return outcome
-
-    def _check_new(self, snapshot: Snapshot, request: Request) -> None:
-        """Raise StoreConflict for an entity to be created that rows name: its creator would get rights on what is there."""
-        rule = self.program.rules[request.resource.type, request.action]
-        gives = any(effect.kind != "revoke" for effect in rule.effects)
-        if (rule.creates or gives) and next(snapshot.rows_on(request.resource), None) is not None:
-            self.store.propose(request)  # A caller who is denied must not learn what is there.
-            raise StoreConflict(f"{request.resource} exists, or rows are about what lies below it")
-
-    def _check_reach(self, snapshot: Snapshot, request: Request) -> None:
-        """Raise AccessDenied if the role or group of a request has rights outside of what contains its entity.
-
-        Names of roles and groups are not qualified: who may assign `role:b/admin` must not assign the grants of `role:a/admin`,
-        nor delete them with it.
-        """
-        container = (snapshot.where.find(request.resource) or ())[-2:-1]
-        kind = self.program.entities[request.resource.type].principal
-        if not container or kind not in ("group", "role"):
-            return
-        for name in (last_name(request.resource.id), request.resource.id):
-            reached = _principals(snapshot, f"{kind}:{name}")
-            entities = [row["entity"] for row in snapshot.tables["grants"] if row["grantee"] in reached]
-            entities += [row["entity"] for row in snapshot.tables["owners"] if row["owner"] in reached]
-            if not all(snapshot.inside(entity, container[0]) for entity in entities):
-                self.store.propose(request)  # A caller who is denied must not learn where it has rights.
-                message = f"{kind}:{name} has rights outside {container[0]}"
-                context = {"error": {"kind": "reach", "message": message}}
-                raise AccessDenied(request, Decision(allowed=False, context=context))
 
 
 def effect_of(planned: Proposal) -> tuple[dict[str, Any] | None, str]:
@@ -359,10 +330,8 @@ def effect_of(planned: Proposal) -> tuple[dict[str, Any] | None, str]:
         return None, str(error)
 
 
-def _gives(desired: DesiredChange) -> bool:
-    """Whether a change gives somebody a role or a membership in a group."""
-    tables = ("assignments", "memberships")
-    return any(verb == "add" and table in tables and not row.get("scope") for table, verb, row in desired.rows())
+def _guard(snapshot: Snapshot) -> Guard:
+    return Guard(number=snapshot.number, paths=snapshot.paths)
 
 
 def _principals(snapshot: Snapshot, principal: str) -> set[str]:

@@ -169,6 +169,12 @@ def _last_time(connection: Connection, head: Head) -> int:
 
 
 _TIME = select(JOURNAL.c.at).where(JOURNAL.c.number == bindparam("last"))
+_ACTIONS = (
+    select(*(JOURNAL.c[name] for name in ("number", "at", "actor", "action", "resource")))
+    .where(JOURNAL.c.number > bindparam("after"))
+    .order_by(JOURNAL.c.number)
+    .limit(MOST_CHANGES)
+)
 _HEAD = select(HEAD.c.number, HEAD.c.hash, HEAD.c.system, HEAD.c.checked)
 _LOCKED_HEAD = _HEAD.with_for_update()
 _INSERT_ENTRY = JOURNAL.insert()
@@ -200,6 +206,16 @@ class Journal:
         """The entries after a change, oldest first; `most`: only so many."""
         with self.database.reading() as connection:
             return [Entry.of(row) for row in islice(entries(connection, after), most)]
+
+    def actions(self, after: int = 0) -> Iterator[Any]:
+        """Who did what to what after a change: `number`, `at`, `actor`, `action` and `resource` of each entry, without its rows."""
+        while True:
+            with self.database.reading() as connection:
+                page = connection.execute(_ACTIONS, {"after": after}).all()
+            if not page:
+                return
+            yield from page
+            after = page[-1].number
 
     def requested(self, request_id: str) -> Entry | None:
         """The entry of the request with an id; None if there is none."""

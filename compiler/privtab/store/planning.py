@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -13,15 +13,16 @@ from privtab.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConf
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.locations import Locations
-from privtab.names import refers_to
+from privtab.names import KINDS
 from privtab.reference.evaluate import Reference
 from privtab.request import Decision, Entity, Request
 from privtab.state.load import cells_of, from_tables
 from privtab.state.located import locations
 from privtab.state.nodes import State
-from privtab.state.principal_rows import about_principal
+from privtab.state.principal_rows import about_principal, entity_named, may_be
 from privtab.state.raw import COLUMNS, RawState
 from privtab.state.row_text import row_text
+from privtab.store.authority import check_named, check_reach
 from privtab.store.conflicts import check_conflicts
 from privtab.store.excerpt import Excerpt
 from privtab.store.rows import Rows, checked
@@ -65,6 +66,18 @@ class Plan(Proposal):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """What is known of a store before a change that must not reach beyond what it is about, nor create what is there."""
+
+    number: int
+    """The last change that is known."""
+    exists: bool = False
+    """Whether the entity to create had been created until then."""
+    paths: Callable[[str], Collection[str]] = field(repr=False, compare=False)
+    """The paths of the entities of a type that rows name, for types that contain principals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRequest:
     """What the caller wants: to perform an operation, to delete its resource with all that is below, to change rows."""
 
@@ -75,6 +88,14 @@ class ChangeRequest:
     remove: RawState | None = None
     document: Mapping[str, Any] | None = None
     """What describes the resource from now on, as the caller says: the journal keeps it, and no decision reads it."""
+    guard: Guard | None = None
+    """For callers who are not trusted."""
+
+    @property
+    def creates(self) -> str | None:
+        """The entity that the request would create, or would give its caller rights on, if it changes no other rows."""
+        alone = not self.delete and self.add is None and self.remove is None
+        return str(self.new or self.request.resource) if alone else None
 
     def to_json(self) -> dict[str, Any]:
         """As the journal records it; requests with the same id must be equal in it."""
@@ -95,7 +116,7 @@ def plan(program: Program, excerpt: Excerpt, requested: ChangeRequest) -> tuple[
     """Decide a request, and work out what it changes.
 
     Raises AccessDenied; InvalidRequest for names that the policy does not know; StateInvalid for wrong rows; StoreConflict for
-    rows to remove that are not there; UsageError for rows that the request cannot authorise.
+    rows to remove that are not there, and an entity to create that is; UsageError for rows that the request cannot authorise.
     """
     request = requested.request
     vocabulary(program).check(request)
@@ -104,6 +125,9 @@ def plan(program: Program, excerpt: Excerpt, requested: ChangeRequest) -> tuple[
     decision = Reference(program, before.at(moments.now())).decide(request)
     if not decision.allowed:
         raise AccessDenied(request, decision)
+    if requested.guard is not None:
+        check_named(program, request.resource)
+        _check_new(program, excerpt, requested, exists=requested.guard.exists)
     placed = None if requested.new is None else _placed(program, excerpt, request, requested.new)
     removed, added = _effects(excerpt, request, decision, requested.new)
     if placed is not None:
@@ -121,6 +145,8 @@ def plan(program: Program, excerpt: Excerpt, requested: ChangeRequest) -> tuple[
         excerpt.read_around({}, own)
         _check_covered(program, excerpt, after, request, own)
     changes = (*removed, *additions)
+    if requested.guard is not None:
+        check_reach(program, excerpt, after, request, changes, requested.guard.paths)
     check_conflicts(program, excerpt, changes)
     return decision, changes
 
@@ -135,6 +161,19 @@ def replaced(excerpt: Excerpt, *, add: RawState, remove: RawState) -> tuple[Chan
 def raw(tables: Tables | RawState | None, shown: str) -> RawState | None:
     """Rows as they were read, or from a mapping."""
     return tables if tables is None or isinstance(tables, RawState) else from_tables(tables, shown)
+
+
+def _check_new(program: Program, excerpt: Excerpt, requested: ChangeRequest, *, exists: bool) -> None:
+    """Raise StoreConflict for an entity to be created that is there, or that rows name: its creator would get their rights."""
+    rule = program.rules[requested.request.resource.type, requested.request.action]
+    key = requested.creates
+    if key is None or not (rule.creates or any(effect.kind != "revoke" for effect in rule.effects)):
+        return
+    named = excerpt.another()
+    if requested.new is None:
+        named.on_or_below(key)
+    if (exists and rule.creates) or any(named.rows.tables.values()):
+        raise StoreConflict(f"{key} exists, or rows are about it or what lies below it")
 
 
 def _placed(program: Program, excerpt: Excerpt, request: Request, new: Entity) -> dict[str, str]:
@@ -189,14 +228,16 @@ def _deletion(
     removed: list[Change],
     added: dict[str, list[dict[str, str]]],
 ) -> tuple[list[Change], dict[str, list[dict[str, str]]]]:
-    """As `_effects`, with every row on the resource and below it, and every row about it if it is a principal."""
+    """As `_effects`, with every row on the resource and below it, or about a principal there, and about it if it is one itself."""
     key = _named(locations(program, excerpt.state()), request.resource)
     excerpt.on_or_below(key)
     where = locations(program, excerpt.state())
 
     def on_or_below(cells: Mapping[str, str | None]) -> bool:
-        entity = _entity_of(cells)
-        return entity is not None and key in (where.find(Entity.parse(entity)) or ())
+        text = _entity_of(cells)
+        entities = [entity_named(program, kind, name) for kind, name in _principals(cells)]
+        entities.append(None if text is None else Entity.parse(text))
+        return any(entity is not None and key in (where.find(entity) or ()) for entity in entities)
 
     for table, rows in excerpt.rows.tables.items():
         removed += [Change("remove", table, row=dict(cells)) for _, cells in rows.values() if on_or_below(cells)]
@@ -304,15 +345,14 @@ def _is_about(program: Program, object_: Entity, cells: Mapping[str, str | None]
     """Whether a row that names principals alone is about an object: about a principal, or about a root, in which they all are."""
     if len(program.chain(object_.type)) == 1:
         return True
-    kind = program.entities[object_.type].principal
-    return any(kind == named and refers_to(name, object_.id) for named, name in _principals(cells))
+    return any(may_be(program, kind, name, object_) for kind, name in _principals(cells))
 
 
 def _principals(cells: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
-    """(kind, name) of each principal that a row without an entity names."""
+    """(kind, name) of each principal that a row names."""
     for column, text in cells.items():
         kind, colon, name = (text or "").partition(":")
-        if column in ("user", "principal") and colon and kind in ("user", "group", "role"):
+        if column in ("user", "principal", "grantee", "owner") and colon and kind in KINDS:
             yield kind, name
-        elif column in ("user", "group", "role"):
+        elif column in KINDS:
             yield column, text or ""

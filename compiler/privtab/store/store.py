@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,7 +29,7 @@ from privtab.store.excerpt import Excerpt
 from privtab.store.group_commit import GroupCommit, Take
 from privtab.store.journal import MOST_CHANGES, Entry, Head, Journal, Writer, entries, read_head, row_of_request
 from privtab.store.lookups import Reader
-from privtab.store.planning import ChangeRequest, Plan, Proposal, Tables, plan, raw, replaced
+from privtab.store.planning import ChangeRequest, Guard, Plan, Proposal, Tables, plan, raw, replaced
 from privtab.store.read_ahead import read_ahead
 from privtab.store.rows import Rows, about, checked
 from privtab.store.schema import BEGINNING, HEAD, canonical
@@ -134,6 +134,7 @@ class Store(Journal):
         document: Mapping[str, Any] | None = None,
         request_id: str | None = None,
         expect: int | None = None,
+        guard: Guard | None = None,
     ) -> Outcome:
         """Decide a request and carry out its effects, in one transaction.
 
@@ -141,17 +142,31 @@ class Store(Journal):
         `document:folder:f1/`. Raises StoreConflict if the entity is there already.
         `document`: what describes the resource, as JSON, which the journal keeps with the request.
         `request_id`: a second request with this id does nothing and returns what the first one did. `expect`: the number of
-        the last change that the caller knows; raises StoreConflict if a later one concerns what this one changes.
+        the last change that the caller knows; raises StoreConflict if a later one concerns what this one changes, or if there
+        is no such change. `guard`: the request must not reach beyond what it is about, for callers who are not trusted.
         Raises AccessDenied and writes nothing if the request is denied.
         """
-        return self._write(ChangeRequest(request=request, new=new, document=document), request_id, expect)
+        requested = ChangeRequest(request=request, new=new, document=document, guard=guard)
+        return self._write(requested, request_id, expect)
 
-    def delete_entity(self, request: Request, *, request_id: str | None = None, expect: int | None = None) -> Outcome:
+    def delete_entity(
+        self,
+        request: Request,
+        *,
+        request_id: str | None = None,
+        expect: int | None = None,
+        guard: Guard | None = None,
+    ) -> Outcome:
         """As `perform`, for an operation that deletes its resource: every row on it, and on what lies below, goes too."""
-        return self._write(ChangeRequest(request=request, delete=True), request_id, expect)
+        return self._write(ChangeRequest(request=request, delete=True, guard=guard), request_id, expect)
 
     def delete_all(
-        self, requests: Sequence[Request], *, request_id: str | None = None, expect: int | None = None
+        self,
+        requests: Sequence[Request],
+        *,
+        request_id: str | None = None,
+        expect: int | None = None,
+        guard: Guard | None = None,
     ) -> list[Outcome | PrivtabError]:
         """Delete the resources of some requests as far as each is allowed, in one transaction; the error for each of the others.
 
@@ -162,7 +177,7 @@ class Store(Journal):
         for request in requests:
             part = hashlib.sha256(str(request.resource).encode()).hexdigest()[:16]
             own_id = None if request_id is None else _checked_id(f"{request_id} {part}")
-            waiting.append(_PendingChange(ChangeRequest(request=request, delete=True), own_id, expect))
+            waiting.append(_PendingChange(ChangeRequest(request=request, delete=True, guard=guard), own_id, expect))
         self._commits.submit(waiting)
         results = [item.result for item in waiting if item.result is not None]
         for result in results:
@@ -179,6 +194,7 @@ class Store(Journal):
         new: Entity | None = None,
         request_id: str | None = None,
         expect: int | None = None,
+        guard: Guard | None = None,
     ) -> Outcome:
         """As `perform`, for an operation that changes rows: those to add and to remove, beside its effects.
 
@@ -186,7 +202,8 @@ class Store(Journal):
         from a source that is not trusted. Rows must be about the objects of the request or about what lies below them.
         Raises StateInvalid, with every finding, if a row is wrong.
         """
-        return self._write(replace(_change_request(request, add, remove), new=new), request_id, expect)
+        requested = replace(_change_request(request, add, remove), new=new, guard=guard)
+        return self._write(requested, request_id, expect)
 
     def done(
         self,
@@ -211,15 +228,17 @@ class Store(Journal):
         remove: Tables | RawState | None = None,
         delete: bool = False,
         new: Entity | None = None,
+        expect: int | None = None,
+        guard: Guard | None = None,
     ) -> Plan:
         """What `change` would do now, or `perform` or `delete_entity`; nothing is written."""
         with self.database.reading() as connection:
             head = read_head(connection)
             self._check_all(connection, head)
             excerpt = Excerpt(self.program, Reader().at(connection, head.hash), self.database.shown)
-            decision, changes = plan(
-                self.program, excerpt, replace(_change_request(request, add, remove), delete=delete, new=new)
-            )
+            requested = replace(_change_request(request, add, remove), delete=delete, new=new, guard=guard)
+            decision, changes = plan(self.program, excerpt, requested)
+            self._check_unseen(connection, head, requested, expect, changes)
         read = partial(self._rows_after, head.number)
         return Plan(number=head.number, decision=decision, changes=changes, rows=read, program=self.program)
 
@@ -299,6 +318,7 @@ class Store(Journal):
     def _result(self, connection: Connection, writer: Writer, waiting: _PendingChange) -> Outcome | PrivtabError:
         """What becomes of one change. It is planned on the rows that the changes before it left, and then written."""
         requested, request_id = waiting.requested, waiting.request_id
+        resource, action = requested.request.resource, requested.request.action
         try:
             text = canonical(requested.to_json())
             if request_id is not None:
@@ -307,9 +327,7 @@ class Store(Journal):
                     return known
             excerpt = Excerpt(self.program, self._reader, self.database.shown, writer.pending)
             decision, changes = plan(self.program, excerpt, requested)
-            if waiting.expect is not None:
-                later = chain(entries(connection, waiting.expect), writer.entries)
-                _check_unseen(later, waiting.expect, writer.head, requested.request, changes)
+            self._check_unseen(connection, writer.head, requested, waiting.expect, changes, writer.entries)
         except PrivtabError as error:
             if isinstance(error, StoreError) and not isinstance(error, StoreConflict):
                 raise
@@ -318,12 +336,44 @@ class Store(Journal):
             changes,
             actor=requested.request.user,
             request_id=request_id,
-            action=requested.request.action,
-            resource=str(requested.request.resource),
+            action=action,
+            resource=str(resource),
             request=text,
             decision=canonical(decision.to_json()),
         )
         return Outcome(number=number, decision=decision, changes=changes)
+
+    def _check_unseen(
+        self,
+        connection: Connection,
+        head: Head,
+        requested: ChangeRequest,
+        expect: int | None,
+        changes: Sequence[Change],
+        pending: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Raise StoreConflict if a change that the caller does not know, of those after `expect`, concerns what they change.
+
+        Where no row changes, that is one by the same operation on the same objects: of two creations the second comes too late.
+        """
+        if expect is not None and expect > head.number:
+            raise StoreConflict(f"the store has {head.number:,} changes, and change {expect:,} was expected")
+        if requested.guard is not None and requested.creates is not None:
+            expect = requested.guard.number if expect is None else min(expect, requested.guard.number)
+        if expect is None:
+            return
+        own = {about(change) for change in changes}
+        same = {name: part for name, part in requested.request.to_json().items() if name != "subject"}
+        for row in chain(entries(connection, expect), pending):
+            if row["number"] <= expect:
+                continue
+            entry = Entry.of(row)
+            if any(about(change) in own for change in entry.changes) or (
+                not own and all(entry.request.get(name) == part for name, part in same.items())
+            ):
+                raise StoreConflict(
+                    f"change {row['number']} by {row['actor']} concerns the same rows, and came after change {expect}: read them again"
+                )
 
     def _check_all(self, connection: Connection, head: Head) -> None:
         """Raise StateInvalid unless all rows are valid under this policy; that is known if the last writer had the same."""
@@ -368,29 +418,6 @@ def _known(
     if found["request"] != requested:
         raise StoreConflict(f"the request id `{request_id}` belongs to another request, change {found['number']}")
     return Outcome.of(Entry.of(found))
-
-
-def _check_unseen(
-    later: Iterable[Mapping[str, Any]], expect: int, head: Head, request: Request, changes: Sequence[Change]
-) -> None:
-    """Raise StoreConflict if a change that the caller does not know, of those after `expect`, concerns what they change.
-
-    Where no row changes, that is one by the same operation on the same objects: of two creations the second comes too late.
-    """
-    if expect > head.number:
-        raise StoreConflict(f"the store has {head.number:,} changes, and change {expect:,} was expected")
-    own = {about(change) for change in changes}
-    same = {name: part for name, part in request.to_json().items() if name != "subject"}
-    for row in later:
-        if row["number"] <= expect:
-            continue
-        entry = Entry.of(row)
-        if any(about(change) in own for change in entry.changes) or (
-            not own and all(entry.request.get(name) == part for name, part in same.items())
-        ):
-            raise StoreConflict(
-                f"change {row['number']} by {row['actor']} concerns the same rows, and came after change {expect}: read them again"
-            )
 
 
 def _append_unasked(

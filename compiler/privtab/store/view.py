@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
@@ -20,7 +20,6 @@ from privtab.state.index import index_bytes
 from privtab.state.located import locations
 from privtab.state.nodes import State
 from privtab.state.raw import ENTITIES
-from privtab.store.authority import Places
 from privtab.store.journal import Head, Journal
 from privtab.store.rows import Rows, checked
 from privtab.vocabulary import Vocabulary
@@ -88,10 +87,22 @@ class Snapshot:
         texts = {row[name] for rows in self.tables.values() for row in rows for name in ENTITIES if name in row}
         return tuple(Entity.parse(text) for text in sorted(texts))
 
+    def paths(self, type_: str) -> Collection[str]:
+        """The paths of the entities of a type that rows name or lie in, for roots and types that contain principals."""
+        return self._paths.get(type_, ())
+
     @cached_property
-    def places(self) -> Places:
-        """Where principals that are entities may be."""
-        return Places(self.program, self.where, self.entities)
+    def _paths(self) -> Mapping[str, set[str]]:
+        chains = self.program.chains
+        holding = [chain for type_, chain in chains.items() if self.program.entities[type_].principal is not None]
+        found: dict[str, set[str]] = {type_: set() for chain in holding for type_ in chain[:-1]}
+        found |= {type_: set() for type_, chain in chains.items() if len(chain) == 1}
+        for entity in self.entities:
+            for key in self.where.find(entity) or ():
+                type_, _, path = key.partition(":")
+                if type_ in found:
+                    found[type_].add(path)
+        return found
 
     @cached_property
     def _kept(self) -> Any:
@@ -110,18 +121,6 @@ class Snapshot:
         answers = iter(self.opened().engine.allow_many(answerable) if answerable else ())
         valid = {id(request) for request in answerable}
         return [id(request) in valid and next(answers) for request in requests]
-
-    def inside(self, entity: str, container: str) -> bool:
-        """Whether an entity is a container, or lies in it."""
-        return container in (self.where.find(Entity.parse(entity)) or ())
-
-    def rows_on(self, entity: Entity) -> Iterator[tuple[str, Row]]:
-        """The rows about an entity, and about what lies below it."""
-        for table, rows in self.tables.items():
-            for row in rows:
-                about = row.get("entity") or row.get("of") or row.get("scope")
-                if about is not None and self.inside(about, str(entity)):
-                    yield table, row
 
     def _is_valid(self, request: Request) -> bool:
         try:

@@ -251,7 +251,7 @@ def _perform(server: StoreServer, call: Call) -> Answer:
     new = call.body.get("new")
     desired = read_desired(call, {"new"}, new=None if new is None else read_entity(new, "new"))
     if call.dry_run:
-        return _proposed(server.guarded.propose_performed(desired))
+        return _proposed(server.guarded.propose_performed(desired, call.write_options.expect))
     return _made(server.guarded.perform(desired, call.write_options))
 
 
@@ -262,7 +262,7 @@ def _delete_entity(server: StoreServer, call: Call) -> Answer:
         user=call.user, resource=read_entity(call.query["entity"], "entity"), operation=call.query.get("operation")
     )
     if call.dry_run:
-        return _proposed(server.guarded.propose_deleted(desired))
+        return _proposed(server.guarded.propose_deleted(desired, call.write_options.expect))
     return _made(server.guarded.delete(desired, call.write_options))
 
 
@@ -293,7 +293,7 @@ def _deleted_or_proposed(
     found: list[Plan | PrivtabError] = []
     for change in desired:
         try:
-            found.append(server.guarded.propose_deleted(change))
+            found.append(server.guarded.propose_deleted(change, how.expect))
         except (AccessDenied, InvalidRequest, StoreConflict, UsageError) as error:
             found.append(error)
     return found
@@ -301,7 +301,7 @@ def _deleted_or_proposed(
 
 def _changed(server: StoreServer, call: Call, desired: DesiredChange) -> Answer:
     if call.dry_run:
-        return _proposed(server.guarded.propose(desired))
+        return _proposed(server.guarded.propose(desired, call.write_options.expect))
     return _made(server.guarded.change(desired, call.write_options))
 
 

@@ -96,8 +96,6 @@ class ApiRequest(Objects):
         self.check_new(entity)
         grants: list[DesiredChange] = []
         if self.program.entities[type_].principal == "role":
-            if self.rows("grants", grantee=_principal(entity)) or last_of(entity) in map(last_of, self.all(type_)):
-                raise Exists(type_, f"role {last_of(entity)} exists: names of roles are unique in a store")
             grants = self.replacing(entity, body.get("securableObjects") or [])
         document = _document({name: part for name, part in body.items() if name not in (*kind.rows, "name")})
         try:
@@ -137,7 +135,10 @@ class ApiRequest(Objects):
         deep = KINDS[entity.type].deep
         if deep and self.call.query.get(deep, "").lower() != "true":
             self.check_empty(entity)
-        if exists:
+        if exists and self.program.rules[entity.type, operation].effects:
+            # The policy says what goes with a user; groups of a directory stay.
+            self.guarded.perform(self.desired(operation=operation, resource=entity), self.how())
+        elif exists:
             self.guarded.delete(self.desired(resource=entity), self.how())
         return dict.fromkeys(KINDS[entity.type].gone, exists)
 
@@ -193,7 +194,7 @@ class ApiRequest(Objects):
             if object_ in wanted:
                 raise UsageError(f"the {object_.type} {last_of(object_)} is named twice")
             wanted[object_] = _granting(role, object_, described.get("privileges"))
-        held = self.granted(_principal(role), role.names[0])
+        held = self.rows("grants", grantee=_principal(role))
         changes: list[DesiredChange] = []
         new = [row for rows in wanted.values() for row in rows if row not in held]
         gone = [row for row in held if row not in [row for rows in wanted.values() for row in rows]]
@@ -232,7 +233,7 @@ class ApiRequest(Objects):
             self.need_rows("assignments", verb, role)
         for entity in (principal, *roles):
             self.existing(entity)
-        rows = [{"principal": _principal(principal), "role": last_of(role)} for role in roles]
+        rows = [{"principal": _principal(principal), "role": role.id} for role in roles]
         pairs = zip(roles, rows, strict=True)
         self.carry_out([change for role, row in pairs for change in self.changes("assignments", verb, [row], role)])
         return self.one(principal)
@@ -356,8 +357,8 @@ class ApiRequest(Objects):
 
     def unseen(self, part: str = "") -> WriteOptions:
         """As `how`, and refused if another change to the same came after what this request has seen."""
-        how, seen = self.how(part), self.created.number
-        return replace(how, expect=seen if how.expect is None else min(seen, how.expect))
+        how = self.how(part)
+        return replace(how, expect=self.created.number) if how.expect is None else how
 
 
 def _captured(path: Sequence[str], names: Sequence[str]) -> list[str] | None:
@@ -435,8 +436,8 @@ def _entity(type_: str, metalake: str, name: str) -> Entity:
 
 
 def _principal(entity: Entity) -> str:
-    """How rows name a principal whose entity this is: here types of principals are called like their kinds."""
-    return f"{entity.type}:{last_of(entity)}"
+    """How rows name a principal whose entity this is: a role by its path, a group as a directory does, without its metalake."""
+    return str(entity) if entity.type == "role" else f"{entity.type}:{last_of(entity)}"
 
 
 def _unsupported(method: str) -> HttpError:

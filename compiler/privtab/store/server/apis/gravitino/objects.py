@@ -243,28 +243,24 @@ class Objects:
         match self.program.entities[entity.type].principal:
             case "user" | "group" as kind:
                 rows = self.rows("assignments", principal=f"{kind}:{name}")
-                roles = {last_of(role) for role in self.all("role", entity.names[:1])}
-                found["roles"] = sorted({row["role"] for row in rows} & roles)
+                held = {row["role"] for row in rows}
+                found["roles"] = sorted(last_of(role) for role in self.all("role", entity.names[:1]) if role.id in held)
             case kind:
                 found["properties"] = found.get("properties") or {}
                 if kind == "role":
-                    found["securableObjects"] = self.securable(f"role:{name}", entity.names[0])
+                    found["securableObjects"] = self.securable(str(entity))
         return {**found, "audit": dict(self.created.audits.get(entity, {}))}
 
-    def securable(self, role: str, metalake: str) -> list[dict[str, Any]]:
-        """The objects of a metalake on which a role holds privileges, with these."""
+    def securable(self, role: str) -> list[dict[str, Any]]:
+        """The objects on which a role holds privileges, with these."""
         found: dict[str, list[dict[str, str]]] = {}
-        for row in self.granted(role, metalake):
+        for row in self.rows("grants", grantee=role):
             privilege = {"name": row["privilege"].lower(), "condition": row["effect"]}
             found.setdefault(row["entity"], []).append(privilege)
         return [
             {**self.in_metalake(Entity.parse(key)), "privileges": privileges}
             for key, privileges in sorted(found.items())
         ]
-
-    def granted(self, role: str, metalake: str) -> list[Mapping[str, str]]:
-        """The rows of a role's grants in a metalake."""
-        return [row for row in self.rows("grants", grantee=role) if Entity.parse(row["entity"]).names[0] == metalake]
 
 
 def without_secrets(value: Any, *, secret: bool = False) -> Any:
