@@ -118,6 +118,16 @@ def test_a_pushed_state_is_imported_again(server: Server, program: Program, push
     assert (Entity.parse("schema:prod/hive/of ann"), "user:ann") in left.owners, "somebody has to own it"
 
 
+def test_a_role_is_named_by_the_path_in_its_metalake_too(pushes: Pusher) -> None:
+    def placed(metalake: str) -> State:
+        given = (replace(row, role=f"{metalake}/{row.role}") for row in STATE.assignments)
+        granted = (replace(row, grantee=row.grantee.replace(":", f":{metalake}/")) for row in STATE.grants)
+        return replace(STATE, assignments=tuple(given), grants=tuple(granted))
+
+    assert pushes(placed("prod"), apply=False).requests == pushes(STATE, apply=False).requests
+    assert "roles" not in str(pushes(placed("lab"), apply=False).requests)
+
+
 def test_foreign_rights_stay_unless_revoking_them_is_requested(
     server: Server, program: Program, pushes: Pusher, tmp_path: Path
 ) -> None:

@@ -283,7 +283,10 @@ class _Rows:
         return object_ if self.check_name(object_, None) else None
 
     def account(self, principal: str) -> Account | None:
-        """The account of a principal; None, with a finding, if it cannot be."""
+        """The account of a principal; None, with a finding, if it cannot be, and counted if it is not of the target."""
+        if self.names.elsewhere(principal):
+            self.outside += 1
+            return None
         account = self.names.account(principal)
         return account if self.check_name(account, principal) else None
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable
 
 from privtab.ir.nodes import Program
-from privtab.names import decode_name, encode_name
+from privtab.names import decode_name, encode_name, last_name
 from privtab.pushdown.document import Document
 from privtab.pushdown.rights import Account, AccountKind, Object
 from privtab.request import Entity
+from privtab.state.principal_rows import entity_named
 
 _WILDCARD_NAME = re.compile(r"(?:%2A|%3F)+")
 _KINDS: dict[str, AccountKind] = {"user": "login", "group": "group", "role": "role"}
@@ -62,12 +63,26 @@ class NativeNames:
     def account(self, principal: str) -> Account:
         """The account that a principal (`user:…`, `group:…`, `role:…`) is."""
         kind, _, name = principal.partition(":")
-        native = self._document.names[kind].plain({"name": native_name(name)})
+        entity = entity_named(self._program, kind, name)
+        # In the target, a name is of what contains all of its objects.
+        name = native_name(name) if entity is None or not self._container(entity) else last_name(entity.id)
+        native = self._document.names[kind].plain({"name": name})
         account_kind = _KINDS[kind]
         if account_kind == "group" and self._document.traits.groups_are_roles:
             account_kind = "role"
         has_host = account_kind == "login" and self._document.traits.login_hosts
         return Account(account_kind, native, self._document.host if has_host else "")
+
+    def elsewhere(self, principal: str) -> bool:
+        """Whether a principal is a role or a group of what the target does not have."""
+        entity = entity_named(self._program, *principal.split(":", 1))
+        around = {} if entity is None else self._container(entity)
+        return any(name != self._document.within[type_] for type_, name in around.items())
+
+    def _container(self, entity: Entity) -> dict[str, str]:
+        """The names of the entities that contain a principal, by type, of those that contain all objects of the target."""
+        names = zip(self._named_types(entity.type), map(native_name, entity.names), strict=False)
+        return {type_: name for type_, name in names if type_ in self._document.within}
 
     def path(self, entity: Entity) -> tuple[Entity, ...]:
         """The entities of mapped types on the path of an entity, from the outermost down to itself."""
