@@ -121,7 +121,7 @@ def test_generated_requests_change_only_what_the_reference_allows(count: int, tm
 def fuzzed(server: Server, store: Store, count: int) -> tuple[int, dict[int, int]]:
     """Send requests and check each answer; the number of changes, and how often each status came."""
     document = server.get("/store/v1/openapi.json").json()
-    requests = Requests(document, 7, NAMES)
+    requests = Requests(document, 9, NAMES)
     allowed, statuses = 0, dict[int, int]()
     for number, generated in enumerate(islice(requests, count)):
         user = USERS[number % len(USERS)]

@@ -279,7 +279,7 @@ def test_what_an_owner_changes_is_of_their_place(policy: str, seed: int, tmp_pat
             pass
 
     done, numbers = 0, count(1_000 * seed)
-    while done < 20:
+    while done < 12:
         number = next(numbers)
         world, store = opened(tmp_path / str(number), policy, number)
         asked = guarded(store)
