@@ -161,10 +161,7 @@ class World:
             if table != "owners":
                 tables.setdefault(table, []).append(row)
         state, _ = validate(self.program, from_tables(tables, "the rows"))
-        return {
-            table: [{k: v for k, v in row.items() if v is not None} for row in rows]
-            for table, rows in to_tables(state).items()
-        }
+        return to_tables(state)
 
     def change(self, user: str, held: Tables) -> tuple[str, DesiredChange]:
         """What an owner asks for."""
@@ -302,17 +299,18 @@ def test_what_an_owner_changes_over_http_is_of_their_place(policy: str, tmp_path
 
 def sent(server: Server, kind: str, desired: DesiredChange) -> None:
     resource = {} if desired.resource is None else {"resource": str(desired.resource)}
+    body: dict[str, Any] | None = None
     match kind:
         case "add":
             method, path, body = "POST", "/changes", {"add": desired.add, **resource}
         case "perform":
             method, path, body = "POST", "/operations", {"operation": desired.operation, **resource}
         case "delete":
-            method, path, body = "DELETE", f"/entities?entity={desired.resource}", None
+            method, path = "DELETE", f"/entities?entity={desired.resource}"
         case _:
             [(table, [row])] = desired.remove.items()
             query = f"?resource={desired.resource}" if resource else ""
-            method, path, body = "DELETE", f"/rows/{table}/{row_id(row)}{query}", None
+            method, path = "DELETE", f"/rows/{table}/{row_id(row)}{query}"
     answer = ask(server, method, path, desired.user, body)
     assert answer.status_code in (200, 400, 403, 404, 409, 422), answer.text
 
