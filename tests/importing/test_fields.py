@@ -103,6 +103,13 @@ def test_an_answer_without_its_list_is_an_error(tmp_path: Path, document: str, a
         imported(tmp_path, document, {**ANSWERS[document], address: answer})
 
 
+def test_an_object_without_its_list_is_an_error_within_an_answer_too(tmp_path: Path) -> None:
+    for role in ({}, {"name": "r"}, {"name": "r", "securableObjects": [{"fullName": "m", "type": "METALAKE"}]}):
+        answers = {**ANSWERS["gravitino"], f"{GRAVITINO}/roles/r": {"code": 0, "role": role}}
+        with pytest.raises(FileError, match=r"has no list `role.securableObjects"):
+            imported(tmp_path, "gravitino", answers)
+
+
 def test_a_group_without_members_is_asked_for_by_itself(tmp_path: Path) -> None:
     listed = {"totalResults": 1, "Resources": [{"id": "g", "displayName": "hr"}]}
     with pytest.raises(FileError, match="no answer to `/Groups/g"):

@@ -59,6 +59,15 @@ class Fields:
         """The names of fields that need no look."""
         return frozenset(name for name, kind in self.named.items() if kind is Word.KNOWN)
 
+    @cached_property
+    def harmless_if_empty(self) -> frozenset[str]:
+        """The names of fields that need a look only if they have a value."""
+        return frozenset(
+            name
+            for name, kind in self.named.items()
+            if isinstance(kind, Loss) or (isinstance(kind, Fields) and not kind.required)
+        )
+
 
 @dataclass(slots=True)
 class FoundField:
@@ -90,12 +99,12 @@ class FieldSearch:
         return answer
 
     def _objects(self, fields: Fields, value: object, path: str, around: tuple[_Object, ...], where: str) -> None:
-        named, known, required = fields.named, fields.known, fields.required
+        named, known, if_empty, required = fields.named, fields.known, fields.harmless_if_empty, fields.required
         for item in value if isinstance(value, list) else (value,):
             if not isinstance(item, dict):
                 raise FileError(f"`{path}` in the answer to {where} holds {_short(item)}, not an object")
             deeper: list[tuple[Fields | Loss, str, object]] = []
-            for name in [name for name in item if name not in known]:
+            for name in [name for name in item if name not in known and (item[name] or name not in if_empty)]:
                 content = item[name]
                 kind = named.get(name) or named.get(OTHERS)
                 if kind is Word.KNOWN:
@@ -104,7 +113,7 @@ class FieldSearch:
                     if content is False:
                         break
                 elif isinstance(kind, Fields):
-                    if content is not None:
+                    if content.__class__ is not dict or not content.keys() <= kind.known or kind.required:
                         deeper.append((kind, name, content))
                 elif kind is None:
                     if content is not None and content not in ("", [], {}):  # `false` may mean something

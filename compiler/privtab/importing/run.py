@@ -202,10 +202,29 @@ class _Collector:
 
     def step(self, step: Step, context: Mapping[str, Any]) -> None:
         """One step for one item of the step above."""
-        for data in self._data(step, context):
-            for values in self._items(step.each, data, context):
-                if step.when is not None and not holds(self._value(step.when, values)):
-                    continue
+        if step.ask is None or (step.ask_when is not None and not holds(self._value(step.ask_when, context))):
+            self._items(step, 0, context, context)
+        else:
+            for data in self._answers(step, step.ask, context):
+                self._items(step, 0, data, context)
+
+    def _items(self, step: Step, number: int, data: Any, context: Mapping[str, Any]) -> None:
+        """The items of a step; each of several expressions is applied to those of the one before. `number`: of them so far."""
+        if number < len(step.each):
+            found = self._value(step.each[number], data)
+            items = found if isinstance(found, list) else [] if found is None else [found]
+        elif data is context:
+            if step.when is None or holds(self._value(step.when, context)):
+                self._item(step, context)
+            return
+        else:
+            items = data if isinstance(data, list) else [data]
+        last = number >= len(step.each) - 1
+        for item in items:
+            values = {**context, **item} if isinstance(item, dict) else {**context, ITEM: item}
+            if not last:
+                self._items(step, number + 1, values, values)
+            elif step.when is None or holds(self._value(step.when, values)):
                 self._item(step, values)
 
     def _item(self, step: Step, values: Mapping[str, Any]) -> None:
@@ -228,22 +247,20 @@ class _Collector:
         item = UntranslatedItem(what=what, why="", denies=denies, name=name, count=count)
         self.found.not_taken[item] = None
 
-    def _data(self, step: Step, context: Mapping[str, Any]) -> Iterator[Any]:
-        """The input of a step: the pages of an answer, the rows of a query, or values of the steps above."""
-        if step.ask is None or (step.ask_when is not None and not holds(self._value(step.ask_when, context))):
-            yield context
-        elif step.kind == "sql":
-            yield list(self.answers.query(step.ask.text, context))
-        else:
-            try:
-                address = step.ask.address(context)
-            except FormatError as error:
-                raise FileError(f"{self.document.path}: {error}") from error
-            for answer in self._pages(step, address):
-                if answer is None or step.fields is None:
-                    yield answer
-                else:
-                    yield self.fields.answer(step.fields, answer, f"`{address}`")
+    def _answers(self, step: Step, ask: Template, context: Mapping[str, Any]) -> Iterator[Any]:
+        """What the system answers to a step: the rows of a query, or the pages of an answer."""
+        if step.kind == "sql":
+            yield list(self.answers.query(ask.text, context))
+            return
+        try:
+            address = ask.address(context)
+        except FormatError as error:
+            raise FileError(f"{self.document.path}: {error}") from error
+        for answer in self._pages(step, address):
+            if answer is None or step.fields is None:
+                yield answer
+            else:
+                yield self.fields.answer(step.fields, answer, f"`{address}`")
 
     def _pages(self, step: Step, address: str) -> Iterator[Any]:
         answer = self.answers.get(address)
@@ -264,21 +281,6 @@ class _Collector:
                 )
             yield answer
         raise FileError(f"`{address}` has more than {PAGES:,} pages")
-
-    def _items(
-        self, expressions: Sequence[Expression], data: Any, context: Mapping[str, Any]
-    ) -> Iterator[Mapping[str, Any]]:
-        """What is known of each item of a step; each of several expressions is applied to that of the one before."""
-        if not expressions and data is context:
-            yield context
-            return
-        found = self._value(expressions[0], data) if expressions else data
-        for item in found if isinstance(found, list) else [] if found is None and expressions else [found]:
-            values = {**context, **_fields(item)}
-            if len(expressions) > 1:
-                yield from self._items(expressions[1:], values, values)
-            else:
-                yield values
 
     def _value(self, expression: Expression, data: object) -> Any:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from urllib.parse import quote
 
 from privtab.errors import FormatError
@@ -34,14 +34,10 @@ class Template:
         if _PLACEHOLDER.fullmatch(self.text):
             return self.plain(values)
 
-        def encoded(name: str) -> str:
-            if not any(sign in name for sign in wildcards):
-                return encode_name(name)
-            for sign, escape in ESCAPES:
-                name = name if sign in wildcards else name.replace(sign, escape)
-            return name
+        def written(value: object) -> str:
+            return "/".join([_encoded(name, wildcards) for name in _texts(value)])
 
-        return self._filled(values, lambda value: "/".join(map(encoded, _texts(value))))
+        return self._filled(values, written)
 
     def address(self, values: Mapping[str, object]) -> str:
         """As a path of a URL."""
@@ -50,8 +46,11 @@ class Template:
     def _filled(
         self, values: Mapping[str, object], written: Callable[[object], str], missing: str | None = None
     ) -> str:
+        parts = _parts(self.text)
+        if len(parts) == 1:
+            return self.text
         filled = []
-        for literal, name, lookup_name in _parts(self.text):
+        for literal, name, lookup_name in parts:
             filled.append(literal)
             if name is None:
                 continue
@@ -79,15 +78,25 @@ def _parts(text: str) -> tuple[tuple[str, str | None, str | None], ...]:
     return (*parts, (text[end:], None, None))
 
 
+@lru_cache(maxsize=1 << 16)
+def _encoded(name: str, wildcards: str) -> str:
+    """A name of a path; one with a wildcard keeps it."""
+    if not any(sign in name for sign in wildcards):
+        return encode_name(name)
+    for sign, escape in ESCAPES:
+        name = name if sign in wildcards else name.replace(sign, escape)
+    return name
+
+
 def _plain(value: object) -> str:
     return value if isinstance(value, str) else "/".join(_texts(value))
 
 
 def _texts(value: object) -> list[str]:
-    if isinstance(value, list):
-        return [text for item in value for text in _texts(item)]
     if isinstance(value, str):
         return [value]
+    if isinstance(value, list):
+        return [text for item in value for text in _texts(item)]
     if isinstance(value, int) and not isinstance(value, bool):
         return [str(value)]
     raise FormatError(f"a name is {value!r:.60}, not text")
