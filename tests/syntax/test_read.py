@@ -124,7 +124,8 @@ def test_a_byte_order_mark_and_windows_line_ends(tmp_path: object) -> None:
 
 
 def test_another_yaml_file_is_one_finding() -> None:
-    assert codes("memberships: [{user: alice, group: hr}]\ngrants: []\n") == ["P007"]
+    assert codes("memberships: [{user: alice, group: hr}]\ngrants: []\n") == ["P009"]
+    assert codes("members_of_staff: [alice]\n") == ["P007"]
     assert codes("just text\n") == ["P008"]
     assert codes("- a\n- b\n") == ["P008"]
 
