@@ -6,18 +6,22 @@ import re
 
 LONGEST_NAME = 65_536
 """Maximum length of a name, or of the path of an entity, in a state."""
-_UNUSABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
-"""Controls (C0, DEL, C1), line and paragraph separators, surrogates, and two noncharacters.
+_RANGES = ((0x00, 0x1F), (0x7F, 0x9F), (0x2028, 0x2029), (0xFFFE, 0xFFFF))
+"""Controls (C0, DEL, C1), line and paragraph separators, and two noncharacters. With surrogates, no name may contain them.
 
 Formats disagree about them: YAML folds raw line breaks such as U+0085 into a space and cannot hold others, CSV and terminals
-interpret some, and lone surrogates cannot be encoded in UTF-8. A name with one would be another name elsewhere. All other
-characters are part of a name and compared as they are, including formatting characters, and composed and decomposed forms.
+interpret some, routers of web services end a path before a line feed, and lone surrogates cannot be encoded in UTF-8. A name
+with one would be another name elsewhere. All other characters are part of a name and compared as they are, including
+formatting characters, and composed and decomposed forms.
 """
+UNUSABLE = "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in _RANGES)
+"""These characters as part of a class in a regular expression of Go, RE2 or Java; UTF-8 cannot encode surrogates."""
+_UNUSABLE = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in _RANGES)}\ud800-\udfff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def unusable(text: str) -> str | None:
-    r"""The first character that no name of a state may contain, as `U+0085`; None if there is none.
+    r"""The first character that no name in a state or a request may contain, as `U+0085`; None if there is none.
 
     >>> unusable("a\tb"), unusable("caf\u00e9 \u202e")
     ('U+0009', None)

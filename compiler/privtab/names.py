@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from privtab.characters import is_unicode
+from privtab.characters import unusable
 from privtab.errors import InvalidRequest
 
 KINDS = ("user", "group", "role")
@@ -116,7 +116,8 @@ def misspelt_kind(text: str) -> str | None:
 
 
 def check_user(name: str) -> None:
-    """Raise InvalidRequest for a name that cannot be a user's: a wildcard, another principal, a doubled `user:`."""
+    """Raise InvalidRequest for a name that cannot be a user's: a wildcard, another principal, a doubled `user:`, an unusable character."""
+    check_characters(name, "user")
     if (misspelt := misspelt_kind(name)) is not None:
         rest = name.partition(":")[2]
         raise InvalidRequest(f"`{name}` is not a user: did you mean `{misspelt}:{rest}`?")
@@ -141,7 +142,7 @@ def escape_wildcard(name: str) -> str:
     return name
 
 
-def check_unicode(name: str) -> None:
-    """Raise InvalidRequest for a lone surrogate: OPA reads all of them as U+FFFD and would confuse names."""
-    if not is_unicode(name):
-        raise InvalidRequest(f"a name is not valid Unicode: {name!a:.80}")
+def check_characters(name: str, what: str) -> None:
+    """Raise InvalidRequest for a name or a path with a character that no name may contain. `what` it names is for the message."""
+    if (character := unusable(name)) is not None:
+        raise InvalidRequest(f"malformed {what} {name!a:.80}: a name cannot contain the character {character}")

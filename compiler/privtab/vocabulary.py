@@ -9,7 +9,7 @@ from typing import Any
 from privtab.attributes import NO_ATTRIBUTES, Attributes, check_given
 from privtab.errors import InvalidRequest
 from privtab.hints import hint
-from privtab.names import check_unicode, check_user, escape_wildcard, is_wildcard, wrong_escape
+from privtab.names import check_characters, check_user, escape_wildcard, is_wildcard, wrong_escape
 from privtab.paths import PathShape, path_shape
 from privtab.request import ACTIVE_ROLES, MOST_ACTIVE_ROLES, Entity, Request, flag_name
 
@@ -160,7 +160,7 @@ class Vocabulary:
                 f"unknown entity type `{entity.type}` in system `{self.system}`" + hint(entity.type, self.chains)
             )
         id_ = entity.id
-        check_unicode(id_)
+        check_characters(id_, f"path of a `{entity.type}`")
         shape = self.shapes[entity.type]
         if shape.flat is not None:
             if unnamed and entity.type in self.flat and id_.endswith("/"):
@@ -273,9 +273,8 @@ def check_caller(user: str, groups: Sequence[str]) -> None:
     if not user or "" in groups:
         raise InvalidRequest("the name of the user is empty" if not user else "the name of a group is empty")
     check_user(user)
-    check_unicode(user)
     for group in groups:
-        check_unicode(group)
+        check_characters(group, "group")
 
 
 def check_role_names(names: Sequence[str]) -> None:
@@ -285,6 +284,6 @@ def check_role_names(names: Sequence[str]) -> None:
     for name in names:
         if not name:
             raise InvalidRequest("the name of an active role is empty")
-        check_unicode(name)
+        check_characters(name, "role")
         if is_wildcard(name):
             raise InvalidRequest(f"`{name}` is not the name of a role: there are no wildcards")

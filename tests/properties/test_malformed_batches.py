@@ -73,7 +73,7 @@ def spoilt(item: list[Any], others: Sequence[list[Any]], rnd: random.Random) -> 
         case 6 if keys:
             keys[at] = rnd.choice(ODD)
         case 7 if keys:
-            keys[at] += rnd.choice(["/extra", "/", " ", "%", "%41", "%%2F25", "//", ":", "\n"])
+            keys[at] += rnd.choice(["/extra", "/", " ", "%", "%41", "%%2F25", "//", ":", "\n", "\x85", "\u2028"])
         case 8:
             rnd.shuffle(keys)
         case 9 if keys:

@@ -30,7 +30,23 @@ tables:
   user: {get: self or READ (user)}
 """
 CLOSED = OPEN.replace("system: open", "system: closed").replace("groups: [state, request]", "groups: [state]")
-NAMELESS: tuple[Any, ...] = ("", "*", "??", "%", "*?%", 5, None, True, [], ["ann"], {}, {"ann": True})
+NAMELESS: tuple[Any, ...] = (
+    "",
+    "*",
+    "??",
+    "%",
+    "*?%",
+    "ann\n",
+    "\x85*",
+    "a\u2028b",
+    5,
+    None,
+    True,
+    [],
+    ["ann"],
+    {},
+    {"ann": True},
+)
 
 
 def spoilt(user: str, keys: list[str], others: list[list[str]]) -> Iterator[Any]:
@@ -39,7 +55,7 @@ def spoilt(user: str, keys: list[str], others: list[list[str]]) -> Iterator[Any]
         type_, _, path = key.partition(":")
         names = path.split("/")
         other_keys = {other[at] for other in others if len(other) == len(keys)} - {key}
-        odd_keys = [f"{key}{end}" for end in ("/x", "/", "%", "%41", "%%2F25", "//", "\n")]
+        odd_keys = [f"{key}{end}" for end in ("/x", "/", "%", "%41", "%%2F25", "//", "\n", "\x85", "\u2029")]
         odd_keys += [f"x{key}", f"{type_}:", path, f"{type_}:{'/'.join([*names[:-1], 'other'])}"]
         for odd in (*other_keys, *odd_keys, *ODD):
             yield [user, [*keys[:at], odd, *keys[at + 1 :]]]

@@ -15,7 +15,9 @@ import worlds
 
 from privtab import pipeline
 from privtab.bundle import PolicyArtifacts
+from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
 from privtab.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
@@ -23,6 +25,7 @@ from privtab.request import Decision, Request
 from privtab.state import shards
 from privtab.state.index import index
 from privtab.state.nodes import State
+from privtab.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +99,7 @@ def differences_at(
     sent = [request.to_json() for request in requests]
     explained = ask(session, url, system, "explained", {"requests": sent}, at)
     plain = ask(session, url, system, "decisions", {"requests": sent}, at)
-    by_items = _by_items(session, url, reference, requests, at)
+    by_items = _by_items(session, url, reference.vocabulary, requests, at)
     found = []
     for number, request in enumerate(requests):
         expected = reference.decide(request).to_json()
@@ -117,7 +120,7 @@ def differences_at(
 
 
 def _by_items(
-    session: http.Session, url: str, reference: Reference, requests: Sequence[Request], at: int | None
+    session: http.Session, url: str, names: Vocabulary, requests: Sequence[Request], at: int | None
 ) -> list[bool | None]:
     """Answers through the faster form with items, by position; None for requests that it cannot express."""
     groups: dict[tuple[str, str], list[int]] = {}
@@ -126,14 +129,45 @@ def _by_items(
             groups.setdefault((request.action, request.resource.type), []).append(number)
     answers: list[bool | None] = [None] * len(requests)
     for (action, type_), numbers in groups.items():
-        if reference.vocabulary.lies_in_state(type_):
+        if names.lies_in_state(type_):
             continue
-        items = [[requests[n].user, reference.vocabulary.item_keys(requests[n].resource)] for n in numbers]
+        items = [[requests[n].user, names.item_keys(requests[n].resource)] for n in numbers]
         body = {"action": {"name": action}, "resource": {"type": type_}, "items": items}
-        item_answers = ask(session, url, reference.program.system, "decisions", body, at)
+        item_answers = ask(session, url, names.system, "decisions", body, at)
         for n, answer in zip(numbers, item_answers, strict=True):
             answers[n] = answer
     return answers
+
+
+def allowed_with_unusable_names(
+    session: http.Session, url: str, world: World, requests: Sequence[Request], seed: int
+) -> list[str]:
+    """Each request with an unusable name that OPA allows in the state that it has, or that a client would send."""
+    spoilt = worlds.with_unusable_names(world.program, requests, seed)
+    names = vocabulary(world.program)
+    sent = [request.to_json() for request in spoilt]
+    explained = ask(session, url, world.program.system, "explained", {"requests": sent})
+    answers = [
+        ask(session, url, world.program.system, "decisions", {"requests": sent}),
+        [answer["decision"] for answer in explained],
+        _by_items(session, url, names, spoilt, None),
+    ]
+    return [
+        json.dumps(request)
+        for number, request in enumerate(sent)
+        if any(answer[number] for answer in answers)
+        or explained[number]["context"]["missing"]
+        or valid(spoilt[number], names)
+    ]
+
+
+def valid(request: Request, names: Vocabulary) -> bool:
+    """Whether a client would ask for a decision on a request."""
+    try:
+        names.check(request)
+    except InvalidRequest:
+        return False
+    return True
 
 
 def compare(
@@ -154,6 +188,7 @@ def compare(
                 state = worlds.state(world.program, of_state)
                 requests = worlds.requests(world.program, of_state, per_rule)
                 found += differences(session, url, world, state, requests)
+                found += allowed_with_unusable_names(session, url, world, requests, of_state)
                 reference = Reference(world.program, state)
                 total += len(requests)
                 allowed += sum(reference.decide(request).allowed for request in requests)

@@ -52,7 +52,9 @@ def broken(request: dict[str, Any], rnd: random.Random) -> dict[str, Any]:
         if change < 0.25:
             del part[last]
         elif change < 0.4 and isinstance(part[last], str):
-            part[last] += rnd.choice(["/extra", "/", " ", "%", "%%2F25", "/*", "%2A", "*"])
+            part[last] += rnd.choice(
+                ["/extra", "/", " ", "%", "%%2F25", "/*", "%2A", "*", "\n", "\x85", "\u2028", "\uffff"]
+            )
         else:
             part[last] = rnd.choice(ODD)
     return document

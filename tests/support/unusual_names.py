@@ -5,7 +5,7 @@ from __future__ import annotations
 UNUSABLE = (
     *map(chr, range(0x20)), "\x7f", *map(chr, range(0x80, 0xA0)), "\u2028", "\u2029", "\ud800", "\udfff", "\ufffe", "\uffff",
 )  # fmt: skip
-"""Characters that names in a state must not contain. A request may contain all of them except lone surrogates."""
+"""Characters that names in a state or a request must not contain."""
 
 CARRIED = (
     "caf\u00e9", "cafe\u0301", "\u212b", "\u00c5", "A\u030a", "\ufb01", "fi",  # composed, decomposed, compatible

@@ -15,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privtab import characters
 from privtab._collection import no_collection
 from privtab.arrow import Codes, Truth
-from privtab.characters import is_unicode
 from privtab.engines.arrays import Arrays
 from privtab.engines.columns import (
     DEPTH,
     MALFORMED,
+    NAME,
     NULL,
     OK,
     REASONS,
@@ -29,6 +30,7 @@ from privtab.engines.columns import (
     Reasons,
     TextPool,
     texts,
+    unusable,
     well_formed,
     widths,
 )
@@ -38,7 +40,7 @@ from privtab.engines.given import NONE_GIVEN, GivenColumns
 from privtab.engines.index import Index
 from privtab.engines.kernel import Batch, Kernel, in_columns
 from privtab.engines.rows import RowEngine
-from privtab.engines.varying import Rows, allow_rows, decide_rows, with_nameless
+from privtab.engines.varying import Rows, allow_rows, decide_rows, with_nameless, with_unusable
 from privtab.errors import InvalidRequest
 from privtab.request import NOT_SET, Entity, Request, flag_name
 from privtab.vocabulary import Vocabulary, check_role_names
@@ -244,6 +246,9 @@ class Batches:
                 answers.reasons[column.is_null().to_numpy(zero_copy_only=False)] = NULL
         for column in lists:
             answers.reasons[with_nameless(column)] = NULL
+        for wrong in (unusable(names), *map(with_unusable, lists)):
+            if wrong is not None:
+                answers.reasons[wrong & (answers.reasons == OK)] = NAME
         given = given.of_types(reader.attributes, kinds)
         all_rows = Rows(form=form, names=names, columns=columns, groups=groups, active=active, given=given)
         if reader.nested or reader.flat:  # arrays need paths of a fixed length
@@ -356,6 +361,8 @@ def _names(values: list[str]) -> pa.Array:
 
 def _any_invalid_user(users: pa.Array) -> bool:
     """Whether some name cannot be a user's, according to `check_user`."""
+    if unusable(users) is not None:
+        return True
     content = bytes(users.buffers()[2] or b"") if len(users) else b""
     if not any(sign in content for sign in (b":", b"*", b"?", b"%")):
         return False
@@ -372,7 +379,9 @@ def _well_formed(request: Request) -> bool:
         isinstance(flags, frozenset | set)
         and isinstance(groups, tuple | list)
         and isinstance(withs, Mapping)
-        and all(isinstance(name, str) and name and is_unicode(name) for name in (*flags, *groups, *withs))
+        and all(
+            isinstance(name, str) and name and characters.unusable(name) is None for name in (*flags, *groups, *withs)
+        )
         and (roles is None or (isinstance(roles, tuple | list) and all(isinstance(name, str) for name in roles)))
         and all(isinstance(entity, Entity) for entity in withs.values())
     )

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from privtab import arrow
 from privtab.arrow import Codes, Truth, text_bytes
+from privtab.characters import UNUSABLE
 from privtab.engines.arrays import Arrays, Kind
 from privtab.names import ESCAPES
 
@@ -29,13 +30,16 @@ REASONS = (
     "not of a type that the operation takes",
     "a required flag is missing",
     "invalid attribute",
+    "malformed name",
 )
 """Why a row is denied without evaluation, by code; 0: it was evaluated."""
-OK, NULL, MALFORMED, DEPTH, UNKNOWN, WITH, FLAG, ATTRIBUTE = range(len(REASONS))
+OK, NULL, MALFORMED, DEPTH, UNKNOWN, WITH, FLAG, ATTRIBUTE, NAME = range(len(REASONS))
 
 _SLASH = ord("/")
 WELL_SPELT = r"\A(?:(?:[^%]|%2F|%25)*|(?:%2A|%3F)+)\z"
 WILDCARD = r"\A[*?]+\z"
+_LEADING = (b"\xc2", b"\xe2\x80", b"\xef\xbf")
+"""How unusable characters beyond ASCII begin in UTF-8."""
 
 
 def texts(column: TextPool) -> pa.Array:
@@ -97,7 +101,7 @@ class Paths:
         return self.level(self.width).texts
 
     def good(self) -> Truth:
-        """Which paths have neither an empty name nor a wrong escape."""
+        """Which paths have neither an empty name nor a wrong escape or character."""
         by_level = [_well_spelt(self.level(depth).names) for depth in range(1, self.width + 1)]
         if all(good.all() for good in by_level):
             return np.ones(len(self.whole()), np.bool_)
@@ -196,9 +200,23 @@ def widths(texts: pa.Array, usual: int) -> tuple[Codes, Codes]:
     return np.diff(np.searchsorted(slashes, offsets)) + (np.diff(offsets) > 0), slashes
 
 
+def unusable(texts: pa.Array) -> Truth | None:
+    """Which texts have a character that no name may contain, as `characters.unusable`; None if none has. Nulls have none."""
+    _, content = text_bytes(texts)
+    if not len(content) or (int(content.min()) >= ord(" ") and int(content.max()) < 127):
+        return None
+    signs = content.tobytes()
+    if int(content.min()) >= ord(" ") and b"\x7f" not in signs and not any(sign in signs for sign in _LEADING):
+        return None
+    found: Truth = pc.match_substring_regex(texts, f"[{UNUSABLE}]").fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+    return found if found.any() else None
+
+
 def _well_spelt(names: pa.Array) -> Truth:
-    """Which names are neither empty nor spelt with a wrong escape or as a wildcard."""
+    """Which names are neither empty nor spelt with a wrong escape, an unusable character or as a wildcard."""
     good: Truth = pc.binary_length(names).to_numpy() > 0
+    if (unusable_names := unusable(names)) is not None:
+        good &= ~unusable_names
     if any(sign in _bytes(names) for sign in (b"%", b"*", b"?")):
         good &= pc.match_substring_regex(names, WELL_SPELT).to_numpy(zero_copy_only=False)
         good &= ~pc.match_substring_regex(names, WILDCARD).to_numpy(zero_copy_only=False)
@@ -206,7 +224,7 @@ def _well_spelt(names: pa.Array) -> Truth:
 
 
 def well_formed(ids: pa.Array) -> Truth:
-    """Which paths, with any number of names, have neither an empty name nor a wrong escape; an empty path has no name."""
+    """Which paths, with any number of names, have neither an empty name nor a wrong escape or character; an empty path has no name."""
     lists = pc.split_pattern(ids, "/")
     good = np.ones(len(ids), np.bool_)
     rows = np.repeat(np.arange(len(ids)), np.diff(lists.offsets.to_numpy()))

@@ -75,7 +75,7 @@ def _conjunction(levels: Sequence[Level], users: Users) -> Shortcut:
             or "%" in path
             or "*" in path
             or "?" in path
-            or not path.isascii()
+            or not path.isprintable()
         ):
             return None
         known = 0
@@ -121,7 +121,7 @@ def _by_facts(plan: Plan, levels: Sequence[Level]) -> Shortcut:
             or "%" in path
             or "*" in path
             or "?" in path
-            or not path.isascii()
+            or not path.isprintable()
         ):
             return None
         if path.count("/") != slashes or not path or path[0] == "/" or path[-1] == "/" or "//" in path:
@@ -154,4 +154,4 @@ def _by_facts(plan: Plan, levels: Sequence[Level]) -> Shortcut:
 
 
 def _is_name(user: object) -> bool:
-    return type(user) is str and user.isascii() and ":" not in user and not is_wildcard(user) and user != ""
+    return type(user) is str and user.isprintable() and ":" not in user and not is_wildcard(user) and user != ""

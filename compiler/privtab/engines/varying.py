@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.arrow import Codes, Truth
-from privtab.engines.columns import ATTRIBUTE, DEPTH, MALFORMED, NULL, OK, well_formed
+from privtab.engines.columns import ATTRIBUTE, DEPTH, MALFORMED, NULL, OK, unusable, well_formed
 from privtab.engines.conditions import RESOURCE
 from privtab.engines.forms import Form
 from privtab.engines.given import NONE_GIVEN, GivenColumns
@@ -146,3 +146,13 @@ def with_nameless(groups: pa.Array) -> Codes:
     nameless = pc.equal(pc.coalesce(groups.flatten(), ""), "").to_numpy(zero_copy_only=False)
     rows: Codes = pc.list_parent_indices(groups).to_numpy(zero_copy_only=False)[nameless]
     return rows
+
+
+def with_unusable(groups: pa.Array) -> Truth | None:
+    """Which rows have a group, or an active role, whose name has a character that no name may contain; None if none has."""
+    wrong = unusable(groups.flatten())
+    if wrong is None:
+        return None
+    found = np.zeros(len(groups), np.bool_)
+    found[pc.list_parent_indices(groups).to_numpy(zero_copy_only=False)[wrong]] = True
+    return found

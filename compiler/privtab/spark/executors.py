@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from privtab.client import Asker, Embedded
 from privtab.client import connect as connect_to
-from privtab.engines.columns import ATTRIBUTE, DEPTH, FLAG, MALFORMED, NULL, UNKNOWN, WITH
+from privtab.engines.columns import ATTRIBUTE, DEPTH, FLAG, MALFORMED, NAME, NULL, UNKNOWN, WITH
 from privtab.engines.dedupe import distinct
 from privtab.engines.given import GivenColumns
 from privtab.errors import DecisionError, InvalidRequest, UsageError
@@ -259,5 +259,6 @@ def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> 
     try:
         vocabulary.check(request)
     except InvalidRequest as error:
-        return MALFORMED if str(error).startswith("malformed") else DEPTH
+        message = str(error)
+        return MALFORMED if message.startswith("malformed path") else NAME if message.startswith("malformed") else DEPTH
     return request

@@ -4,7 +4,7 @@ A seed gives the same world in every version. What the language gained later is 
 from `features.generator(name, seed)`: a world has it only if the caller lists it. States and requests follow the policy.
 """
 
-from worlds.asking import requests, stated_flags
+from worlds.asking import requests, stated_flags, with_unusable_names
 from worlds.names import GROUPS, PRIVILEGES, ROLES, USERS, Names, entity, names
 from worlds.policies import BY_JOINS, FEATURES, IN_SPARK, SHARDED, policy
 from worlds.states import EPOCH, moments, state, timed
@@ -28,4 +28,5 @@ __all__ = [
     "state",
     "stated_flags",
     "timed",
+    "with_unusable_names",
 ]

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
+from unusual_names import UNUSABLE
+
+from privtab.characters import is_unicode
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.request import NOT_SET, Entity, Request
@@ -41,6 +45,28 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
                 attribute_values = attributes.request_attributes(program, values, last.resource, last.with_)
                 found[-1] = replace(last, attributes=attribute_values)
     return active.narrowed(program, found, seed) if program.semantics.active_roles == "request" else found
+
+
+def with_unusable_names(program: Program, requests: Sequence[Request], seed: int) -> list[Request]:
+    """The same requests, each with a character in one of its names that no name may contain: every engine refuses them."""
+    rnd = random.Random(f"unusable {seed}")
+    characters = [character for character in UNUSABLE if is_unicode(character)]
+
+    def spoilt(text: str) -> str:
+        at = rnd.randint(0, len(text))
+        return text[:at] + rnd.choice(characters) + text[at:]
+
+    found = []
+    for request in requests:
+        resource = request.resource
+        ways = [{"user": spoilt(request.user)}, {"resource": Entity(resource.type, spoilt(resource.id))}]
+        ways += [{"with_": {**request.with_, slot: Entity(e.type, spoilt(e.id))}} for slot, e in request.with_.items()]
+        if "request" in program.semantics.groups and request.groups:
+            ways.append({"groups": (*request.groups, spoilt("hr"))})
+        if request.active_roles:
+            ways.append({"active_roles": (*request.active_roles[1:], spoilt(request.active_roles[0]))})
+        found.append(replace(request, **rnd.choice(ways)))
+    return found
 
 
 def _end(program: Program, rule: Rule) -> str:

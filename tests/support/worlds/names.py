@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from unusual_names import ALIKE, CARRIED, UNUSABLE
+from unusual_names import ALIKE, CARRIED
 
-from privtab.characters import is_unicode
 from privtab.ir.nodes import Program
 from privtab.names import encode_name
 from privtab.request import Entity
@@ -47,14 +46,12 @@ def _odd_names(version: str) -> Names:
         chosen = [*rnd.sample(alike, k=min(len(alike), count - 1)), *rnd.sample(CARRIED, k=count)]
         return (rnd.choice(plain), *chosen[: count - 1])
 
-    strangers = [f"a{c}b" for c in rnd.sample(UNUSABLE, k=3) if is_unicode(c)]
     return Names(
         users=sample(USERS, 4),
         groups=sample(GROUPS, 3),
         # Keep the plain names of roles that a policy may declare.
         roles=(*ROLES[:2], *sample(ROLES[2:], 2)),
-        entities=(*sample(("x",), 3), f"x{rnd.choice(UNUSABLE[:60])}"),
-        strangers=("nobody", *strangers),
+        entities=sample(("x",), 3),
     )
 
 

@@ -14,6 +14,7 @@ from privtab.attributes import Kind
 from privtab.backends.rego.clauses import RowView
 from privtab.backends.rego.dispatch import dispatched
 from privtab.backends.rego.view import Emitter
+from privtab.characters import UNUSABLE
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
@@ -22,7 +23,7 @@ from privtab.ir.type_chains import nested_on
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
-_NAME = "(?:[^/%]|%2F|%25)+"
+_NAME = f"(?:[^/%{UNUSABLE}]|%2F|%25)+"
 """A name in a key; keys contain no other escapes."""
 _LINE_LENGTH = 120
 _FOLDED = 100
@@ -53,6 +54,7 @@ def render(
         "nested": nested_places(program),
         "flat": flat_places(program),
         "below": uses_below(program),
+        "unusable": UNUSABLE,
     }
     base = f"privtab/{name}"
     modules = {

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.engines.columns import ATTRIBUTE, DEPTH, FLAG, MALFORMED, NULL, REASONS, UNKNOWN, WITH
+from privtab.characters import UNUSABLE
+from privtab.engines.columns import ATTRIBUTE, DEPTH, FLAG, MALFORMED, NAME, NULL, REASONS, UNKNOWN, WITH
 from privtab.engines.conditions import RESOURCE
 from privtab.paths import PathShape
 from privtab.spark.attribute_columns import AttributeColumn
@@ -186,6 +187,8 @@ def _invalid_reason(rule: Rule, layout: Layout, names: ColumnNames) -> str:
         given_names = names.text(name)
         empty.append(f"{given_names} IS NULL OR exists({given_names}, g -> g IS NULL OR g = '')")
     tests.append((either(empty), NULL))
+    lists = (f"exists({names.text(name)}, g -> {_unusable('g')})" for name in names.lists)
+    tests.append((either([_unusable(user), *lists]), NAME))
     shapes = layout.reader.shapes
     shape = shapes[rule.type]
     wrong_depth = DEPTH if shape.flat is None else MALFORMED
@@ -251,7 +254,12 @@ def _malformed(path: str) -> str:
     suspicious = either(f"contains({path}, '{sign}')" for sign in "%*?")
     end = "(?s:(?!.))"
     name = f"(?:(?![*?]+(?:/|{end}))(?:[^%/]|%2F|%25)*+|(?:%2A|%3F)+)"
-    return f"({wrong_slashes} OR ({suspicious} AND NOT {path} RLIKE '^{name}(?:/{name})*{end}'))"
+    return f"({wrong_slashes} OR {_unusable(path)} OR ({suspicious} AND NOT {path} RLIKE '^{name}(?:/{name})*{end}'))"
+
+
+def _unusable(text: str) -> str:
+    """Condition that a name or a path has a character that no name may contain."""
+    return f"{text} RLIKE {constant(f'[{UNUSABLE}]')}"
 
 
 def _by_rule(layout: Layout, names: ColumnNames, value_of: Callable[[Rule], str], default: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as fn
 
-from privtab.characters import LONGEST_NAME
+from privtab.characters import LONGEST_NAME, UNUSABLE
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOW
 from privtab.names import KINDS
@@ -87,7 +87,7 @@ def _usable(column: str) -> Column:
     """Whether a string has only characters allowed in names and is not too long; null for null."""
     return (
         fn.expr(f"is_valid_utf8(`{column}`)")
-        & ~fn.col(column).rlike(r"[\p{Cc}\u2028\u2029\uFFFE\uFFFF]")
+        & ~fn.col(column).rlike(f"[{UNUSABLE}]")
         & (fn.length(column) <= LONGEST_NAME)
     )
 

@@ -95,13 +95,20 @@ of_shards := [concat(" ", [root, found]) |
 	found := shard_revision(root)
 ]
 
-# Only a user with a name can ask, and nobody is called by wildcards alone.
+# Only a user with a name can ask.
 subject if {
 	input.subject.type == "user"
 	named(input.subject.id)
 }
 
-named(user) if trim(user, "*?%") != ""
+# Nobody is called by wildcards alone, or by a name with an unusable character.
+named(user) if regex.match(
+	`^[*?%]*[^*?%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}][^\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]*$`,
+	user,
+)
+
+# Names have no controls, line separators and noncharacters, which programs read differently.
+usable(name) if regex.match(`^[^\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]*$`, name)
 
 # Whatever is beside subject, action and resource is of the right kind: a flag or a group in a value of another kind
 # would be overlooked. Most requests have nothing else, which is the quick way.
@@ -127,6 +134,7 @@ well_formed if {
 	every group in groups {
 		is_string(group)
 		group != ""
+		usable(group)
 	}
 }
 
@@ -140,7 +148,7 @@ item(user, keys) if {
 # before.
 is_path("branch", keys) if {
 	found := regex.find_all_string_submatch_n(
-		`^branch:((?:[^/%]|%2F|%25)+)$`,
+		`^branch:((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)$`,
 		concat("//", keys), 1,
 	)
 	[[_, _]] = found
@@ -148,7 +156,7 @@ is_path("branch", keys) if {
 
 is_path("shelf", keys) if {
 	found := regex.find_all_string_submatch_n(
-		`^branch:((?:[^/%]|%2F|%25)+)//shelf:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)$`,
+		`^branch:((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)//shelf:((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)/((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)$`,
 		concat("//", keys), 1,
 	)
 	[[_, name_0, name_0, _]] = found
@@ -156,7 +164,7 @@ is_path("shelf", keys) if {
 
 is_path("book", keys) if {
 	found := regex.find_all_string_submatch_n(
-		`^branch:((?:[^/%]|%2F|%25)+)//shelf:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)//book:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)$`,
+		`^branch:((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)//shelf:((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)/((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)//book:((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)/((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)/((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)$`,
 		concat("//", keys), 1,
 	)
 	[[_, name_0, name_0, name_1, name_0, name_1, _]] = found
@@ -164,7 +172,7 @@ is_path("book", keys) if {
 
 is_path("book", keys) if {
 	found := regex.find_all_string_submatch_n(
-		`^branch:((?:[^/%]|%2F|%25)+)//shelf:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)$`,
+		`^branch:((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)//shelf:((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)/((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)$`,
 		concat("//", keys), 1,
 	)
 	[[_, name_0, name_0, _]] = found
@@ -172,7 +180,7 @@ is_path("book", keys) if {
 
 is_path("user", keys) if {
 	found := regex.find_all_string_submatch_n(
-		`^branch:((?:[^/%]|%2F|%25)+)//user:((?:[^/%]|%2F|%25)+)/((?:[^/%]|%2F|%25)+)$`,
+		`^branch:((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)//user:((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)/((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)$`,
 		concat("//", keys), 1,
 	)
 	[[_, name_0, name_0, _]] = found
@@ -180,7 +188,7 @@ is_path("user", keys) if {
 
 is_path("card_index", keys) if {
 	found := regex.find_all_string_submatch_n(
-		`^branch:((?:[^/%]|%2F|%25)+)//card_index:((?:[^/%]|%2F|%25)+)$`,
+		`^branch:((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)//card_index:((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)$`,
 		concat("//", keys), 1,
 	)
 	[[_, name_0, name_0]] = found
@@ -192,33 +200,33 @@ shapes := {
 	"shelf": {
 		2: {
 			"last": 1,
-			"pattern": `^shelf:(((?:[^/%]|%2F|%25)+)/(?:[^/%]|%2F|%25)+)$`,
+			"pattern": `^shelf:(((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)/(?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)$`,
 			"keys": "branch:${2}//shelf:${1}",
 		},
 	},
 	"book": {
 		3: {
 			"last": 2,
-			"pattern": `^book:((((?:[^/%]|%2F|%25)+)/(?:[^/%]|%2F|%25)+)/(?:[^/%]|%2F|%25)+)$`,
+			"pattern": `^book:((((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)/(?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)/(?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)$`,
 			"keys": "branch:${3}//shelf:${2}//book:${1}",
 		},
 		2: {
 			"last": 1,
-			"pattern": `^shelf:(((?:[^/%]|%2F|%25)+)/(?:[^/%]|%2F|%25)+)$`,
+			"pattern": `^shelf:(((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)/(?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)$`,
 			"keys": "branch:${2}//shelf:${1}",
 		},
 	},
 	"user": {
 		2: {
 			"last": 1,
-			"pattern": `^user:(((?:[^/%]|%2F|%25)+)/(?:[^/%]|%2F|%25)+)$`,
+			"pattern": `^user:(((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)/(?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)$`,
 			"keys": "branch:${2}//user:${1}",
 		},
 	},
 	"card_index": {
 		2: {
 			"last": 1,
-			"pattern": `^card_index:((?:[^/%]|%2F|%25)+)$`,
+			"pattern": `^card_index:((?:[^/%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]|%2F|%25)+)$`,
 			"keys": "branch:${1}//card_index:${1}",
 		},
 	},
@@ -247,13 +255,10 @@ path_names(id) := names if {
 
 # In a name only `/` and `%` are escaped, and `*` and `?` where it is made of nothing else: so an entity has one
 # spelling.
-well_spelt(id) if {
-	not contains(id, "%")
-	not contains(id, "*")
-	not contains(id, "?")
-}
+well_spelt(id) if regex.match(`^[^%*?\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]*$`, id)
 
 well_spelt(id) if {
+	usable(id)
 	every name in split(id, "/") {
 		name_well_spelt(name)
 	}
