@@ -6,7 +6,7 @@ Standard library only: the adapter, the reference engine and the tests share it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from privtab.attributes import NO_ATTRIBUTES, NONE_GIVEN, Attribute, Attributes, Given, GivenAttributes
@@ -15,6 +15,8 @@ from privtab.errors import InvalidRequest
 from privtab.names import bare_name
 
 _DENY = "deny "
+MOST_WAYS = 2
+"""The most ways to turn a denial that a short explanation lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,32 @@ class Entity:
         return cls(type_, path)
 
 
+def exact(value: Any) -> Any:
+    """A text as a `str` itself, also within entities and collections: a subclass may compare as it likes. Anything else is unchanged.
+
+    >>> class Name(str): ...
+    >>> [type(name).__name__ for name in exact((Name("ann"), "ben"))]
+    ['str', 'str']
+    """
+    match value:
+        case str():
+            return str.__str__(value)
+        case Entity():
+            return Entity(exact(value.type), exact(value.id))
+        case GivenAttributes():
+            return GivenAttributes(**{part.name: exact(getattr(value, part.name)) for part in fields(value)})
+        case tuple():
+            return tuple(map(exact, value))
+        case list():
+            return list(map(exact, value))
+        case frozenset():
+            return frozenset(map(exact, value))
+        case dict():
+            return {exact(name): exact(inner) for name, inner in value.items()}
+        case _:
+            return value
+
+
 NOT_SET = "=false"
 """The suffix of a flag that the context states as not set."""
 
@@ -73,7 +101,15 @@ class Request:
     """The declared attributes that the request gives."""
 
     def __post_init__(self) -> None:
-        """Replace `user:alice` by `alice`, `group:hr` by `hr` and `role:analyst` by `analyst`."""
+        """Replace `user:alice` by `alice`, `group:hr` by `hr` and `role:analyst` by `analyst`, and texts of subclasses of str."""
+        resource = self.resource
+        if not (
+            type(resource) is Entity
+            and type(self.user) is type(self.action) is type(resource.type) is type(resource.id) is str
+            and not (self.groups or self.with_ or self.flags or self.active_roles or self.attributes)
+        ):
+            for name in ("user", "action", "resource", "groups", "with_", "flags", "active_roles", "attributes"):
+                object.__setattr__(self, name, exact(getattr(self, name)))
         if type(self.user) is str and ":" in self.user:
             object.__setattr__(self, "user", bare_name(self.user, "user"))
         if self.groups and type(self.groups) is tuple and any(type(g) is str and ":" in g for g in self.groups):
@@ -232,14 +268,18 @@ class Decision:
         """The decision in its JSON form, as AuthZEN has it."""
         return {"decision": self.allowed, "context": dict(self.context)}
 
-    def describe(self, request: Request) -> str:
-        """One sentence for users: who is allowed or denied what, and what is missing or which denial applies."""
+    def describe(self, request: Request, *, brief: bool = False) -> str:
+        """One sentence for users: who is allowed or denied what, and what is missing or which denial applies.
+
+        `brief`: of many ways that would turn a denial, only the first.
+        """
         operation = f"`{request.action}` on {request.resource}"
         if self.allowed:
             return f"user:{request.user} may {operation}"
         error = self.context.get("error")
         message = error.get("message") if isinstance(error, Mapping) else None
-        explanation = message if isinstance(message, str) else why_denied(self.missing)
+        why = why_denied_briefly if brief else why_denied
+        explanation = message if isinstance(message, str) else why(self.missing)
         return f"user:{request.user} may not {operation}{f'; {explanation}' if explanation else ''}"
 
 
@@ -263,6 +303,17 @@ def why_denied(missing: Iterable[Iterable[str]]) -> str:
     parts = [f"blocked by {', or '.join(blocked)}"] if blocked else []
     parts += [f"{'or ' if blocked else ''}missing: {', or '.join(lacking)}"] if lacking else []
     return "; ".join(parts)
+
+
+def why_denied_briefly(missing: Sequence[Iterable[str]]) -> str:
+    """As `why_denied`, in one short line: of many sets only the first ones, which are the smallest.
+
+    >>> why_denied_briefly([["READ (t:a)"], ["READ (t:b)"], ["READ (t:c)"], ["READ (t:d)"]])
+    'missing: READ (t:a), or READ (t:b), or one of 2 other ways'
+    """
+    others = len(missing) - MOST_WAYS
+    brief = why_denied(missing[:MOST_WAYS])
+    return f"{brief}, or {'another way' if others == 1 else f'one of {others} other ways'}" if others > 0 else brief
 
 
 def roles_not_held(user: str, roles: Iterable[str]) -> dict[str, str]:

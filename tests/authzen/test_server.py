@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 import requests
 from authzen_server import Server
@@ -90,6 +91,9 @@ def test_only_good_tokens_are_answered(
             refused = server.post(path, ASKED, headers={"Authorization": f"Bearer {wrong}".encode()})
             assert refused.status_code == 401
             assert 'error="invalid_token"' in refused.headers["WWW-Authenticate"]
+    for first, second in ((GATEWAY, CONSOLE), ("x" * 20, GATEWAY), (GATEWAY, GATEWAY)):
+        both = [("Authorization", f"Bearer {token}") for token in (first, second)]
+        assert httpx.post(server.url + EVALUATION, json=ASKED, headers=both, trust_env=False).status_code == 400
     assert server.answer(EVALUATION, ASKED, headers=bearer(GATEWAY))["decision"] is True
     assert server.answer(EVALUATION, ASKED, headers={"Authorization": f"bearer  {CONSOLE}"})["decision"] is True
     refused = server.post(SUBJECTS, ASKED, headers=bearer(GATEWAY))

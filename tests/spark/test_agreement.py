@@ -122,15 +122,20 @@ def differences(spark: SparkSession, plan: str, generated_worlds: Iterable[World
     for program, state, requests in generated_worlds:
         known = sorted({flag for rule in program.rules.values() for flag in rule_flags(program, rule)})
         narrows = program.semantics.active_roles == "request"
+        spoilt = worlds.with_unusable_names(program, requests[:200], len(requests))
         decided = decide(
-            frame(spark, requests, known), program, state, subject="user", action=F.col("action"), resource="entity",
+            frame(spark, [*requests, *spoilt], known), program, state, subject="user", action=F.col("action"), resource="entity",
             with_={slot: slot for slot in slots(requests)}, flags={flag: flag for flag in known}, groups="groups", attributes=attributes_argument(requests),
             active_roles="active" if narrows else None, plan=plan.partition(" ")[0], limits=REPEATED if plan == DISTINCT_JOINS else None,
         )  # fmt: skip
         rows = decided.select("number", "allowed", "reason").toArrow().sort_by("number").to_pylist()
         reference = Reference(program, state)
-        assert len(rows) == len(requests)
-        for row, request in zip(rows, requests, strict=True):
+        assert len(rows) == len(requests) + len(spoilt)
+        for row, request in zip(rows[len(requests) :], spoilt, strict=True):
+            unnamed = narrows and request.active_roles is None
+            if row["allowed"] or row["reason"] not in ("malformed name", "malformed path", *["null"] * unnamed):
+                found.append(f"{program.version}: {json.dumps(request.to_json())}: {row}, which is no request")
+        for row, request in zip(rows, requests, strict=False):
             unnamed = narrows and request.active_roles is None
             want = not unnamed and reference.decide(request).allowed
             total += 1

@@ -14,7 +14,7 @@ import sidecars
 from authzen_server import Server
 from lake_policy import POLICY, asks, grant
 from sidecars import Opa, configuration, until
-from store_server import ask, serve_store, write_tokens
+from store_server import EVERYTHING, ask, serve_store, write_tokens
 
 from privtab import Embedded
 from privtab.cli._app import run
@@ -51,7 +51,7 @@ class Layers:
         self.store.perform(asks("root", "create", "lake:l"))
         (folder / "policy.tar.gz").write_bytes(policy_artifacts(program).bundle())
         (folder / "sidecars").write_text(f"one {SIDECAR} sidecar\n", encoding="utf-8")
-        tokens = write_tokens(folder / "tokens", ["root"])
+        tokens = write_tokens(folder / "tokens", ["root"], EVERYTHING)
         arguments: list[str | Path] = [self.url, "-p", self.policy, "--token-file", tokens, "--channel", "live"]
         arguments += ["--sidecar-token-file", folder / "sidecars", "--delta-from", "0"]
         self.server: Server = serve_store(folder, arguments)

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from authzen_server import Server
 from lake_policy import POLICY, grant
@@ -36,6 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     policy.write_text(POLICY, encoding="utf-8")
     Store.create(str(url), load_program(policy), administrators=["root"])
     tokens = write_tokens(folder / "tokens", USERS)
+    tokens.write_text(f"{tokens.read_text()}console {token('console')} evaluate search\n", encoding="utf-8")
     started = serve_store(
         folder, [url, "-p", policy, "--token-file", tokens, "--authorise", "owners=grant", "--auditor", "auditor"]
     )
@@ -71,25 +73,66 @@ def test_a_grant_is_decided_written_and_seen_by_the_next_decision(server: Server
         "action": {"name": "create"},
         "resource": {"type": "schema", "id": f"{path}/s"},
     }
-    assert not done(ask(server, "POST", "//access/v1/evaluation", "ben", question))["decision"]
+    assert not done(ask(server, "POST", "//access/v1/evaluation", "console", question))["decision"]
     rows = {"rows": [grant("user:ann", "CREATE", lake)]}
     proposed = done(ask(server, "POST", "/rows/grants?dry_run=true", "root", rows))
     assert proposed["dry_run"]
     assert proposed["effect"]["access"][0]["subjects"]["names"] == ["user:ann"]
-    assert not done(ask(server, "POST", "//access/v1/evaluation", "ben", question))["decision"]
+    assert not done(ask(server, "POST", "//access/v1/evaluation", "console", question))["decision"]
     answer = ask(server, "POST", "/rows/grants", "root", rows)
     written = done(answer)
     assert answer.headers["ETag"] == f'"{written["number"]}"'
     assert written["changes"] == proposed["changes"] == [{"add": "grants", "row": rows["rows"][0]}]
     assert written["decision"]["context"]["reasons"][0]["atom"] == f"owner ({lake})"
-    assert done(ask(server, "POST", "//access/v1/evaluation", "ben", question))["decision"]
+    assert done(ask(server, "POST", "//access/v1/evaluation", "console", question))["decision"]
     created = done(ask(server, "POST", "/operations", "ann", {"operation": "create", "resource": f"schema:{path}/s"}))
     assert created["changes"][0]["row"]["owner"] == "user:ann"
     found = {"subject": {"type": "user"}, "action": {"name": "drop"}, "resource": question["resource"]}
     names = {
-        result["id"] for result in done(ask(server, "POST", "//access/v1/search/subject", "ben", found))["results"]
+        result["id"] for result in done(ask(server, "POST", "//access/v1/search/subject", "console", found))["results"]
     }
     assert names == {"ann", "root"}
+
+
+@pytest.mark.slow
+def test_users_ask_about_themselves_unless_their_token_says_more(server: Server, lake: str) -> None:
+    path = lake.partition(":")[2]
+    ann, user_ann, root, nobody = ({"type": "user", "id": name} for name in ("ann", "user:ann", "root", ""))
+    rest = {"action": {"name": "create"}, "resource": {"type": "schema", "id": f"{path}/s"}}
+    evaluation, evaluations = "//access/v1/evaluation", "//access/v1/evaluations"
+    resources, actions = ({**rest, "resource": {"type": "schema"}}, {"resource": rest["resource"]})
+    asked: list[tuple[str, dict[str, Any], tuple[dict[str, str], ...]]] = [
+        (evaluation, {**rest, "subject": {}}, (ann, user_ann, root)),
+        ("//access/v1/search/resource", {**resources, "subject": {}}, (ann, user_ann, root)),
+        ("//access/v1/search/action", {**actions, "subject": {}}, (ann, user_ann, root)),
+    ]
+    for where, body, subjects in asked:
+        for subject in subjects:
+            answer = ask(server, "POST", where, "ann", {**body, "subject": subject})
+            assert answer.status_code == (403 if subject is root else 200), (where, subject)
+            assert done(ask(server, "POST", where, "console", {**body, "subject": subject}))
+    everyone = {**rest, "subject": {"type": "user"}}
+    refusal = ask(server, "POST", "//access/v1/search/subject", "ann", everyone)
+    assert (refusal.status_code, 'scope="search"' in refusal.headers["WWW-Authenticate"]) == (403, True)
+    mixed = {**rest, "subject": ann, "evaluations": [{}, {"subject": root}]}
+    assert ask(server, "POST", evaluations, "ann", mixed).status_code == 403
+    assert ask(server, "POST", evaluations, "ann", {**mixed, "subject": root}).status_code == 403
+    assert ask(server, "POST", evaluations, "ann", {**rest, "evaluations": [{"subject": nobody}]}).status_code == 403
+    assert (
+        len(done(ask(server, "POST", evaluations, "ann", {**mixed, "evaluations": [{}, {"subject": user_ann}]}))) == 1
+    )
+    assert len(done(ask(server, "POST", evaluations, "console", mixed))["evaluations"]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["/store/v1/rows", "/store/v1/metrics", "/access/v1/evaluation"])
+def test_two_tokens_are_none(server: Server, path: str) -> None:
+    method = "POST" if path.startswith("/access") else "GET"
+    for first, second in (("root", "eve"), ("eve", "root"), ("root", "root"), ("nobody", "root")):
+        headers = [("Authorization", f"Bearer {token(user)}") for user in (first, second)]
+        answer = httpx.request(method, server.url + path, headers=headers, trust_env=False)
+        assert answer.status_code == 400, (first, second)
+        assert "one `Authorization` header" in answer.text
 
 
 @pytest.mark.slow
@@ -101,7 +144,7 @@ def test_a_question_is_answered_no_older_than_the_change_it_names(server: Server
     }
 
     def asked(number: object) -> Any:
-        return ask(server, "POST", "//access/v1/evaluation", "ben", question, **{"X-Privtab-At-Least": str(number)})
+        return ask(server, "POST", "//access/v1/evaluation", "console", question, **{"X-Privtab-At-Least": str(number)})
 
     last = done(ask(server, "GET", "/rows", "root"))["number"]
     assert not done(asked(last))["decision"]

@@ -13,7 +13,7 @@ from authzen_server import Server
 from lake_policy import POLICY, asks, grant
 from postgresql_server import postgresql, stopped
 from requests import ConnectionError as Disconnected
-from store_server import ask, serve_store, write_tokens
+from store_server import EVERYTHING, ask, serve_store, write_tokens
 
 from privtab.pipeline import load_program
 from privtab.store.store import Store
@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def servers(store: Store, tmp_path: Path) -> Iterator[tuple[Server, Server]]:
-    tokens = write_tokens(tmp_path / "tokens", ["root", "eve"])
+    tokens = write_tokens(tmp_path / "tokens", ["root", "eve"], EVERYTHING)
     url = store.database.url.render_as_string(hide_password=False)
     started: list[Server] = []
     try:

@@ -11,6 +11,9 @@ from authzen_server import Server, start
 
 from privtab.store.server.openapi import PREFIX
 
+EVERYTHING = "read write evaluate search"
+"""The scopes of a token that is good for questions about everybody, too."""
+
 
 def token(user: str) -> str:
     return f"token-of-{user}-0123456789"

@@ -22,6 +22,7 @@ from privtab.authzen.messages import Body, Malformed, SearchKind
 from privtab.authzen.metadata import EVALUATION, EVALUATIONS, SEARCH, WELL_KNOWN, metadata
 from privtab.authzen.service import Answer, Service, Unsupported
 from privtab.errors import DecisionUnavailable, PolicyError, PrivtabError
+from privtab.names import bare_name
 from privtab.serving.access_log import AccessLog, note
 from privtab.serving.endpoint import answered, every, read_json_body, running
 from privtab.serving.guard import HttpError, authorize
@@ -51,6 +52,8 @@ class AppSettings:
     base: str
     """The address that callers use, without a trailing slash."""
     tokens: Tokens | None = None
+    of_users: bool = False
+    """Whether each token is that of the user of its name, who may ask only about themselves unless the token states scopes."""
     max_body: int = 1024 * 1024
     """Maximum bytes of a request."""
     refresh: float | None = None
@@ -73,7 +76,7 @@ def application(settings: AppSettings) -> ASGIApp:
         describe = partial(_metadata, settings, prefix, service)
         routes.append(Route(WELL_KNOWN + prefix, describe, methods=["GET"]))
         for path, method, scope in _methods(service):
-            endpoint = partial(_endpoint, settings, method, scope)
+            endpoint = partial(_endpoint, settings, method, scope, listing=path.endswith(f"/{SearchKind.SUBJECT}"))
             routes.append(Route(prefix + path, endpoint, methods=["POST"]))
     routes += settings.routes
     app = Starlette(routes=routes, lifespan=partial(_lifespan, settings))
@@ -93,21 +96,34 @@ def _methods(service: Service) -> Sequence[tuple[str, Method, Scope]]:
 # --- endpoints -------------------------------------------------------------------------------------------------------
 
 
-async def _endpoint(settings: AppSettings, method: Method, scope: Scope, request: Request) -> Response:
-    """Check the token before reading the body."""
+async def _endpoint(
+    settings: AppSettings, method: Method, scope: Scope, request: Request, *, listing: bool
+) -> Response:
+    """Check the token before reading the body. `listing`: the answer names other users."""
 
     async def answer(request: Request) -> Response:
-        authorize(settings.tokens, scope, request)
+        bearer = authorize(settings.tokens, scope, request)
         if settings.admit is not None:
             await settings.admit(request)
         try:
-            answer = await method(messages.parse(await read_json_body(request, settings.max_body)))
+            body = messages.parse(await read_json_body(request, settings.max_body))
+            if settings.of_users and bearer is not None and not bearer.stated:
+                _check_about(bearer.name, body, scope, listing=listing)
+            answer = await method(body)
         except Malformed as error:
             raise HttpError(400, str(error)) from None
         note(request.scope, _outcome(answer))
         return Response(_encode(answer), media_type=_JSON)
 
     return await answered(request, answer, _refuse)
+
+
+def _check_about(user: str, body: Body, scope: Scope, *, listing: bool) -> None:
+    """Raise HttpError if a message is about others than this user."""
+    if listing or any(bare_name(name, "user") != user for name in messages.subjects(body)):
+        challenge = f'Bearer realm="privtab", error="insufficient_scope", scope="{scope}"'
+        message = f"a token without scopes asks only about its own user: for others it needs the scope `{scope}`"
+        raise HttpError(403, message, WWW_Authenticate=challenge)
 
 
 def _refuse(request: Request, error: PrivtabError) -> Never:

@@ -7,7 +7,7 @@ request with names that the policy does not declare is InvalidRequest; it is ans
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -106,6 +106,16 @@ def evaluations(body: Body) -> Evaluations | None:
         raise Malformed(f"`evaluations` has {len(entries)} requests; {MOST_EVALUATIONS} are the most at once")
     defaults = {part: _object(body[part], f"`{part}`") for part in PARTS if part in body}
     return Evaluations(items=tuple(_with_defaults(item, defaults) for item in entries), semantic=semantic)
+
+
+def subjects(body: Body) -> Iterator[str]:
+    """The ids of all subjects that a message names, whether or not it is well formed."""
+    entries = body.get("evaluations", [])
+    for part in (body, *(entries if isinstance(entries, list) else ())):
+        subject = part.get("subject") if isinstance(part, Mapping) else None
+        id_ = subject.get("id") if isinstance(subject, Mapping) else None
+        if isinstance(id_, str):
+            yield id_
 
 
 def evaluation(body: Body) -> Body:

@@ -117,6 +117,7 @@ def run(
             services={"": service, f"/{program.system}": service},
             base=base,
             tokens=tokens,
+            of_users=True,
             max_body=settings.max_body,
             routes=[*found, *sidecars.routes],
             beside=sidecars.beside,

@@ -18,7 +18,7 @@ from privtab.client._observe import LOG, Observer
 from privtab.client._protocol import ActiveSystem, EntityLike
 from privtab.effects import Effect
 from privtab.errors import AccessDenied, DecisionError, InvalidRequest
-from privtab.request import Decision, Entity, Request
+from privtab.request import Decision, Entity, Request, exact
 
 if TYPE_CHECKING:
     from privtab.client._async_engine import AsyncOpaEngine
@@ -364,7 +364,7 @@ def _item(item: object, type_: str, index: int) -> Entity:
         return protocol.entity(item, f"item {index}")
     if item.startswith(f"{type_}:"):
         raise InvalidRequest(f"item {index} is `{item}`: beside a type, write paths alone")
-    return Entity(type_, item)
+    return exact(Entity(type_, item))  # type: ignore[no-any-return]
 
 
 def _item_request(

@@ -40,7 +40,7 @@ from privtab.client._answers import (
 )
 from privtab.errors import InvalidRequest, UsageError
 from privtab.moments import WINDOWED
-from privtab.request import NOT_SET, Decision, Entity, Request, flag_name
+from privtab.request import NOT_SET, Decision, Entity, Request, exact, flag_name
 from privtab.typed import path_of
 from privtab.vocabulary import Vocabulary
 
@@ -96,16 +96,17 @@ def entity(value: object, where: str = "resource") -> Entity:
     """Read an EntityLike; raises InvalidRequest."""
     match value:
         case Entity(type=str(), id=str()):
-            return value
+            is_exact = type(value) is Entity and type(value.type) is type(value.id) is str
+            return value if is_exact else exact(value)
         case str():
             try:
-                return Entity.parse(value)
+                return Entity.parse(exact(value))
             except ValueError as error:
                 raise InvalidRequest(f"{where}: {error}") from None
         case (str(type_), str(id_)):
-            return Entity(type_, id_)
+            return Entity(exact(type_), exact(id_))
         case (str(type_), list() | tuple() as names):
-            return named(type_, names, where)
+            return named(exact(type_), exact(names), where)
         case _:
             raise InvalidRequest(
                 f"{where} is {value!r}: write `type:path`, a pair (type, path), a pair (type, list of names) or an Entity"

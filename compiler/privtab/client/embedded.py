@@ -193,10 +193,12 @@ class Embedded(Asker):
                     type_, _, path = resource.partition(":")
                 else:
                     type_, path = resource if type(resource) is tuple else (resource.type, resource.id)  # type: ignore[union-attr]
-                if type(path) is str:
+                if type(action) is not str:  # a member of an enumeration
+                    action = str.__str__(action)
+                if type(user) is type(type_) is type(path) is str:
                     bundled = self._bundled
                     shortcuts = bundled.shortcuts if bundled.still and bundled.timeless else bundled.now().shortcuts
-                    answer = shortcuts[type_, action](user, path)  # type: ignore[index, arg-type]
+                    answer = shortcuts[type_, action](user, path)
                     if answer is not None:
                         return answer
             except (TypeError, ValueError, AttributeError):

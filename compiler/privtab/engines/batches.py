@@ -246,9 +246,9 @@ class Batches:
                 answers.reasons[column.is_null().to_numpy(zero_copy_only=False)] = NULL
         for column in lists:
             answers.reasons[with_nameless(column)] = NULL
-        for wrong in (unusable(names), *map(with_unusable, lists)):
-            if wrong is not None:
-                answers.reasons[wrong & (answers.reasons == OK)] = NAME
+        for unusable_rows in (unusable(names), *map(with_unusable, lists)):
+            if unusable_rows is not None:
+                answers.reasons[unusable_rows & (answers.reasons == OK)] = NAME
         given = given.of_types(reader.attributes, kinds)
         all_rows = Rows(form=form, names=names, columns=columns, groups=groups, active=active, given=given)
         if reader.nested or reader.flat:  # arrays need paths of a fixed length

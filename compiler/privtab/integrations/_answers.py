@@ -29,8 +29,13 @@ class Tell(StrEnum):
     """Only the refusal and the decision's id, with which operators find the rest in the log."""
     RULE = "rule"
     """Also the rule."""
+    SUMMARY = "summary"
+    """Also one line with what is missing, which discloses names of privileges, roles and groups."""
     REASONS = "reasons"
-    """Also what is missing, which discloses names of privileges, roles and groups."""
+    """Also everything that would turn the denial: of a large policy, several kilobytes."""
+
+
+_DETAILED = (Tell.SUMMARY, Tell.REASONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +69,7 @@ def answer(error: DecisionError, tell: Tell) -> Answer:
             return _answer(401, "authentication required", headers={"WWW-Authenticate": "Bearer"})
         case InvalidRequest():
             LOG.info("a request that makes no sense was refused: %s", error)
-            return _answer(400, "invalid request", detail=str(error) if tell is Tell.REASONS else None)
+            return _answer(400, "invalid request", detail=str(error) if tell in _DETAILED else None)
         case DecisionUnavailable():
             LOG.error("refused, since no decision could be had: %s", error)
             wait = ceil(error.retry_after) if error.retry_after is not None else 1
@@ -89,7 +94,8 @@ def _denied(error: AccessDenied, tell: Tell) -> Answer:
         members["rule"] = decision.rule
     if tell is Tell.REASONS:
         members["missing"] = [list(way) for way in decision.missing]
-    return _answer(403, "access denied", detail=str(error) if tell is Tell.REASONS else None, **members)
+    detail = decision.describe(error.request, brief=tell is Tell.SUMMARY) if tell in _DETAILED else None
+    return _answer(403, "access denied", detail=detail, **members)
 
 
 def _answer(

@@ -7,10 +7,11 @@ from inspect import isawaitable
 from typing import Any, TypeAlias
 
 from privtab.errors import DecisionError
-from privtab.integrations._answers import Answer, Tell, answer, unmapped
+from privtab.integrations._answers import Answer, Tell, answer
 from privtab.integrations._caller import DECISION, CallerLike, acting_as, as_caller
 from privtab.integrations._guard import GUARD, AnyAsker, Guard
-from privtab.integrations._routes import Route, find, open_route, route
+from privtab.integrations._routers import asgi_router
+from privtab.integrations._routes import Route, RouteTable, open_route, route
 
 __all__ = ["AsgiMiddleware", "Route", "open_route", "route"]
 
@@ -30,7 +31,8 @@ class AsgiMiddleware:
 
     `user` returns the caller from the connection's scope, as a name, a Caller or None; by default, the caller of the guard.
     It is also the caller for guarded functions in `app`. `guard` is a Guard or a client. A websocket is refused before it
-    is accepted.
+    is accepted. The router of Starlette or FastAPI says which parameters the handler will get: if these are not those of the
+    route, the request is refused.
     """
 
     def __init__(
@@ -40,15 +42,14 @@ class AsgiMiddleware:
         routes: Iterable[Route],
         guard: Guard | AnyAsker = GUARD,
         user: User | None = None,
-        tell: Tell | str = Tell.REASONS,
+        tell: Tell | str = Tell.SUMMARY,
         unmapped: str = "deny",
     ) -> None:
         self._app = app
-        self._routes = tuple(routes)
-        self._guard = guard if isinstance(guard, Guard) else Guard(guard)
+        self._table = RouteTable(routes, guard, tell, unmapped)
+        self._guard = self._table.guard
+        self._router = asgi_router(app)
         self._user = user
-        self._tell = Tell(tell)
-        self._open = _unmapped(unmapped)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
@@ -56,20 +57,17 @@ class AsgiMiddleware:
             await self._app(scope, receive, send)
             return
         method = WEBSOCKET if scope["type"] == "websocket" else str(scope["method"])
-        path = _path(scope)
-        match = find(self._routes, method, path)
-        if match is None and not self._open:
-            refusal = unmapped(method, path)
-            if self._guard.enforces():
-                await _refuse(scope, send, refusal)
-                return
+        match = self._table.match(method, _path(scope), self._router(scope))
+        if isinstance(match, Answer):
+            await _refuse(scope, send, match)
+            return
         try:
             caller = await self._caller(scope)
             decision = None
             if match is not None and match[0].needs is not None:
                 decision = await self._guard.aask(caller, match[0].needs, match[1])
         except DecisionError as error:
-            await _refuse(scope, send, answer(error, self._tell))
+            await _refuse(scope, send, answer(error, self._table.tell))
             return
         token = DECISION.set(decision)
         try:
@@ -85,16 +83,9 @@ class AsgiMiddleware:
         return as_caller(await user if isawaitable(user) else user)
 
 
-def _unmapped(value: str) -> bool:
-    """Whether unmapped requests pass."""
-    if value not in ("deny", "allow"):
-        raise ValueError(f"unmapped is `{value}`: write `deny` or `allow`")
-    return value == "allow"
-
-
 def _path(scope: Scope) -> str:
     """The path as the application's own router sees it, relative to where the application is mounted."""
-    path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
+    path, root = str(scope["path"]), str(scope.get("root_path", ""))
     if root and (path == root or path.startswith(f"{root}/")):
         return path.removeprefix(root) or "/"
     return path

@@ -29,7 +29,7 @@ def Requires(  # noqa: N802  (named like FastAPI's `Depends` and `Security`)
     flags: Iterable[str] = (),
     guard: Guard | AnyAsker = GUARD,
     user: Callable[..., Any] | None = None,
-    tell: Tell | str = Tell.REASONS,
+    tell: Tell | str = Tell.SUMMARY,
 ) -> Callable[..., Awaitable[Decision]]:
     """A dependency that returns the decision of an allow, or else answers instead of the handler.
 
@@ -63,7 +63,7 @@ class Refused(HTTPException):
         self.refusal = refusal
 
 
-def answer_errors(app: FastAPI, *, tell: Tell | str = Tell.REASONS) -> None:
+def answer_errors(app: FastAPI, *, tell: Tell | str = Tell.SUMMARY) -> None:
     """Answer with problem documents if `Requires`, a handler or a guarded function it calls refuses or has no decision."""
     detail = Tell(tell)
 

@@ -7,10 +7,11 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from privtab.errors import DecisionError
-from privtab.integrations._answers import Answer, Tell, answer, unmapped
+from privtab.integrations._answers import Answer, Tell, answer
 from privtab.integrations._caller import DECISION, CallerLike, acting_as, as_caller
 from privtab.integrations._guard import GUARD, AnyAsker, Guard
-from privtab.integrations._routes import Route, find, open_route, route
+from privtab.integrations._routers import wsgi_router
+from privtab.integrations._routes import Route, RouteTable, open_route, route
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -25,7 +26,8 @@ class WsgiMiddleware:
 
     `user` returns the caller from the environment, as a name, a Caller or None; by default, the caller of the guard, else
     REMOTE_USER, which is set by the server and not by a header. It is also the caller for guarded functions during the call
-    of `app`. `guard` is a Guard or a client.
+    of `app`. `guard` is a Guard or a client. The router of Flask, or another `url_map` of Werkzeug's, says which parameters the
+    handler will get: if these are not those of the route, the request is refused.
     """
 
     def __init__(
@@ -35,34 +37,29 @@ class WsgiMiddleware:
         routes: Iterable[Route],
         guard: Guard | AnyAsker = GUARD,
         user: User | None = None,
-        tell: Tell | str = Tell.REASONS,
+        tell: Tell | str = Tell.SUMMARY,
         unmapped: str = "deny",
     ) -> None:
-        if unmapped not in ("deny", "allow"):
-            raise ValueError(f"unmapped is `{unmapped}`: write `deny` or `allow`")
         self._app = app
-        self._routes = tuple(routes)
-        self._guard = guard if isinstance(guard, Guard) else Guard(guard)
+        self._table = RouteTable(routes, guard, tell, unmapped)
+        self._guard = self._table.guard
+        self._router = wsgi_router(app)
         self._user = user
-        self._tell = Tell(tell)
-        self._open = unmapped == "allow"
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Handle one request."""
         method = str(environ["REQUEST_METHOD"])
         path = str(environ.get("PATH_INFO", "")).encode("latin-1").decode("utf-8", "replace") or "/"
-        match = find(self._routes, method, path)
-        if match is None and not self._open:
-            refusal = unmapped(method, path)
-            if self._guard.enforces():
-                return _refuse(method, start_response, refusal)
+        match = self._table.match(method, path, self._router(environ))
+        if isinstance(match, Answer):
+            return _refuse(method, start_response, match)
         try:
             caller = self._caller(environ)
             decision = None
             if match is not None and match[0].needs is not None:
                 decision = self._guard.ask(caller, match[0].needs, match[1])
         except DecisionError as error:
-            return _refuse(method, start_response, answer(error, self._tell))
+            return _refuse(method, start_response, answer(error, self._table.tell))
         token = DECISION.set(decision)
         try:
             with acting_as(caller):

@@ -21,10 +21,13 @@ class HttpError(Exception):
 
 
 def authorize(tokens: Tokens | None, scope: StrEnum, request: Request) -> Bearer | None:
-    """The bearer of the request's token; raises Refused unless it has the scope. None if the server has no tokens."""
+    """The bearer of the request's token; raises HttpError unless it has the scope. None if the server has no tokens."""
+    sent = request.headers.getlist("authorization")
+    if len(sent) > 1:  # a proxy may have checked another one than the server would
+        raise HttpError(400, "a request has one `Authorization` header")
     if tokens is None:
         return None
-    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    kind, _, token = "".join(sent).partition(" ")
     if kind.lower() != "bearer" or not token.strip():
         raise HttpError(401, "a bearer token is needed", WWW_Authenticate='Bearer realm="privtab"')
     bearer = tokens.find(token.strip())

@@ -39,6 +39,8 @@ class Bearer:
     name: str
     digest: bytes
     scopes: frozenset[StrEnum]
+    stated: bool = True
+    """Whether its line names scopes; else it has all."""
     instance: str = ""
     """The sidecar it is bound to, `*` for any characters; empty: not bound."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -130,7 +132,8 @@ def _bearer(where: str, words: list[str], scopes: type[StrEnum], *, bindings: bo
     except ValueError:
         # Do not show the word: it may be a token.
         raise UsageError(f"{where}: unknown scope; scopes are {', '.join(scopes)}") from None
-    return Bearer(name=name, digest=digest, scopes=token_scopes, instance=instance, labels=labels)
+    stated = bool(scope_words)
+    return Bearer(name=name, digest=digest, scopes=token_scopes, stated=stated, instance=instance, labels=labels)
 
 
 def _binding(where: str, words: list[str]) -> tuple[str, dict[str, str]]:

@@ -92,6 +92,16 @@ def test_a_token_that_is_bound_is_good_for_one_sidecar(
     within(registry, body, tokens=tokens)
 
 
+def test_two_tokens_are_none(registry: Registry, tokens: Tokens) -> None:
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
+        for first, second in ((WEB, ANY), (ANY, WEB), (ANY, ANY), ("x" * 20, ANY)):
+            headers = [("Authorization", f"Bearer {token}") for token in (first, second)]
+            for path in (POLICY, "/fleet", "/metrics"):
+                assert (await client.get(path, headers=headers)).status_code == 400, (first, second, path)
+
+    within(registry, body, tokens=tokens)
+
+
 def test_the_id_that_an_opa_reports_does_not_identify_it(registry: Registry, tokens: Tokens) -> None:
     """A report without a name changes nothing of the sidecar whose name it has made up."""
     current = registry.channel("dev", "shop")
