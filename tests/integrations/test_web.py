@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
@@ -20,12 +21,16 @@ from fastapi import Depends, FastAPI
 from fastapi import Request as WebRequest
 
 from privtab import Client, Decision
+from privtab.bundle.pack import state_bundle
 from privtab.client.embedded import Embedded
 from privtab.errors import AccessDenied, UsageError
 from privtab.integrations import Caller, Guard, Tell, caller, decision
 from privtab.integrations.asgi import AsgiMiddleware, open_route, route
 from privtab.integrations.fastapi import Requires, answer_errors
 from privtab.integrations.wsgi import WsgiMiddleware
+from privtab.pipeline import load_program, policy_bundle
+from privtab.state.load import from_tables
+from privtab.state.validate import validate
 
 ROUTES = (
     open_route("GET", "/health"),
@@ -168,6 +173,7 @@ def test_a_refusal_is_a_problem_document_that_says_as_much_as_it_may(served: Ser
     more: dict[str, dict[str, Any]] = {
         "nothing": {},
         "rule": {"rule": "studio/dataset/read"},
+        "summary": {"rule": "studio/dataset/read"},
         "reasons": {
             "rule": "studio/dataset/read",
             "missing": [["deny READ (dataset:web/salaries) to user:ben"], ["owner (dataset:web/salaries)"]],
@@ -180,9 +186,9 @@ def test_a_refusal_is_a_problem_document_that_says_as_much_as_it_may(served: Ser
             assert answer.headers["Cache-Control"] == "no-store"
             problem = answer.json()
             assert problem.pop("decision_id")
-            assert ("blocked by a denial of READ" in problem.pop("detail", "")) is (tell == "reasons")
+            assert ("blocked by a denial of READ" in problem.pop("detail", "")) is (tell in ("summary", "reasons"))
             assert problem == {"title": "access denied", "status": 403, **expected}
-            assert ("detail" in ask(url, "ann", "GET", "/datasets/web").json()) is (tell == "reasons")
+            assert ("detail" in ask(url, "ann", "GET", "/datasets/web").json()) is (tell in ("summary", "reasons"))
 
 
 def test_without_an_answer_nothing_passes_and_nothing_is_disclosed(served: Served, nobody_there: Client) -> None:
@@ -287,7 +293,7 @@ async def signed_in(request: WebRequest) -> Caller | None:
     return user_of(request.headers)
 
 
-def fastapi_app(guard: Any, tell: Tell = Tell.REASONS) -> FastAPI:
+def fastapi_app(guard: Any, tell: Tell = Tell.SUMMARY) -> FastAPI:
     app = FastAPI()
     answer_errors(app, tell=tell)
     behind = guard if isinstance(guard, Guard) else Guard(guard)
@@ -342,11 +348,11 @@ def test_a_handler_runs_for_an_allow_alone(client: Embedded) -> None:
             refused = ask(url, "ben", "GET", path)
             assert refused.headers["Content-Type"] == "application/problem+json"
             assert refused.json()["detail"] == SENTENCE
-            assert refused.json()["missing"]
+            assert set(refused.json()) == {"title", "status", "detail", "rule", "decision_id"}
 
 
 def test_the_dependency_alone_answers_with_the_sentence_of_access_denied(client: Embedded) -> None:
-    for tell, detail in (("reasons", SENTENCE), ("nothing", "access denied")):
+    for tell, detail in (("summary", SENTENCE), ("reasons", SENTENCE), ("nothing", "access denied")):
         app = FastAPI()
         needed = Requires("read", "dataset", arg="path", guard=client, user=signed_in, tell=tell)
 
@@ -361,6 +367,33 @@ def test_the_dependency_alone_answers_with_the_sentence_of_access_denied(client:
     with pytest.raises(AccessDenied) as denied:
         client.require("ben", "read", "dataset:web/salaries")
     assert str(denied.value) == SENTENCE
+
+
+def test_a_denial_is_one_line_unless_more_is_wanted(tmp_path: Path) -> None:
+    program = load_program("gravitino/1.1.0")
+    state, _ = validate(program, from_tables({}, "rows"))
+    bundles = tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz"
+    bundles[0].write_bytes(policy_bundle(program))
+    bundles[1].write_bytes(state_bundle(program, state))
+    answers = {}
+    with Embedded(*bundles) as client:
+        for tell in ("summary", "reasons"):
+            app = FastAPI()
+            more: dict[str, Any] = {} if tell == "summary" else {"tell": tell}
+            answer_errors(app, **more)
+            needed = Requires("load", "table", arg="table", guard=client, user=signed_in, **more)
+
+            @app.get("/tables/{table:path}", dependencies=[Depends(needed)])
+            async def table(table: str) -> str:
+                return table
+
+            with serving(app) as url:
+                answers[tell] = ask(url, "eve", "GET", "/tables/m/c/s/t")
+    brief, full = answers["summary"].json(), answers["reasons"].json()
+    assert (brief["rule"], len(answers["summary"].content) < 500) == ("gravitino/table/load", True)
+    assert brief["detail"].endswith(f", or one of {len(full['missing']) - 2} other ways")
+    assert len(full["missing"]) > 4
+    assert len(answers["reasons"].content) > 3 * len(answers["summary"].content)
 
 
 def test_a_handler_tells_no_more_than_it_may(client: Embedded) -> None:
