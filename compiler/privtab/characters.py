@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from string import ascii_lowercase, ascii_uppercase, digits
 
 LONGEST_NAME = 65_536
 """Maximum length of a name, or of the path of an entity, in a state."""
@@ -16,6 +17,8 @@ formatting characters, and composed and decomposed forms.
 """
 UNUSABLE = "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in _RANGES)
 """These characters as part of a class in a regular expression of Go, RE2 or Java; UTF-8 cannot encode surrogates."""
+PLAIN = f"{ascii_lowercase}/{digits}_-.{ascii_uppercase} !#$&'()+,:;<=>@[]^`{{|}}~"
+"""Printable ASCII but for the signs of escapes, wildcards and quoted texts: what nearly all names consist of, common ones first."""
 _UNUSABLE = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in _RANGES)}\ud800-\udfff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

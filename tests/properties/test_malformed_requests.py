@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,73 @@ import worlds
 from engine_agreement import ask, put_state, serving
 from malformed_requests import broken
 from row_cases import Rows, cases
+from unusual_names import UNUSABLE
 
+from privtab.characters import is_unicode
+from privtab.engines.wasm import WasmEngine
 from privtab.errors import InvalidRequest
+from privtab.opa import wasm
+from privtab.pipeline import wasm_modules
 from privtab.reference.evaluate import Reference
-from privtab.request import Request
+from privtab.request import Entity, Request
+from privtab.state.index import index
+from privtab.state.nodes import State
+from privtab.vocabulary import Vocabulary
+
+OPEN = """
+privtab: 1
+system: open
+version: "1"
+entities: {top: {low: }}
+privileges: [READ]
+semantics: {inheritance: down, deny: overrides, groups: [state, request], active_roles: request}
+tables: {low: {look: anyone, move: {with: {to: low}, requires: anyone}}}
+"""
+USABLE = (" ", "~", "\xa0", "\u2027", "\u202a", "\ufffd", "\ufff0", "\U00010000", "\U0010ffff", "%25", '"', "\\", "a*")
+"""Names that are close to those which no name may be."""
+
+
+def everywhere(name: str) -> list[Request]:
+    """Requests that are allowed if every name is one, each with this name in another place."""
+    low = Entity("low", "t/x")
+    good = Request(user="ann", action="look", resource=low)
+    odd = f"a{name}b"
+    return [
+        replace(good, user=odd),
+        replace(good, resource=Entity("low", f"t/{odd}")),
+        replace(good, resource=Entity("low", f"{odd}/x")),
+        replace(good, groups=("hr", odd)),
+        replace(good, action="move", with_={"to": Entity("low", f"t/{odd}")}),
+    ]
+
+
+@pytest.mark.slow
+def test_every_engine_takes_the_same_characters_for_parts_of_names(opa_binary: Path) -> None:
+    names = [*USABLE, *filter(is_unicode, UNUSABLE)]
+    requests = [request for name in names for request in everywhere(name)]
+    expected = [name in USABLE for name in names for _ in everywhere(name)]
+    narrowed = [Request(user="ann", action="look", resource=Entity("low", "t/x"), active_roles=(n,)) for n in names]
+    with serving([OPEN], opa_binary) as (url, [world]), http.Session() as session:
+        put_state(session, url, world.program, State())
+        sent = [request.to_json() for request in requests]
+        assert ask(session, url, "open", "decisions", {"requests": sent}) == expected
+        answers = [session.post(f"{url}/v1/data/privtab/open/check", json={"input": one}).json() for one in sent]
+        assert [answer["result"] for answer in answers] == expected
+        items = [[f"a{name}b", ["top:t", f"low:t/{name}"]] for name in names]
+        body = {"action": {"name": "look"}, "resource": {"type": "low"}, "items": items}
+        assert ask(session, url, "open", "decisions", body) == [name in USABLE for name in names]
+        subject = {"type": "user", "id": "ann"}
+        shown = ask(session, url, "open", "visible", {**body, "subject": subject, "items": [keys for _, keys in items]})
+        assert shown == list(range(len(USABLE)))
+        assert not any(ask(session, url, "open", "decisions", {"requests": [r.to_json() for r in narrowed]}))
+        document, state = world.artifacts.program, index(world.program, State())
+        module = wasm.build(wasm_modules(world.program), world.artifacts.entrypoints, opa_binary)
+        engine = WasmEngine(module, document, state)
+        assert engine.allow_many(requests) == expected
+    checked = Vocabulary.from_program(document)
+    for request, good in zip([*requests, *narrowed], [*expected, *(name in USABLE for name in names)], strict=True):
+        with nullcontext() if good else pytest.raises(InvalidRequest, match="cannot contain the character U"):
+            checked.check(request)
 
 
 @pytest.mark.slow

@@ -55,6 +55,22 @@ def test_bytes_that_are_not_utf8_match_no_user(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
+def test_a_name_with_an_unusable_character_is_no_request(
+    plan: str, spark: SparkSession, policy_and_state: tuple[str, str]
+) -> None:
+    rows, expected = [("ann", "s/a/1", ["x"])], [(True, None)]
+    for sign in ("\n", "\x7f", "\x85", "\u2028", "\u2029", "\uffff"):
+        rows += [(f"ann{sign}", f"s/a/1{sign}", ["x"]), ("ann", f"s{sign}/a/1", ["x"]), ("ann", f"s/a{sign}", ["x"])]
+        expected += [(False, "malformed name"), (False, "malformed path"), (False, "malformed path")]
+    rows += [("ann\u00a0", "s/\u00fc/1", ["x"]), ("ann", "s/a/1", ["x", "hr\x85"])]
+    expected += [(False, "not granted"), (False, "malformed name")]
+    df = decision_rows.frame(spark, rows, "user string, path string, brought array<string>")
+    decided = decide(df, *policy_and_state, **BOX, groups="brought", plan=plan)
+    assert decision_rows.answer_rows(decided, "allowed", "reason") == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", PLANS)
 def test_a_flag_that_is_neither_yes_nor_no_is_set(
     plan: str, spark: SparkSession, policy_and_state: tuple[str, str]
 ) -> None:

@@ -14,7 +14,7 @@ from privtab.attributes import Kind
 from privtab.backends.rego.clauses import RowView
 from privtab.backends.rego.dispatch import dispatched
 from privtab.backends.rego.view import Emitter
-from privtab.characters import UNUSABLE
+from privtab.characters import PLAIN, UNUSABLE
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
@@ -55,6 +55,7 @@ def render(
         "flat": flat_places(program),
         "below": uses_below(program),
         "unusable": UNUSABLE,
+        "plain": PLAIN,
     }
     base = f"privtab/{name}"
     modules = {

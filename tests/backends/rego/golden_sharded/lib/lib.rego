@@ -101,14 +101,19 @@ subject if {
 	named(input.subject.id)
 }
 
-# Nobody is called by wildcards alone, or by a name with an unusable character.
-named(user) if regex.match(
-	`^[*?%]*[^*?%\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}][^\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]*$`,
-	user,
-)
+# Nobody is called by wildcards alone.
+named(user) if {
+	trim(user, "*?%") != ""
+	usable(user)
+}
 
-# Names have no controls, line separators and noncharacters, which programs read differently.
-usable(name) if regex.match(`^[^\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]*$`, name)
+# Names have no controls, line separators and noncharacters, which programs read differently. Most consist of these
+# characters alone, and trimming them off is much faster than a regular expression.
+usable(name) if {
+	trim(name, "abcdefghijklmnopqrstuvwxyz/0123456789_-.ABCDEFGHIJKLMNOPQRSTUVWXYZ !#$&'()+,:;<=>@[]^`{|}~") == ""
+} else if {
+	regex.match(`^[^\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]*$`, name)
+}
 
 # Whatever is beside subject, action and resource is of the right kind: a flag or a group in a value of another kind
 # would be overlooked. Most requests have nothing else, which is the quick way.
@@ -255,9 +260,9 @@ path_names(id) := names if {
 
 # In a name only `/` and `%` are escaped, and `*` and `?` where it is made of nothing else: so an entity has one
 # spelling.
-well_spelt(id) if regex.match(`^[^%*?\x{0}-\x{1f}\x{7f}-\x{9f}\x{2028}-\x{2029}\x{fffe}-\x{ffff}]*$`, id)
-
 well_spelt(id) if {
+	trim(id, "abcdefghijklmnopqrstuvwxyz/0123456789_-.ABCDEFGHIJKLMNOPQRSTUVWXYZ !#$&'()+,:;<=>@[]^`{|}~") == ""
+} else if {
 	usable(id)
 	every name in split(id, "/") {
 		name_well_spelt(name)
