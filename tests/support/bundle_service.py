@@ -18,7 +18,7 @@ from privtab.state.nodes import TABLES, Assignment, Grant, State
 LONG_POLLING = "application/vnd.openpolicyagent.bundles"
 NASTY = (
     *("plain", "a/b", "100%", "~", "~0", "~1", "!", "!1", "a b", ".", "..", "-", "0", "é", "日本", "😀"),
-    *('"', "'", "\\", "x:y", "{}", "?a=b&c#d", "%2F", "%7E", "+", "tab\there", "[1]", "$ref", "<b>", "\u2028"),
+    *('"', "'", "\\", "x:y", "{}", "?a=b&c#d", "%2F", "%7E", "+", "no\u00a0break", "[1]", "$ref", "<b>", "\u202f"),
 )
 """Names with a special meaning in paths, URLs or JSON."""
 
