@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from unusual_names import UNUSABLE
 
@@ -59,7 +60,10 @@ def with_unusable_names(program: Program, requests: Sequence[Request], seed: int
     found = []
     for request in requests:
         resource = request.resource
-        ways = [{"user": spoilt(request.user)}, {"resource": Entity(resource.type, spoilt(resource.id))}]
+        ways: list[dict[str, Any]] = [
+            {"user": spoilt(request.user)},
+            {"resource": Entity(resource.type, spoilt(resource.id))},
+        ]
         ways += [{"with_": {**request.with_, slot: Entity(e.type, spoilt(e.id))}} for slot, e in request.with_.items()]
         if "request" in program.semantics.groups and request.groups:
             ways.append({"groups": (*request.groups, spoilt("hr"))})
