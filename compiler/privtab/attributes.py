@@ -19,7 +19,7 @@ KINDS: tuple[Kind, ...] = ("user", "entity", "request")
 TypeName: TypeAlias = Literal["text", "bool", "enum", "set", "integer"]
 Origin: TypeAlias = Literal["state", "request"]
 """Where a value comes from."""
-Operator: TypeAlias = Literal["=", "<", "<=", ">", ">=", "in"]
+Operator: TypeAlias = Literal["=", "<", "<=", ">", ">=", "in", "contains"]
 Scalar: TypeAlias = str | int | bool
 Value: TypeAlias = Scalar | Sequence[str]
 
@@ -64,7 +64,13 @@ class Attribute:
 
     def has_relation(self, relation: str) -> bool:
         """Whether values of the type stand in a relation to others."""
-        return self.type == "integer" or (self.type != "set" and relation in ("=", "in"))
+        if self.type == "set":
+            return relation == "contains"
+        return relation in ("=", "in") or (self.type == "integer" and relation != "contains")
+
+    def compares_to_constant(self, relation: str, constant: object) -> bool:
+        """Whether values of the type, or the words of a set, can be a constant."""
+        return constant in self.values if relation == "contains" else self.fits(constant)
 
     def compares_to(self, relation: str, other: Attribute) -> bool:
         """Whether values of the type stand in a relation to values of another type."""
@@ -267,5 +273,7 @@ def holds(left: object, operator: Operator, right: object) -> bool:
             return left >= right  # type: ignore[operator,no-any-return]
         case "in":
             return left in right  # type: ignore[operator]
+        case "contains":
+            return right in left  # type: ignore[operator]
         case _:
             assert_never(operator)

@@ -20,10 +20,20 @@ ESCAPES = (("%", "%25"), ("/", "%2F"))
 """Characters that names in a path cannot contain, with their escapes, in the order of encoding."""
 WILDCARD_ESCAPES = (("*", "%2A"), ("?", "%3F"))
 """The same for names that consist only of wildcards."""
+_NEXT_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _WRONG_ESCAPE = re.compile(r"%(?!2F|25).{0,2}")
 _ESCAPED_WILDCARD = re.compile(r"(?:%2A|%3F)+")
 _KIND = re.compile(r"(user|group|role):", re.IGNORECASE)
 _MISSPELT = re.compile(r"(user|group|role)s:", re.IGNORECASE)
+
+
+def small_letters(name: str) -> str:
+    """A name with `_` between words that begin with a capital, in small letters.
+
+    >>> small_letters("SelectFromColumns"), small_letters("ownerID"), small_letters("GET")
+    ('select_from_columns', 'owner_id', 'get')
+    """
+    return _NEXT_WORD.sub("_", name).lower()
 
 
 def encode_name(name: str) -> str:

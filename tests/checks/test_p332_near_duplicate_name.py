@@ -26,7 +26,7 @@ def test_operations(only: Callable[..., Any], first: str, second: str) -> None:
     ("text", "kind"),
     [
         ("entities: {shop: {shelf: {shelfs:}}}", "types"),
-        ("privileges: [READ, Read]", "privileges"),
+        ("privileges: [READ, READS]", "privileges"),
         ("roles: {keeper: , keepers: }", "roles"),
         (
             "tables: {shop: {a: READ (shop) and (WRITE (shop) when strict), b: READ (shop) and (WRITE (shop) when stritc)}}",

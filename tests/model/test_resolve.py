@@ -108,7 +108,7 @@ CASCADES = {
         ["P010"],
     ),
     "an operation with a bad name that others ask for": (
-        "entities: {shop: }\nprivileges: [READ]\ntables: {shop: {Load: READ (shop), open: can load (shop)}}\n",
+        "entities: {shop: }\nprivileges: [READ]\ntables: {shop: {load-it: READ (shop), open: can load_it (shop)}}\n",
         ["P010"],
     ),
     "a table that is no mapping": (

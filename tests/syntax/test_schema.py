@@ -67,7 +67,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "a row that is a list": {"tables": {"shop": {"open": ["READ (shop)"]}}},
     "a row without a condition": {"tables": {"shop": {"open": {"note": "…"}}}},
     "a row with an unknown key": {"tables": {"shop": {"open": {"require": "anyone"}}}},
-    "an operation in capitals": {"tables": {"shop": {"Open": "anyone"}}},
+    "an operation with a dash": {"tables": {"shop": {"open-all": "anyone"}}},
     "a report that reports something else": {"tables": {"shop": {"open": {"each": "anyone", "report": "all"}}}},
     "`for` outside `any`": {"tables": {"shop": {"open": {"requires": "anyone", "for": ["shop"]}}}},
     "`any` under `tables` that is a list": {"tables": {"any": ["open"]}},

@@ -185,7 +185,8 @@ class Provenance:
                 yield Step(kind="attribute", text=f"the request says that {text} is {value_text(value)}")
                 continue
             # Of a set, the row with the value that is in it.
-            shown = texts(value if isinstance(value, str | int) else found[compare.left])
+            word = compare.right[0] if isinstance(compare.right, tuple) else found[compare.left]
+            shown = texts(value if isinstance(value, str | int) else word)
             for row, attribute in self._rows_of("attributes", holder[0], {holder[1]}, "attribute"):
                 text = self.state.attributes[row].value
                 if attribute == term.attribute and text in shown:

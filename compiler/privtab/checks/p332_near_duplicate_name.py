@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
+from privtab.names import small_letters
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
@@ -19,29 +20,45 @@ _LONG = 5
 
 
 def find(policy: m.Policy) -> Iterator[Diagnostic]:
-    """Names of one kind that differ only by case, plural, word order, or one letter.
+    """Names of one kind that differ only by plural, word order, or one letter; those that differ in case alone are P344.
 
     Skipped are: an alias and its privilege; operations that share a row, or have different titles; and `single` types,
     as collections of another type. Plurals and word order of operations are left to the document if every row of both
     has a `source`.
     """
+    intended = {"privilege": aliases(policy), "operation": _intended_operations(_rows(policy))}
+    for kind, names in names_by_kind(policy).items():
+        if kind != "attribute":
+            single = {name for name, type_ in policy.entities.items() if type_.single} if kind == "type" else set()
+            compared = {name: span for name, span in names.items() if name not in single}
+            yield from _pairs(kind, compared, intended.get(kind, _never))
+
+
+def names_by_kind(policy: m.Policy) -> dict[str, Mapping[str, Span]]:
+    """The names that a policy declares, each with its first place."""
     tables = policy.tables
-    types = {decl.name.value: decl.name.span for decl in tables.entities if not policy.entities[decl.name.value].single}
-    yield from _pairs("type", types, _never)
-    yield from _pairs("privilege", {name: word.span for name, word in policy.declared.items()}, _aliases(policy))
-    yield from _pairs("role", {role.name.value: role.name.span for role in tables.roles}, _never)
-    yield from _pairs("flag", _flags(policy), _never)
+    return {
+        "type": {decl.name.value: decl.name.span for decl in tables.entities},
+        "privilege": {name: word.span for name, word in policy.declared.items()},
+        "role": {role.name.value: role.name.span for role in tables.roles},
+        "attribute": {attribute.name.value: attribute.name.span for attribute in tables.attributes},
+        "flag": _flags(policy),
+        "operation": {name: min(decl.span for decl in decls) for name, decls in _rows(policy).items()},
+    }
+
+
+def _rows(policy: m.Policy) -> dict[str, list[RowDecl]]:
     rows: dict[str, list[RowDecl]] = {}
     for row in policy.rows.values():
         rows.setdefault(row.operation, []).append(row.decl)
-    yield from _pairs(
-        "operation", {name: min(d.span for d in decls) for name, decls in rows.items()}, _intended_operations(rows)
-    )
+    return rows
 
 
 def _pairs(kind: str, names: Mapping[str, Span], is_intended: Callable[[str, str, bool], bool]) -> Iterator[Diagnostic]:
     for name, other in _similar_pairs(names):
         same_words = _words(name) == _words(other)
+        if name.casefold() == other.casefold():
+            continue
         if (same_words or _one_letter(name, other)) and not is_intended(name, other, same_words):
             (span, other_span) = names[name], names[other]
             (first, _), (second, second_span) = sorted(((name, span), (other, other_span)), key=lambda pair: pair[1])
@@ -74,7 +91,8 @@ def _never(_name: str, _other: str, _same_words: bool) -> bool:  # noqa: FBT001 
     return False
 
 
-def _aliases(policy: m.Policy) -> Callable[[str, str, bool], bool]:
+def aliases(policy: m.Policy) -> Callable[[str, str, bool], bool]:
+    """Whether two names are of one privilege."""
     root = {name: name for name in policy.privileges} | {name: alias.of for name, alias in policy.aliases.items()}
     return lambda name, other, _: name in root and root.get(name) == root.get(other)
 
@@ -102,7 +120,7 @@ def _flags(policy: m.Policy) -> dict[str, Span]:
 
 def _words(name: str) -> tuple[str, ...]:
     """The words of a name, regardless of case, plural and order."""
-    parts = re.split(r"[_\-.:]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).casefold())
+    parts = re.split(r"[_\-.:]+", small_letters(name))
     return tuple(sorted(part.removesuffix("s") if len(part) > 3 else part for part in parts))
 
 

@@ -198,7 +198,8 @@ class Explanation:
             case "self":
                 return "self"
             case "compare":
-                return f"{self._operand_text(atom['left'])} {atom['operator']} {self._operand_text(atom['right'])}"
+                left, right = self._operand_text(atom["left"]), self._operand_text(atom["right"])
+                return f"{right} in {left}" if atom["operator"] == "contains" else f"{left} {atom['operator']} {right}"
             case "service_admin":
                 return "service admin"
             case "has":

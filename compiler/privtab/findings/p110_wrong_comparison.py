@@ -19,7 +19,9 @@ def constant(span: Span, left: str, value: str, expected: str) -> Diagnostic:
 
 def relation(span: Span, left: str, left_type: str, operator: str, instead: str) -> Diagnostic:
     """Build the finding for a relation that values of a type do not stand in."""
-    return KIND.at(span, f"`{left}` is {left_type}, which has no `{operator}`", instead)
+    return KIND.at(
+        span, f"`{left}` is {left_type}, which has no `{'VALUE in' if operator == 'contains' else operator}`", instead
+    )
 
 
 def truth(span: Span, left: str, left_type: str) -> Diagnostic:

@@ -46,8 +46,10 @@ def atom_text(atom: Leaf, rule: Rule, types: Mapping[str, str] | None = None) ->
 
 
 def compare_text(compare: Compare, place: Callable[[Target], str]) -> str:
-    """The text of a comparison: `class (table) in {public, internal}`, `user.department = department (table)`."""
+    """The text of a comparison: `class (table) in {public, internal}`, `user.department = department (table)`, `editor in user.roles`."""
     right = compare.right
+    if compare.operator == "contains":
+        return f"{constants_text(compare)} in {term_text(compare.left, place)}"
     operand = term_text(right, place) if isinstance(right, Term) else constants_text(compare)
     return f"{term_text(compare.left, place)} {compare.operator} {operand}"
 

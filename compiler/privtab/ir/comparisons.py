@@ -113,7 +113,8 @@ class _Search:
         self._last: dict[Term, list[tuple[_Bound, bool]]] = {term: [] for term in self._scalars}
         for literal in self._literals:
             terms = [term for term in literal[0].terms if term in self._last]
-            self._last[max(terms, key=self._scalars.index)].append(literal)
+            if terms:
+                self._last[max(terms, key=self._scalars.index)].append(literal)
         self._steps = STEPS
 
     def found(self) -> Values | None:
@@ -140,9 +141,9 @@ class _Search:
         required: dict[Term, set[str]] = {term: set() for term, type_ in self._types.items() if type_.type == "set"}
         for bound, truth in self._literals:
             if bound.set is not None and truth:
-                required[bound.set].add(str(chosen[bound.left]))
+                required[bound.set].add(str(bound.word(chosen)))
         for bound, truth in self._literals:
-            if bound.set is not None and not truth and chosen[bound.left] in required[bound.set]:
+            if bound.set is not None and not truth and bound.word(chosen) in required[bound.set]:
                 return None
         return required
 
@@ -189,12 +190,18 @@ class _Bound:
         self.right = right
         self.constants: tuple[Scalar, ...] = compare.right if isinstance(compare.right, tuple) else ()
         self.set = right if right_type is not None and right_type.type == "set" else None
+        if compare.operator == "contains":
+            self.set = left
         self.terms = (left,) if right is None else (left, right)
 
     @classmethod
     def of(cls, theory: Comparisons, compare: Compare) -> _Bound:
         right = theory.term(compare.right) if isinstance(compare.right, Term) else None
         return cls(compare, theory.term(compare.left), right, None if right is None else theory.type_of(right))
+
+    def word(self, chosen: Mapping[Term, Value | None]) -> object:
+        """The word that is in the set, or not."""
+        return self.constants[0] if self.compare.operator == "contains" else chosen[self.left]
 
     def admits(self, chosen: Mapping[Term, Value | None], types: Mapping[Term, Attribute], *, truth: bool) -> bool:
         """Whether the chosen values of scalars leave it possible that the comparison is true, or false."""

@@ -98,7 +98,7 @@ def _mismatch(
         if refused is not None:
             return p110_wrong_comparison.relation(span, word.text, own.describe(), relation, refused)
         for constant in right:
-            if not own.fits(constant.value):
+            if not own.compares_to_constant(relation, constant.value):
                 where = cell.part(constant.word.start, constant.word.end)
                 return p110_wrong_comparison.constant(where, word.text, constant.word.text, own.describe())
         return None
@@ -116,5 +116,7 @@ def _mismatch(
 def _refused(type_: Attribute, relation: str, written: str) -> str | None:
     """What to write instead of a relation that values of the type do not stand in; None if they do."""
     if type_.type == "set":
-        return f"compare the other way round: `VALUE in {written}`, where VALUE is an attribute"
+        return None if relation == "contains" else f"compare the other way round: `VALUE in {written}`"
+    if relation == "contains":
+        return f"only sets have words in them: write `{written} = VALUE`"
     return None if type_.has_relation(relation) else "only whole numbers have an order; write `=` or `in {A, B}`"

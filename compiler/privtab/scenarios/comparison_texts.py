@@ -14,25 +14,34 @@ from privtab.ir.nodes import Compare, Program, Target, Term
 from privtab.state.names import Problem, StateNames
 from privtab.syntax.expression import Comparison, parse_condition
 
-_TERM = r"(?:user|request)\.[a-z][a-z0-9_]*|[a-z][a-z0-9_]*\s*\([^()]*\)"
+_TERM = r"(?:user|request)\.[A-Za-z][A-Za-z0-9_]*|[A-Za-z][A-Za-z0-9_]*\s*\([^()]*\)"
 _COMPARISON = re.compile(rf"(?P<left>{_TERM})(?:\s*(?P<relation><=|>=|=|<|>|\bin\b)\s*(?P<right>.+))?", re.DOTALL)
+_CONTAINED = re.compile(rf"(?P<word>\"[^\"\n]*\"|[^\W\d]\w*)\s+in\s+(?P<set>{_TERM})")
 _CODE = "T104"
 
 
 def is_comparison(text: str) -> bool:
     """Whether the text of an atom is a comparison."""
     found = _COMPARISON.fullmatch(text)
-    return found is not None and (found["relation"] is not None or found["left"].startswith(("user.", "request.")))
+    if found is None:
+        return _CONTAINED.fullmatch(text) is not None
+    return found["relation"] is not None or found["left"].startswith(("user.", "request."))
 
 
 def comparison(program: Program, names: StateNames, text: str) -> Compare | Problem:
     """The comparison that a text says; or what is wrong with its attributes, entities, constants or types."""
-    found = _COMPARISON.fullmatch(text)
-    assert found is not None
-    left = _term(names, found["left"])
+    contained = _CONTAINED.fullmatch(text) if _COMPARISON.fullmatch(text) is None else None
+    relation: Operator = "contains"
+    if contained is not None:
+        attribute, written = contained["set"], contained["word"]
+    else:
+        found = _COMPARISON.fullmatch(text)
+        assert found is not None
+        attribute = found["left"]
+        relation, written = cast("Operator", found["relation"] or "="), (found["right"] or "true").strip()
+    left = _term(names, attribute)
     if isinstance(left, Problem):
         return left
-    relation, written = cast("Operator", found["relation"] or "="), (found["right"] or "true").strip()
     right = _term(names, written) if re.fullmatch(_TERM, written) else _constants(relation, written)
     if isinstance(right, Problem):
         return right
@@ -45,10 +54,10 @@ def comparison(program: Program, names: StateNames, text: str) -> Compare | Prob
     comparable = (
         own.compares_to(relation, other)
         if isinstance(other, Attribute)
-        else own.has_relation(relation) and all(map(own.fits, other))
+        else own.has_relation(relation) and all(own.compares_to_constant(relation, constant) for constant in other)
     )
     if not comparable:
-        return Problem(_CODE, f"`{text}` compares what cannot be compared", f"`{found['left']}` is {own.describe()}")
+        return Problem(_CODE, f"`{text}` compares what cannot be compared", f"`{attribute}` is {own.describe()}")
     return Compare(left=left, operator=relation, right=right)
 
 
@@ -66,7 +75,7 @@ def _term(names: StateNames, text: str) -> Term | Problem:
 
 def _constants(relation: Operator, text: str) -> tuple[Scalar, ...] | Problem:
     """The constants on the right; the grammar of conditions reads them."""
-    parsed = parse_condition(f"user.a {relation} {text}")
+    parsed = parse_condition(f"{text} in user.a" if relation == "contains" else f"user.a {relation} {text}")
     if isinstance(parsed, Comparison) and isinstance(parsed.right, tuple):
         return tuple(constant.value for constant in parsed.right)
     return Problem(_CODE, f"`{text}` is no constant", 'write a word, "a text", a number, or with `in` {A, B}')

@@ -264,7 +264,7 @@ class _PointMutation:
         if isinstance(constants, Term) or declared is None:
             return
         others = [value for value in _words(declared) if value not in constants]
-        if compare.operator == "=":
+        if compare.operator in ("=", "contains"):
             yield from (replace(compare, right=(value,)) for value in others[:1])
         if compare.operator == "in":
             rests = ((*constants[:i], *constants[i + 1 :]) for i in range(len(constants)))

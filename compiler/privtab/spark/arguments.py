@@ -22,7 +22,7 @@ from privtab.spark.attribute_columns import (
     check_objects,
     read_attributes,
 )
-from privtab.spark.frames import check_frame, described, free
+from privtab.spark.frames import check_frame, described, flag_column, free
 from privtab.spark.padding import padded, unpadded
 from privtab.spark.paths import encoded, joined
 from privtab.spark.policies import OpenPolicy
@@ -51,7 +51,7 @@ _LONGEST = 2**31 - 1
 class RequestColumns:
     """The requests of a DataFrame's rows: columns and constants by canonical name.
 
-    The names are `user`, `action`, `type`, `path`, `with_<slot>_type` and `with_<slot>_path`, `flag_<name>`, `groups`, `active_roles`,
+    The names are `user`, `action`, `type`, `path`, `with_<slot>_type` and `with_<slot>_path`, `flag_column(name)`, `groups`, `active_roles`,
     `attribute_<number>`.
     """
 
@@ -292,11 +292,11 @@ class ArgumentReader:
                 continue
             found.append(name)
             if isinstance(value, bool):
-                self.constants[f"flag_{name}"] = value
+                self.constants[flag_column(name)] = value
             else:
                 column_ = self.column(value, f"flag `{name}`", ", True or False")
                 column = column_.try_cast("boolean")
-                self.columns[f"flag_{name}"] = F.coalesce(column, F.lit(col=True))
+                self.columns[flag_column(name)] = F.coalesce(column, F.lit(col=True))
         return tuple(found)
 
     def groups(self, argument: ColumnLike) -> None:

@@ -26,7 +26,7 @@ from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike, read_ar
 from privtab.spark.attribute_columns import AttributesLike, values
 from privtab.spark.deciding import check_names, with_answer_columns
 from privtab.spark.following import REFRESH, check_refresh
-from privtab.spark.frames import Frame, opened
+from privtab.spark.frames import Frame, flag_column, opened
 from privtab.spark.kernel import CODE, CODES, Layout, answer_columns, combined_batches, mapped, readable
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import WorkerCache
@@ -245,7 +245,7 @@ def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> 
         with_=withs,
         groups=tuple(groups or ()),
         active_roles=None if roles is None else tuple(roles),
-        flags=frozenset(f"{n}{NOT_SET}" if cells[f"flag_{n}"] is False else n for n in layout.flags),
+        flags=frozenset(f"{n}{NOT_SET}" if cells[flag_column(n)] is False else n for n in layout.flags),
     )
     if layout.given:
         given = GivenColumns.read(values(layout.given, cells), vocabulary.attributes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -75,6 +76,20 @@ def free(name: str, taken: Any) -> str:
     while name.lower() in lower:
         name += "_"
     return name
+
+
+def folded(name: str) -> str:
+    """A name with a mark after each letter that was a capital: names that differ in case alone are different columns to Spark as well.
+
+    >>> folded("ownerID"), folded("ownerid")
+    ('owneri^d^', 'ownerid')
+    """
+    return re.sub("[A-Z]", lambda capital: f"{capital[0].lower()}^", name)
+
+
+def flag_column(name: str) -> str:
+    """The canonical name of the column of a flag."""
+    return f"flag_{folded(name)}"
 
 
 def _of_pandas(value: object) -> bool:

@@ -13,6 +13,7 @@ from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
 from privtab.spark.attribute_columns import WANTED, AttributeColumn, declared
 from privtab.spark.following import REFRESH, FollowedState, check_refresh, followed
+from privtab.spark.frames import flag_column
 from privtab.spark.kernel import Layout, decided_codes
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.preflight import check_executors
@@ -65,7 +66,7 @@ def register_function(
     source = prepared(opened, state, spark).ship(spark) if refresh is None else followed(opened, state, refresh)
     layout = Layout(
         columns=(*_COLUMNS, *(str(attribute.column) for attribute in given)),
-        constants=dict.fromkeys((f"flag_{flag}" for flag in set_flags), True),
+        constants=dict.fromkeys((flag_column(flag) for flag in set_flags), True),
         slots=(),
         flags=set_flags,
         given=given,

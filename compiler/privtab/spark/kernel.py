@@ -19,6 +19,7 @@ from privtab.engines.dedupe import distinct
 from privtab.spark.arguments import RequestColumns
 from privtab.spark.attribute_columns import AttributeColumn, values
 from privtab.spark.following import FollowedState, current_engine
+from privtab.spark.frames import flag_column
 from privtab.spark.shipping import ShippedBytes
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def _decided(batches: Batches, layout: Layout, columns: list[pa.Array]) -> np.nd
         action=cells["action"],
         type=cells["type"],
         with_={slot: (cells[f"with_{slot}_type"], cells[f"with_{slot}_path"]) for slot in layout.slots},
-        flags={flag: cells[f"flag_{flag}"] for flag in layout.flags},
+        flags={flag: cells[flag_column(flag)] for flag in layout.flags},
         groups=cells.get("groups"),
         active_roles=cells.get("active_roles"),
         attributes=values(layout.given, cells),

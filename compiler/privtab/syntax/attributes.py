@@ -27,7 +27,7 @@ def read_attributes(reader: PolicyReader, node: Node, unreadable: set[str]) -> t
     for kind, (_, value) in fields.items():
         first: dict[str, Word] = {}
         for key, declared in reader.entries(value, f"the attributes of `{kind}`"):
-            name = reader.name(key, "an attribute", snake=True)
+            name = reader.name(key, "an attribute", "name")
             if name is None:
                 continue
             if (kind, name.value) in _TAKEN:

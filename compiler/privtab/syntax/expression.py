@@ -98,7 +98,10 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`user.department = entity.department`, `entity.class in {public, internal}`: an attribute and another, or constants."""
+    """An attribute and another, or constants: `user.department = entity.department`, `entity.class in {public, internal}`.
+
+    `"editor" in user.roles` is `contains`, whose attribute is the left one, too.
+    """
 
     left: Name
     relation: str
@@ -206,6 +209,10 @@ class _Tree(Transformer[Token, Expression]):
         if operands[0].type == "ATTRIBUTE":
             return Comparison(_name(left), str(relation), _name(operands[0]))
         return Comparison(_name(left), str(relation), tuple(map(_constant, operands)))
+
+    def contained(self, children: list[Any]) -> Expression:
+        word, _, attribute = children
+        return Comparison(_name(attribute), "contains", (_constant(word),))
 
     def effect(self, children: list[Any]) -> EffectTerm:
         *names, targets = children

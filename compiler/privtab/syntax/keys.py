@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SNAKE = r"[a-z][a-z0-9_]*"
-"""Systems, entity types, operations, `with` objects, flags."""
+"""Systems, entity types, `with` objects: names that are the policy's own."""
+NAME = r"[A-Za-z][A-Za-z0-9_]*"
+"""Operations, attributes, flags: what requests name, in the spelling of their system."""
 OPEN = r"[^\W\d](?:[\w.:\-]*\w)?"
 """Privileges, sets, roles, sources, readings, variants: names as other systems spell them."""
 

@@ -22,13 +22,13 @@ from privtab.source import SourceFile
 from privtab.syntax.cell_advice import advice
 from privtab.syntax.cell_errors import CellError
 from privtab.syntax.expression import parse_condition, parse_effects
-from privtab.syntax.keys import KEYS, OPEN, SNAKE, VALUES
+from privtab.syntax.keys import KEYS, NAME, OPEN, SNAKE, VALUES
 from privtab.syntax.node_reader import NodeReader, kind_of
 from privtab.syntax.nodes import Cell, ConditionCell, EffectCell, Word
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
-_SNAKE = re.compile(SNAKE)
-_OPEN = re.compile(OPEN)
+_SPELLINGS = {"snake": re.compile(SNAKE), "name": re.compile(NAME), "open": re.compile(OPEN)}
+Spelling = Literal["snake", "name", "open"]
 Fields = dict[str, tuple[Scalar, Node]]
 
 
@@ -200,18 +200,16 @@ class PolicyReader(NodeReader):
             return None
         return tuple(Located(word, self.span(item)) for word, item in words if word is not None)
 
-    def name(self, node: Node, what: str, *, snake: bool = False) -> Word | None:
+    def name(self, node: Node, what: str, spelling: Spelling = "open") -> Word | None:
         """A name; `what` describes what it names, with an article."""
         if isinstance(node, Scalar) and node.style != "*" and node.value is not None:
-            is_valid = (_SNAKE if snake else _OPEN).fullmatch(node.text)
-            if is_valid and (isinstance(node.value, str)):
+            if _SPELLINGS[spelling].fullmatch(node.text) and isinstance(node.value, str):
                 return Located(node.text, self.span(node))
             if isinstance(node.value, str):
-                advice = (
-                    None if snake else "names begin with a letter; then come letters, digits, `_`, `-`, `.` and `:`"
-                )
-                self.take(p010_bad_name.finding(self.span(node), what, node.text, advice))
-                self.lost |= {node.text, p010_bad_name.snake_case(node.text)}
+                found = p010_bad_name.of_request if spelling == "name" else p010_bad_name.finding
+                advice = "names begin with a letter; then come letters, digits, `_`, `-`, `.` and `:`"
+                self.take(found(self.span(node), what, node.text, advice if spelling == "open" else None))
+                self.lost |= {node.text, p010_bad_name.snake_case(node.text), p010_bad_name.as_name(node.text)}
                 return None
         self.wrong(node, f"the name of {what}", "a word")
         return None

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from privtab.diagnostics import Located
 from privtab.findings import p008_wrong_type, p009_wrong_value, p010_bad_name, p208_row_without_condition
-from privtab.syntax.keys import SNAKE
+from privtab.syntax.keys import NAME
 from privtab.syntax.nodes import AmbiguousDecl, FlagDecl, Reading, RowBody, RowDecl, SourceRef, WithDecl, Word
 from privtab.syntax.reader import Fields, PolicyReader
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
-_SNAKE = re.compile(SNAKE)
+_NAME = re.compile(NAME)
 _SOURCE = re.compile(r"(?:(?P<name>[^:]+):)?(?P<line>[0-9]+)")
 
 
@@ -37,16 +37,16 @@ def read_rows(reader: PolicyReader, node: Node, what: str, *, kind: str = "row")
 def _operations(reader: PolicyReader, key: Scalar) -> list[Word]:
     operations: list[Word] = []
     for word in reader.parts(key):
-        if _SNAKE.fullmatch(word.value):
+        if _NAME.fullmatch(word.value):
             operations.append(word)
         else:
             several = p010_bad_name.several(word.value)
             advice = f"one row for several operations has commas between them: `{', '.join(several)}`"
-            reader.take(p010_bad_name.finding(word.span, "an operation", word.value, advice if several else None))
-            names = several or (p010_bad_name.snake_case(word.value),)
+            reader.take(p010_bad_name.of_request(word.span, "an operation", word.value, advice if several else None))
+            names = several or (p010_bad_name.as_name(word.value),)
             operations.extend(Located(name, word.span) for name in names)
     if not operations and not key.text.strip(" ,"):
-        reader.take(p010_bad_name.finding(reader.span(key), "an operation", key.text))
+        reader.take(p010_bad_name.of_request(reader.span(key), "an operation", key.text))
     return operations
 
 
@@ -138,7 +138,7 @@ def read_source(reader: PolicyReader, node: Node) -> tuple[SourceRef, ...]:
 def _withs(reader: PolicyReader, node: Node) -> tuple[WithDecl, ...]:
     withs: list[WithDecl] = []
     for key, value in reader.entries(node, "`with`", "write `with: {NAME: TYPE}`"):
-        name = reader.name(key, "a `with` object", snake=True)
+        name = reader.name(key, "a `with` object", "snake")
         types = reader.words(value, f"`{key.text}`")
         if name is None or types is None:
             reader.lost.add(key.text)
@@ -151,7 +151,7 @@ def _withs(reader: PolicyReader, node: Node) -> tuple[WithDecl, ...]:
 def _flags(reader: PolicyReader, node: Node) -> tuple[FlagDecl, ...]:
     flags: list[FlagDecl] = []
     for key, value in reader.entries(node, "`flags`"):
-        name = reader.name(key, "a flag", snake=True)
+        name = reader.name(key, "a flag", "name")
         word = reader.choice(value, "saying", f"the flag `{key.text}`")
         if name is not None and word is not None:
             flags.append(FlagDecl(name=name, required=word == "required"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from privtab.paths import MOST_LEVELS
-from privtab.syntax.keys import KEYS, LISTED, OPEN, SNAKE, VALUES, Key
+from privtab.syntax.keys import KEYS, LISTED, NAME, OPEN, SNAKE, VALUES, Key
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _TEXT = {"type": "string"}
@@ -67,9 +67,10 @@ def _rows(row: str) -> dict[str, Any]:
     return _by_name(_OPERATIONS, {"anyOf": [_ref("condition"), _ref(row)]})
 
 
-_NAME = f"^{SNAKE}$"
+_SNAKE = f"^{SNAKE}$"
+_NAME = f"^{NAME}$"
 _WORD = f"^{OPEN}$"
-_OPERATIONS = rf"^\s*{SNAKE}(\s*,\s*{SNAKE})*\s*,?\s*$"
+_OPERATIONS = rf"^\s*{NAME}(\s*,\s*{NAME})*\s*,?\s*$"
 _MAY_BE_EMPTY = frozenset(
     {
         "attributes",
@@ -92,7 +93,7 @@ _SHAPES: dict[str, dict[str, Any]] = {
     "format": {"const": 1},
     "text": _TEXT,
     "version": {"type": ["string", "number"], "minLength": 1},
-    "snake": {"type": "string", "pattern": _NAME},
+    "snake": {"type": "string", "pattern": _SNAKE},
     "open": {"type": "string", "pattern": _WORD},
     "flag": {"type": "boolean"},
     "levels": {"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": 1, "maximum": MOST_LEVELS}]},
@@ -107,11 +108,11 @@ _SHAPES: dict[str, dict[str, Any]] = {
     "effects": _one_or_many({"type": "string", "minLength": 1, "examples": ["ALL (entity)", "owner"]}),
     "entities": {
         "type": "object",
-        "propertyNames": {"pattern": _NAME, "not": {"enum": ["parent", "entity", "any"]}},
+        "propertyNames": {"pattern": _SNAKE, "not": {"enum": ["parent", "entity", "any"]}},
         "additionalProperties": {"anyOf": [_NOTHING, _ref("entities")]},
     },
     "sources": _by_name(_WORD, {"anyOf": [_TEXT, _ref("source_document")]}),
-    "types": _by_name(_NAME, _ref("type")),
+    "types": _by_name(_SNAKE, _ref("type")),
     "privileges": {
         "anyOf": [
             {"type": "array", "items": _ref("open"), "uniqueItems": True},
@@ -127,10 +128,10 @@ _SHAPES: dict[str, dict[str, Any]] = {
     "rows": _rows("row"),
     "any_rows": _rows("row_of_any"),
     "tables": {
-        **_by_name(_NAME, {"anyOf": [_NOTHING, _ref("rows")]}),
+        **_by_name(_SNAKE, {"anyOf": [_NOTHING, _ref("rows")]}),
         "properties": {"any": {"anyOf": [_NOTHING, _ref("any_rows")]}},
     },
-    "with": _by_name(_NAME, _ref("words")),
+    "with": _by_name(_SNAKE, _ref("words")),
     "flags": _by_name(_NAME, _ref("saying")),
     "row_source": _one_or_many(
         {
@@ -143,11 +144,11 @@ _SHAPES: dict[str, dict[str, Any]] = {
     ),
     "readings": _by_name(_WORD, {"anyOf": [_ref("condition"), _ref("reading")]}),
     "roles": _by_name(_WORD, {"anyOf": [_NOTHING, _ref("role")]}),
-    "role_grants": _by_name(_NAME, {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}),
+    "role_grants": _by_name(_SNAKE, {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}),
     "conflicts": {"type": "array", "items": _ref("conflict")},
     "operations": {
         "type": "array",
-        "items": {"type": "string", "pattern": f"^{SNAKE}/{SNAKE}$"},
+        "items": {"type": "string", "pattern": f"^{SNAKE}/{NAME}$"},
         "minItems": 2,
         "uniqueItems": True,
     },

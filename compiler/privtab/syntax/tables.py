@@ -74,7 +74,7 @@ def read_tables(reader: PolicyReader, root: Node) -> Tables | None:
     file_start = reader.source.span(0, 0)
     tables, any_in_tables = section("tables", lambda n: _tables(reader, n, unreadable), none)
     any_: tuple[RowDecl, ...] = section("any", lambda n: read_rows(reader, n, "`any`", kind="row of any"), ())
-    system = section("system", lambda n: reader.name(n, "a system", snake=True), None)
+    system = section("system", lambda n: reader.name(n, "a system", "snake"), None)
     version = section("version", reader.version, None)
     return Tables(
         source=reader.source,
@@ -165,7 +165,7 @@ def _plain_words(node: Node) -> tuple[str, ...]:
 
 
 def _entity_name(reader: PolicyReader, key: Scalar, first: dict[str, Word]) -> Word | None:
-    name = reader.name(key, "an entity type", snake=True)
+    name = reader.name(key, "an entity type", "snake")
     if name is None:
         return None
     if name.value in _TARGET_WORDS:

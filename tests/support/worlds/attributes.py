@@ -57,6 +57,8 @@ def comparison(draft: Draft, type_: str, objects: Sequence[str]) -> str | None:
             f'{on}.team in {{one, "two words"}}',
             f"{near}.color in {{red, gray}}",
             f"{on}.color in user.badges",
+            '"red" in user.badges',
+            f"blue in {near}.tags",
             f"{near}.color in {on}.tags",
             f"{near}.color = {other}.color",
             f"user.rank {order} {near}.level",

@@ -138,6 +138,8 @@ class Body:
             operand = self._value(right)
         else:
             constants = [json.dumps(constant, ensure_ascii=False) for constant in right]
+            if operator == "contains":
+                return f"{constants[0]} in {left}"
             operand = f"{{{', '.join(constants)}}}" if operator == "in" else constants[0]
         return f"{left} {'==' if operator == '=' else operator} {operand}"
 

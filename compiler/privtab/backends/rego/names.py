@@ -1,6 +1,8 @@
-"""Names of Rego functions: from the table, made unique and distinct from OPA's own."""
+"""Names of Rego functions: from the table, in small letters, made unique and distinct from OPA's own."""
 
 from __future__ import annotations
+
+from privtab.names import small_letters
 
 # Built-in functions whose names look like generated ones, `word_word`: a rule with such a name would hide them.
 RESERVED = frozenset(
@@ -45,10 +47,13 @@ class FunctionNames:
         >>> names = FunctionNames()
         >>> names.take("table_load"), names.take("table_load"), names.take("is_string")
         ('table_load', 'table_load_2', 'is_string_2')
+        >>> names.take("route_GET"), names.take("route_get")
+        ('route_get', 'route_get_2')
         """
-        name, number = preferred, 1
+        first = name = small_letters(preferred)
+        number = 1
         while name in self._used:
             number += 1
-            name = f"{preferred}_{number}"
+            name = f"{first}_{number}"
         self._used.add(name)
         return name

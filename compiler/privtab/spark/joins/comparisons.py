@@ -10,7 +10,7 @@ from privtab.spark.joins.holdings import OF_USER, VALUES, value_field
 from privtab.spark.joins.keys import path_on
 from privtab.spark.joins.places import Case, Layout
 from privtab.spark.joins.rows import CASE, USER, ColumnNames
-from privtab.spark.joins.text import chosen, constant, constants, literal
+from privtab.spark.joins.text import chosen, constant, constants, literal, quoted
 
 
 class ComparisonWriter:
@@ -39,6 +39,8 @@ class ComparisonWriter:
             return "false"
         elif comparison.operator == "in":
             test = f"{left} IN {constants(right)}"
+        elif comparison.operator == "contains":
+            test = f"array_contains({left}, {constant(right[0])})"
         else:
             test = f"{left} {comparison.operator} {constant(right[0])}"
         return f"coalesce({test}, false)"
@@ -78,7 +80,7 @@ class ComparisonWriter:
         if number == len(self._keys):
             self._keys.append({})
         self._keys[number][case.number] = key
-        return f"{VALUES}_{number}.{value_field(operand.of, operand.attribute)}"
+        return f"{VALUES}_{number}.{quoted(value_field(operand.of, operand.attribute))}"
 
     def _path(self, operand: Operand, case: Case) -> str:
         return path_on(operand.slot, operand.type, case, self.layout, self.names)

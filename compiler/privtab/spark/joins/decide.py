@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.errors import UsageError
 from privtab.ir.support import Tool, check_support
+from privtab.spark.frames import flag_column
 from privtab.spark.joins.below import BLOCKED
 from privtab.spark.joins.callers import IS_ACTIVE, USER_AS_HOLDER, holders, holds_active_roles, principals_of
 from privtab.spark.joins.conditions import ConditionWriter
@@ -372,7 +373,7 @@ class Joins:
 def compile_for(program: Mapping[str, Any], names: ColumnNames) -> Layout:
     """The layout of the operations that requests with these names may use."""
     flags = {
-        flag: names.flag(f"flag_{flag}")
+        flag: names.flag(flag_column(flag))
         for rules in program["rules"].values()
         for rule in rules.values()
         for flag in rule["flags"]

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.attributes import Attribute, Attributes, Kind
 from privtab.engines.plan import GrantSemantics
+from privtab.spark.frames import folded
 from privtab.spark.joins.bits import ADMIN, MEMBER, OWNER, BitKey, BitNumbers, nodes
 from privtab.spark.joins.flat import with_whole_path
 from privtab.spark.joins.keys import further, keys
@@ -42,7 +43,7 @@ def word(number: int) -> str:
 
 def value_field(kind: str, name: str) -> str:
     """The name of the field of `VALUES` with an attribute of users or of entities."""
-    return f"{kind}_{name}"
+    return f"{kind}_{folded(name)}"
 
 
 class Holdings:

@@ -13,6 +13,7 @@ from privtab.engines.columns import ATTRIBUTE, DEPTH, FLAG, MALFORMED, NAME, NUL
 from privtab.engines.conditions import RESOURCE
 from privtab.paths import PathShape
 from privtab.spark.attribute_columns import AttributeColumn
+from privtab.spark.frames import flag_column
 from privtab.spark.joins.given import wrong_values
 from privtab.spark.joins.keys import width
 from privtab.spark.joins.places import ABOVE, AT, Layout, Rule, slot_part
@@ -63,7 +64,7 @@ class ColumnNames:
             "type",
             "path",
             *objects,
-            *(f"flag_{flag}" for flag in flags),
+            *(flag_column(flag) for flag in flags),
             "groups",
             "active_roles",
             *attributes,
@@ -174,7 +175,7 @@ def _reason_literal(code: int) -> str:
 def _invalid_reason(rule: Rule, layout: Layout, names: ColumnNames) -> str:
     """SQL expression for the reason why a row is no valid request for an operation, or null."""
     user, path = names.text("user"), names.text("path")
-    if not all(names.has(f"flag_{flag}") for flag in rule.required_flags):
+    if not all(names.has(flag_column(flag)) for flag in rule.required_flags):
         return _reason_literal(FLAG)
     tests: list[tuple[str, int]] = []
     for slot, types in rule.slots.items():
@@ -294,8 +295,8 @@ def _case(rule: Rule, layout: Layout, names: ColumnNames) -> str:
         elif rule.unnamed:
             tests.append(f"{width(path)} = {layout.reader.depth(rule.type) - (not named)}")
         for flag in rule.flags:
-            if names.flag(f"flag_{flag}") is None:
-                flag_value = f"coalesce({names.text(f'flag_{flag}')}, true)"
+            if names.flag(flag_column(flag)) is None:
+                flag_value = f"coalesce({names.text(flag_column(flag))}, true)"
                 tests.append(flag_value if flag in flags else f"NOT {flag_value}")
         for (slot, known), type_ in zip(rule.slots.items(), types, strict=True):
             if len(known) > 1:
