@@ -6,11 +6,13 @@ Standard library only. Columns of names (Arrow, Spark) use the same `ESCAPES`.
 from __future__ import annotations
 
 import re
+from typing import Literal, TypeAlias
 
 from privtab.characters import unusable
 from privtab.errors import InvalidRequest
 
-KINDS = ("user", "group", "role")
+PrincipalKind: TypeAlias = Literal["user", "group", "role"]
+KINDS: tuple[PrincipalKind, ...] = ("user", "group", "role")
 """The kinds of principals."""
 WILDCARDS = "*?%"
 """Wildcards of other systems. Here they would be ordinary names, so names that consist of them are refused."""

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privtab.attributes import NO_ATTRIBUTES, NONE_GIVEN, Attribute, Attributes, Given, GivenAttributes
 from privtab.effects import Effect, effects_of, with_changes
 from privtab.errors import InvalidRequest
 from privtab.names import bare_name
+
+if TYPE_CHECKING:
+    from privtab.vocabulary import Vocabulary
 
 _DENY = "deny "
 MOST_WAYS = 2
@@ -127,16 +130,16 @@ class Request:
         return self.attributes is NONE_GIVEN or not self.attributes
 
     @classmethod
-    def from_json(cls, value: object, declared: Attributes = NO_ATTRIBUTES) -> Request:
+    def from_json(cls, value: object, names: Vocabulary | None = None) -> Request:
         """Read an AuthZEN evaluation request. Raises InvalidRequest, which names the part that is wrong.
 
-        `declared`: the attributes of the policy; properties that are none of them are ignored.
+        `names`: those of the policy, which say what types of subjects are users, and how ids are written; properties that are not
+        attributes of the policy are ignored.
         """
+        declared = NO_ATTRIBUTES if names is None else names.attributes
         request = _mapping(value, "request")
         subject = _mapping(request.get("subject"), "subject")
-        subject_type = _text(subject.get("type"), "subject.type")
-        if subject_type != "user":
-            raise InvalidRequest(f"subject.type is `{subject_type}`: only a `user` can be a subject")
+        check_subject_type(_text(subject.get("type"), "subject.type"), ("user",) if names is None else names.subjects)
         user = _text(subject.get("id"), "subject.id")
         properties = _mapping(subject.get("properties", {}), "subject.properties")
         groups = properties.get("groups", [])
@@ -148,9 +151,9 @@ class Request:
         return cls(
             user=user,
             action=action,
-            resource=_entity(request.get("resource"), "resource"),
+            resource=_entity(request.get("resource"), "resource", names),
             groups=tuple(groups),
-            with_={name: _entity(o, f"context.with.{name}") for name, o in objects.items()},
+            with_={name: _entity(o, f"context.with.{name}", names) for name, o in objects.items()},
             active_roles=_active_roles(context),
             flags=frozenset(flag for flag in _flags(context) if flag_name(flag) not in declared.request),
             attributes=_given_attributes(request, declared) if declared else NONE_GIVEN,
@@ -322,6 +325,13 @@ def roles_not_held(user: str, roles: Iterable[str]) -> dict[str, str]:
     return {"kind": "role_not_held", "message": f"user:{user} does not hold the active role(s) {names}"}
 
 
+def check_subject_type(type_: str, subjects: Sequence[str]) -> None:
+    """Raise InvalidRequest unless subjects of a type are users."""
+    if type_ not in subjects:
+        expected = " or ".join(f"`{name}`" for name in subjects)
+        raise InvalidRequest(f"subject.type is `{type_:.80}`: only a {expected} can be a subject")
+
+
 def flag_name(flag: str) -> str:
     """The name of a flag, whether it is stated as set or not.
 
@@ -343,12 +353,13 @@ def _text(value: object, where: str) -> str:
     return value
 
 
-def _entity(value: object, where: str) -> Entity:
+def _entity(value: object, where: str, names: Vocabulary | None) -> Entity:
     entity = _mapping(value, where)
     id_ = entity.get("id", "")
     if not isinstance(id_, str):
         raise InvalidRequest(f"{where}.id must be a string")
-    return Entity(_text(entity.get("type"), f"{where}.type"), id_)
+    found = Entity(_text(entity.get("type"), f"{where}.type"), id_)
+    return found if names is None else names.spelt(found)
 
 
 def _given_attributes(request: Mapping[str, Any], declared: Attributes) -> GivenAttributes:

@@ -9,7 +9,15 @@ from typing import Any
 from privtab.attributes import NO_ATTRIBUTES, Attributes, check_given
 from privtab.errors import InvalidRequest
 from privtab.hints import hint
-from privtab.names import check_characters, check_user, escape_wildcard, is_wildcard, wrong_escape
+from privtab.names import (
+    check_characters,
+    check_user,
+    decode_name,
+    encode_name,
+    escape_wildcard,
+    is_wildcard,
+    wrong_escape,
+)
 from privtab.paths import PathShape, path_shape
 from privtab.request import ACTIVE_ROLES, MOST_ACTIVE_ROLES, Entity, Request, flag_name
 
@@ -39,12 +47,16 @@ class Vocabulary:
     operations: Mapping[str, Mapping[str, OperationShape]]
     """By entity type, then operation."""
     request_groups: bool = False
+    subjects: tuple[str, ...] = ("user",)
+    """The types of subjects in requests; all are users."""
     active_roles: bool = False
     """Whether requests may name the active roles of the caller."""
     nested: Mapping[str, int] = field(default_factory=dict)
     """The most levels of each type that nests."""
     flat: frozenset[str] = frozenset()
     """The types with flat ids: the state tells where their entities lie."""
+    opaque: frozenset[str] = frozenset()
+    """The types whose ids are one name that may be written with `/`."""
     attributes: Attributes = NO_ATTRIBUTES
     shapes: Mapping[str, PathShape] = field(init=False, repr=False, compare=False)
     """The shape of the paths of each type."""
@@ -74,10 +86,12 @@ class Vocabulary:
                 for type_, rules in program["rules"].items()
             },
             request_groups="request" in program["semantics"]["groups"],
+            subjects=tuple(program["semantics"].get("subjects", ("user",))),
             active_roles="active_roles" in program["semantics"],
             attributes=Attributes.from_json(program.get("attributes", {})),
             nested={name: entity["nested"] for name, entity in entities.items() if "nested" in entity},
             flat=frozenset(name for name, entity in entities.items() if "flat" in entity),
+            opaque=frozenset(name for name, entity in entities.items() if "opaque" in entity),
         )
 
     def check(self, request: Request) -> OperationShape:
@@ -224,12 +238,29 @@ class Vocabulary:
 
     def _advice(self, type_: str, *, unnamed: bool) -> str:
         """How ids are written that are flat, or begin with one."""
+        if type_ in self.opaque:
+            return "; in it `/` is written %2F, and % is written %25"
         if self.shapes[type_].flat is None:
             return ""
         if unnamed and type_ in self.flat:
             container = self.containers(type_)[-1]
             return f"; a call without the id names what is around it: `{type_}:{container}:{self.shapes[container].example()}/`"
         return "; the state tells where it lies"
+
+    def spelt(self, entity: Entity) -> Entity:
+        """The entity with its id as a path, where requests and rows may write it with `/`: `/todos` is `%2Ftodos`.
+
+        An id with both `/` and `%` is left as it is, and so refused: nobody can tell whether `%2F` in it is an escape.
+        """
+        if entity.type in self.opaque and "/" in entity.id and "%" not in entity.id:
+            return Entity(entity.type, encode_name(entity.id))
+        return entity
+
+    def written(self, entity: Entity) -> str:
+        """The id that requests write for an entity; the inverse of `spelt`."""
+        if entity.type in self.opaque and "%25" not in entity.id:
+            return decode_name(entity.id)
+        return entity.id
 
     def lies_in_state(self, type_: str) -> bool:
         """Whether only the state tells on which path an entity of a type lies."""

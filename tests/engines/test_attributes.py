@@ -18,6 +18,7 @@ from privtab.client.embedded import Embedded
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.errors import InvalidRequest
+from privtab.ir.serialise import vocabulary
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
@@ -115,7 +116,7 @@ def test_reference_and_python(world: tuple[str, World], case: tuple[Request, boo
     engine = PythonEngine(world[1].artifacts.program, Index(index(program, STATE)))
     assert expected.allowed == allowed
     assert (engine.decide(request), engine.allow(request)) == (expected, allowed)
-    assert Request.from_json(request.to_json(), program.attributes) == request
+    assert Request.from_json(request.to_json(), vocabulary(program)) == request
 
 
 def test_opa_agrees(world: tuple[str, World]) -> None:
@@ -169,7 +170,7 @@ def test_wrong_values_are_refused(world: tuple[str, World], change: dict[str, An
         assert ask(session, world[0], "lake", "decisions", {"requests": [body]}) == [False]
     reference = Reference(world[1].program, STATE)
     with pytest.raises(InvalidRequest, match="attribute"):
-        reference.decide(Request.from_json(body, world[1].program.attributes))
+        reference.decide(Request.from_json(body, vocabulary(world[1].program)))
 
 
 def test_undeclared_properties_are_ignored(world: tuple[str, World]) -> None:
@@ -177,7 +178,7 @@ def test_undeclared_properties_are_ignored(world: tuple[str, World]) -> None:
         request_for("read", user=HR, entity=HR),
         {"subject/properties/shoe": [3], "resource/properties/rank": 3, "context/elsewhere": {"a": 1}},
     )
-    request = Request.from_json(body, world[1].program.attributes)
+    request = Request.from_json(body, vocabulary(world[1].program))
     assert request.attributes == GivenAttributes(user=HR, entity=HR | {"rank": 3})
     assert Reference(world[1].program, STATE).decide(request).allowed
     with http.Session() as session:

@@ -20,6 +20,7 @@ from privtab.engines.kernel import in_columns
 from privtab.engines.python import PythonEngine
 from privtab.engines.windowed import WindowedIndex
 from privtab.errors import InvalidRequest
+from privtab.ir.serialise import vocabulary
 from privtab.moments import ALWAYS, FIRST, Window
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
@@ -121,7 +122,7 @@ def test_reference_and_python(world: tuple[str, World], case: tuple[Request, boo
     engine = PythonEngine(world[1].artifacts.program, Index(index(program, STATE)))
     assert expected.allowed == allowed
     assert (engine.decide(request), engine.allow(request)) == (expected, allowed)
-    assert Request.from_json(request.to_json(), program.attributes) == request
+    assert Request.from_json(request.to_json(), vocabulary(program)) == request
 
 
 def test_opa_agrees(world: tuple[str, World]) -> None:
@@ -148,7 +149,7 @@ def test_requests_give_only_what_the_policy_takes_from_them(world: tuple[str, Wo
     request = request_for("read", "c/s/other", entity={"department": "hr"})
     with pytest.raises(InvalidRequest, match="`department` of `table` comes from the state"):
         Reference(world[1].program, STATE).decide(request)
-    read = Request.from_json(request.to_json(), world[1].program.attributes)
+    read = Request.from_json(request.to_json(), vocabulary(world[1].program))
     assert read == request_for("read", "c/s/other")
     with http.Session() as session:
         assert ask(session, world[0], "lake", "allow", request.to_json()) is False

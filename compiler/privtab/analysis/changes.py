@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TypeAlias, assert_never
 
 from privtab.ir.nodes import OwnerKind
+from privtab.names import PrincipalKind
 from privtab.request import Entity
 from privtab.state.nodes import Assignment, Grant, State
 
@@ -19,11 +20,15 @@ MAX_LISTED = 25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantChange:
-    """The caller is granted the privilege on the entity; a grant on an ancestor in `also_at` has the same result."""
+    """The caller is granted the privilege on the entity; a grant on an ancestor in `also_at` has the same result.
+
+    `to`: a new role or group is granted it, and the caller is in it, where grants to users are refused.
+    """
 
     privilege: str
     entity: Entity
     also_at: tuple[Entity, ...] = ()
+    to: PrincipalKind = "user"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +81,8 @@ def change_text(change: Change, user: str) -> str:
     """Describe a change in words."""
     match change:
         case GrantChange():
-            return f"grant {change.privilege} at {change.entity} to user:{user}"
+            to = f"user:{user}" if change.to == "user" else f"a new {change.to} of user:{user}"
+            return f"grant {change.privilege} at {change.entity} to {to}"
         case MakeOwner():
             if change.kind == "user":
                 return f"make user:{user} owner of {change.entity}"
@@ -123,8 +129,14 @@ def apply(state: State, user: str, changes: Iterable[Change]) -> State:
     for change in changes:
         match change:
             case GrantChange():
-                grant = Grant(grantee=f"user:{user}", effect="allow", privilege=change.privilege, entity=change.entity)
+                name = user if change.to == "user" else f"new {change.to} of {user}"
+                grantee = f"{change.to}:{name}"
+                grant = Grant(grantee=grantee, effect="allow", privilege=change.privilege, entity=change.entity)
                 state = state.with_row("grants", grant)
+                if change.to == "role":
+                    state = state.with_row("assignments", Assignment(principal=f"user:{user}", role=name, scope=None))
+                elif change.to == "group":
+                    state = state.with_row("memberships", (user, name))
             case MakeOwner():
                 state = _owned(state, user, change)
             case Join():

@@ -81,13 +81,15 @@ def proposals(reference: Reference, state: State, request: Request, turns: Ways)
         gains, exact = measure.gains(changes) if number < limit else (None, False)
         result.append(Proposal(changes=changes, gains=gains, exact=exact, direct=_is_direct(changes)))
     result.sort(key=_rank)
-    if result and result[0].direct and not reference.program.roles:
+    semantics = reference.program.semantics
+    new_role_helps = "role" in semantics.grantees and "user" in semantics.assignees
+    if result and result[0].direct and not reference.program.roles and new_role_helps:
         result.insert(0, replace(result[0], direct=False, new_role=True))
     return tuple(result), turns.complete and not budget.truncated and not below
 
 
 def _is_direct(changes: tuple[Change, ...]) -> bool:
-    return any(isinstance(change, GrantChange) for change in changes)
+    return any(isinstance(change, GrantChange) and change.to == "user" for change in changes)
 
 
 def _hides_much(changes: tuple[Change, ...]) -> bool:
@@ -116,6 +118,8 @@ def _candidates(reference: Reference, decision: HypotheticalDecision) -> list[As
     for name in sorted(roles):
         role = name.removeprefix("role:")
         declaration = reference.program.roles.get(role)
+        if "user" not in reference.program.semantics.assignees:
+            break
         if declaration is None or declaration.scope is None:
             found.append(Assign(role=role))
             continue

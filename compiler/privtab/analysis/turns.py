@@ -48,7 +48,7 @@ from privtab.ir.nodes import (
     ServiceAdmin,
 )
 from privtab.ir.support import Tool, check_support
-from privtab.names import last_name, path_of
+from privtab.names import PrincipalKind, last_name, path_of
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import State
@@ -131,6 +131,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         self.caller.about({RESOURCE: request.resource, **{slot.name: request.with_[slot.name] for slot in rule.withs}})
         super().__init__(reference.program, request.flags, self.caller.types, self.caller.levels)
         self.condition = self.caller.condition(rule)
+        self.grants_to = _grants_to(self.program)
         self.additions = tuple(additions)
         for change in self.additions:
             if isinstance(change, Assign):
@@ -163,6 +164,8 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
     def roles(self) -> tuple[Assign, ...]:
         """The roles that the condition requires and the caller does not hold."""
         found: dict[Assign, None] = {}
+        if "user" not in self.program.semantics.assignees:
+            return ()
         for atom in self.reachable_atoms:
             if isinstance(atom, Holds) and self.caller.why_holds(atom.target) is None:
                 path = self.caller.path(atom.target)
@@ -212,9 +215,9 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
             entity = Entity.parse(path[-1])
             match atom:
                 case Has():
-                    yield GrantChange(
-                        privilege=atom.privilege, entity=entity, also_at=self._ancestors(atom.privilege, path)
-                    )
+                    if self.grants_to is not None:
+                        also_at = self._ancestors(atom.privilege, path)
+                        yield GrantChange(privilege=atom.privilege, entity=entity, also_at=also_at, to=self.grants_to)
                     if owner is not None and atom.privilege in owner.holds:
                         yield from self._make_owner(entity)
                     yield from (RemoveDenial(row=grant) for grant, _ in self.provenance.denied(atom))
@@ -334,6 +337,16 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         for key in keys:
             for grant_ in self.grants_giving.get((atom.privilege, key), ()):
                 yield removals | {grant_}
+
+
+def _grants_to(program: Program) -> PrincipalKind | None:
+    """To what a grant is that the caller is to have: a new role or group where grants to users are refused; None if there is no way."""
+    semantics = program.semantics
+    if "user" in semantics.grantees:
+        return "user"
+    if "role" in semantics.grantees and "user" in semantics.assignees:
+        return "role"
+    return "group" if "group" in semantics.grantees and "state" in semantics.groups else None
 
 
 class _ReachableAtoms(RequestAlgebra[Iterator[Atom]]):

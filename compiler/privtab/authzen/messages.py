@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from privtab import strict_json
-from privtab.errors import InvalidRequest
 from privtab.request import Request
 from privtab.vocabulary import Vocabulary
 
@@ -143,8 +142,6 @@ def request(body: Body, vocabulary: Vocabulary) -> Request:
     value.
     """
     subject, resource = body["subject"], body["resource"]
-    if subject["type"] != "user":
-        raise InvalidRequest(f"subject.type is `{subject['type']:.80}`: only a `user` can be a subject")
     read = {"groups"} if vocabulary.request_groups else set()
     properties = subject.get("properties", {})
     read |= {*vocabulary.attributes.user}
@@ -154,7 +151,7 @@ def request(body: Body, vocabulary: Vocabulary) -> Request:
         "properties": {name: value for name, value in properties.items() if name in read},
     }
     document = {"subject": subject, "action": body["action"], "resource": resource}
-    return Request.from_json({**document, "context": body.get("context", {})}, vocabulary.attributes)
+    return Request.from_json({**document, "context": body.get("context", {})}, vocabulary)
 
 
 def _with_defaults(item: object, defaults: Mapping[str, Body]) -> Body | Malformed:

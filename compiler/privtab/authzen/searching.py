@@ -45,7 +45,7 @@ class SearchPlan:
 
 def subjects(search: Search, vocabulary: Vocabulary, directory: Directory) -> SearchPlan:
     """Subject search (§8.4): all users that the state or the objects of the request name."""
-    if search.type != "user":
+    if search.type not in vocabulary.subjects:
         return SearchPlan(names=(), request_for=_no_request)
     body = dict(search.body)
     template = _with_subject(body, _NOBODY, vocabulary)
@@ -115,11 +115,13 @@ async def anyone(plan: SearchPlan, check_many: CheckMany) -> bool:
     return (await check_many([plan.request_for(f"{_NOBODY}{uuid.uuid4()}")]))[0]
 
 
-def entries(search: Search, results: Page) -> list[dict[str, Any]]:
+def entries(search: Search, results: Page, vocabulary: Vocabulary) -> list[dict[str, Any]]:
     """The results in the format of the specification."""
     if search.kind is SearchKind.ACTION:
         return [{"name": name} for name in results.names]
-    return [{"type": search.type, "id": name} for name in results.names]
+    if search.kind is SearchKind.SUBJECT:
+        return [{"type": search.type, "id": name} for name in results.names]
+    return [{"type": search.type, "id": vocabulary.written(Entity(search.type, name))} for name in results.names]
 
 
 def _with_subject(body: dict[str, Any], user: str, vocabulary: Vocabulary) -> Request:

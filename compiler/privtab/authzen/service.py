@@ -70,13 +70,13 @@ class Service:
         vocabulary = await self.point.vocabulary()
         try:
             plan = await self._plan(search, vocabulary)
-            page, anyone = await self._page(search, plan, position)
+            page, anyone = await self._page(search, plan, position, vocabulary.subjects)
         except InvalidRequest as error:
             return {"page": {"next_token": "", "count": 0}, "context": self._error(error), "results": []}
         answer: Answer = {"page": {"next_token": page.next_token, "count": len(page.names)}}
         if anyone:
             answer["context"] = {"anyone": True}
-        return answer | {"results": searching.entries(search, page)}
+        return answer | {"results": searching.entries(search, page, vocabulary)}
 
     # --- private ---
 
@@ -129,11 +129,11 @@ class Service:
         return await asyncio.to_thread(plan_for, search, vocabulary, directory)
 
     async def _page(
-        self, search: Search, plan: searching.SearchPlan, position: PagePosition
+        self, search: Search, plan: searching.SearchPlan, position: PagePosition, subjects: Sequence[str]
     ) -> tuple[searching.Page, bool]:
         page = await searching.page(plan, position, self.point.check_many)
         # Only the first page has it, since it applies to all.
-        is_first_page = search.kind is SearchKind.SUBJECT and position.after is None and search.type == "user"
+        is_first_page = search.kind is SearchKind.SUBJECT and position.after is None and search.type in subjects
         return page, is_first_page and await searching.anyone(plan, self.point.check_many)
 
     def _denied(self, error: Malformed | InvalidRequest) -> Answer:

@@ -127,6 +127,8 @@ def _entity(entity: EntityType) -> dict[str, Any]:
         described["nested"] = entity.nested
     if entity.flat:
         described["flat"] = True
+    if entity.opaque:
+        described["opaque"] = True
     if entity.title is not None:
         described["title"] = entity.title
     if entity.principal is not None:

@@ -142,7 +142,7 @@ def _read(lines: Iterable[bytes], vocabulary: Vocabulary) -> Iterator[tuple[int,
             continue
         try:
             document = strict_json.loads(line.removeprefix(_MARK) if number == 1 else line)
-            request = Request.from_json(document, vocabulary.attributes)
+            request = Request.from_json(document, vocabulary)
             vocabulary.check(request)
         except InvalidRequest as error:
             yield number, error

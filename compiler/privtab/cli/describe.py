@@ -86,7 +86,7 @@ def _entities(console: Console, entities: dict[str, Any]) -> None:
             entity = entities[name]
             notes = [f"{key} {value}" for key, value in entity.items() if key in {"title", "principal"}]
             notes += ["single"] * ("single" in entity)
-            notes += ["flat ids"] * ("flat" in entity)
+            notes += ["flat ids"] * ("flat" in entity or "opaque" in entity)
             notes += [f"nested: at most {entity['nested']} levels"] if "nested" in entity else []
             print_fast(console, f"  {'  ' * depth}{name}", end="")
             print_fast(console, f"  ({', '.join(notes)})" if notes else "", "dim")

@@ -149,6 +149,8 @@ def _change_json(change: Change, user: str) -> dict[str, Any]:
     from privtab.analysis.changes import RemoveDenial, change_kind, change_text
 
     plain = asdict(change.row if isinstance(change, RemoveDenial) else change)
+    if plain.get("to") == "user":
+        del plain["to"]
     for name, value in plain.items():
         if isinstance(value, dict):
             plain[name] = f"{value['type']}:{value['id']}"

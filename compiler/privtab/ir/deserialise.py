@@ -54,6 +54,7 @@ from privtab.ir.nodes import (
     WithSlot,
 )
 from privtab.ir.serialise import FORMAT, FORMAT_NEWER
+from privtab.names import KINDS
 from privtab.paths import MOST_LEVELS, Level
 
 T = TypeVar("T")
@@ -191,6 +192,7 @@ def _entity(name: str, part: _JsonObject) -> EntityType:
         principal=principal,
         nested=_levels(part) if "nested" in part.document else 0,
         flat="flat" in part.document and part.flag("flat"),
+        opaque="opaque" in part.document and part.flag("opaque"),
     )
 
 
@@ -210,6 +212,9 @@ def _semantics(part: _JsonObject) -> Semantics:
         inheritance=part.one_of("inheritance", Inheritance),
         deny=part.one_of("deny", DenyMode),
         owner=None if part.get("owner") is None else _owner(part.part("owner")),
+        subjects=tuple(part.texts("subjects")) if "subjects" in part.document else ("user",),
+        grantees=_kinds(part, "grantees"),
+        assignees=_kinds(part, "assignees"),
         groups=tuple(_one_of(group, part.where, GroupSource) for group in part.texts("groups")),
         hierarchy=tuple(
             _one_of(kind, part.where, HierarchyKind)
@@ -218,6 +223,10 @@ def _semantics(part: _JsonObject) -> Semantics:
         active_roles=part.one_of("active_roles", RoleNarrowing) if "active_roles" in part.document else "none",
         inactive_owners="inactive_owners" in part.document and part.flag("inactive_owners"),
     )
+
+
+def _kinds(part: _JsonObject, name: str) -> tuple[OwnerKind, ...]:
+    return tuple(_one_of(k, part.where, OwnerKind) for k in part.texts(name)) if name in part.document else KINDS
 
 
 def _owner(part: _JsonObject) -> OwnerSemantics:

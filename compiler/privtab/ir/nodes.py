@@ -14,6 +14,7 @@ from privtab._nodes import dataclass
 from privtab.attributes import NO_ATTRIBUTES, Attribute, Attributes, Kind, Operator, Scalar
 from privtab.diagnostics import Span
 from privtab.ir.type_chains import chains, depths, shared_root
+from privtab.names import KINDS
 from privtab.paths import Level
 
 RESOURCE = ""
@@ -190,6 +191,8 @@ class EntityType:
     """The most levels, if entities of this type may contain others of it."""
     flat: bool = False
     """Whether its ids are flat: one name, and the state tells where an entity lies."""
+    opaque: bool = False
+    """Whether its ids are one name that requests and rows may also write with `/`; nothing contains it, and nothing lies below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +232,12 @@ class Semantics:
     inheritance: Inheritance = "none"
     deny: DenyMode = "none"
     owner: OwnerSemantics | None = None
+    subjects: tuple[str, ...] = ("user",)
+    """The types of subjects in requests. All are users, and one name is one user."""
+    grantees: tuple[OwnerKind, ...] = KINDS
+    """The kinds of principals that grants may be to."""
+    assignees: tuple[OwnerKind, ...] = KINDS
+    """The kinds of principals that roles may be assigned to; to roles only with a hierarchy of them."""
     groups: tuple[GroupSource, ...] = ("state",)
     hierarchy: tuple[HierarchyKind, ...] = ()
     """The kinds of principals that contain others of their kind: groups in groups, roles held by roles."""

@@ -40,6 +40,7 @@ from privtab.ir.nodes import (
 from privtab.ir.request_dependence import rule_flags
 from privtab.ir.some_minimal_sets import minimal_listing
 from privtab.ir.type_chains import chains, depths, nested_on
+from privtab.names import KINDS
 from privtab.vocabulary import OperationShape, Vocabulary
 
 FORMAT = 1
@@ -112,6 +113,9 @@ def semantics_json(semantics: Semantics) -> dict[str, Any]:
         "inheritance": semantics.inheritance,
         "deny": semantics.deny,
         "owner": owner and {"kinds": list(owner.kinds), "creator": owner.creator, "holds": list(owner.holds)},
+        **({} if semantics.subjects == ("user",) else {"subjects": list(semantics.subjects)}),
+        **({} if semantics.grantees == KINDS else {"grantees": list(semantics.grantees)}),
+        **({} if semantics.assignees == KINDS else {"assignees": list(semantics.assignees)}),
         "groups": list(semantics.groups),
         **({"hierarchy": list(semantics.hierarchy)} if semantics.hierarchy else {}),
         **({} if semantics.active_roles == "none" else {"active_roles": semantics.active_roles}),
@@ -136,9 +140,11 @@ def vocabulary(program: Program) -> Vocabulary:
         operations=operations,
         request_groups="request" in program.semantics.groups,
         active_roles=program.semantics.active_roles == "request",
+        subjects=program.semantics.subjects,
         attributes=program.attributes,
         nested={name: entity.nested for name, entity in program.entities.items() if entity.nested},
         flat=program.flat,
+        opaque=frozenset(name for name, entity in program.entities.items() if entity.opaque),
     )
 
 
@@ -160,6 +166,7 @@ def _entity(program: Program, entity: EntityType) -> dict[str, Any]:
         "chain": _chain(program, entity.name),
         **({"nested": entity.nested} if entity.nested else {}),
         **({"flat": True} if entity.flat else {}),
+        **({"opaque": True} if entity.opaque else {}),
     }
 
 

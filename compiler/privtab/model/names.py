@@ -153,7 +153,11 @@ def _check_flat(name: str, span: Span, entities: dict[str, EntityType], found: l
     if type_.single:
         why = "there is one per parent, and its path is that of its parent"
     elif type_.parent is None:
-        why = "nothing contains it, so its path is one name anyway"
+        below = next((other for other in entities.values() if other.parent == name), None)
+        if below is None:
+            entities[name] = replace(type_, flat=False, opaque=True)
+            return
+        why = f"paths of `{below.name}` begin with them"
     elif type_.principal is not None and type_.nested:
         why = "its entities are principals, and a principal's name is one name"
     else:
@@ -349,6 +353,9 @@ def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnost
         inheritance=decl.inheritance,
         deny=decl.deny,
         owner=owner,
+        subjects=decl.subjects,
+        grantees=decl.grantees,
+        assignees=decl.assignees,
         groups=decl.groups,
         hierarchy=decl.hierarchy,
         active_roles="none" if decl.active_roles == "none" else "request",

@@ -11,7 +11,6 @@ import numpy as np
 from privtab.arrow import Truth
 from privtab.moments import ALWAYS, FIRST, LAST, WINDOW, Window, edge_text, moment
 from privtab.moments import text as text_of
-from privtab.names import KINDS
 from privtab.request import Entity
 from privtab.state.attribute_rows import attribute_row, value_problem
 from privtab.state.coded import CodedColumn
@@ -117,7 +116,7 @@ class ColumnChecker:
         checker, assessor = self.checker, self.assessor
         effects = {"allow", "deny"} if self.program.semantics.deny != "none" else {"allow"}
         assessments = {
-            "grantee": assessor.principals(columns["grantee"], KINDS),
+            "grantee": assessor.principals(columns["grantee"], checker.program.semantics.grantees),
             "effect": assessor.each(columns["effect"], lambda text: text.lower() in effects, str.lower),
             "privilege": assessor.each(columns["privilege"], lambda text: text not in checker.deprecated),
             "entity": assessor.entities(columns["entity"]),

@@ -43,9 +43,11 @@ class StateNames(PrivilegeNames):
         super().__init__(program)
         self._entities: dict[str, Entity | Problem] = {}
         self._hierarchy = program.semantics.hierarchy
-        self.holders = ("user", "group", "role") if "roles" in self._hierarchy else ("user", "group")
+        assignees = program.semantics.assignees
+        self.holders = assignees if "roles" in self._hierarchy else tuple(k for k in assignees if k != "role")
         """The kinds of principals that hold roles."""
-        self.shapes = vocabulary(program).shapes
+        self._vocabulary = vocabulary(program)
+        self.shapes = self._vocabulary.shapes
         self.places: Mapping[str, str] | None = None
         """Where entities with flat ids lie, once that is known: others are no entities of the state."""
 
@@ -91,7 +93,8 @@ class StateNames(PrivilegeNames):
             return Problem("S110", f"`{text}` is not an entity", advice)
         if type_ not in self.program.entities:
             return Problem("S111", f"unknown entity type `{type_}`", did_you_mean(type_, self.program.entities))
-        entity = Entity(type_, path)
+        entity = self._vocabulary.spelt(Entity(type_, path))
+        path = entity.id
         if path and not all(entity.names):
             return Problem("S113", f"a name in `{text}` is empty", f"write `{self.shape(type_)}`")
         for position, name in enumerate(entity.names if any(sign in path for sign in WILDCARDS) else ()):

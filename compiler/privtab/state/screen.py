@@ -62,7 +62,7 @@ class TextAssessor:
 
         def read(text: str) -> tuple[int, str] | None:
             found = self.names.entity(text)
-            return (self.types.index(found.type), text) if isinstance(found, Entity) else None
+            return (self.types.index(found.type), str(found)) if isinstance(found, Entity) else None
 
         return _assess(texts, kinds, texts, read)
 

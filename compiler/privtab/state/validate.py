@@ -174,7 +174,7 @@ class Checker:
     def grant(self, row: RawRow) -> Grant | None:
         """One row of `grants`."""
         cells = row.cells
-        grantee = self.principal(row, "grantee", KINDS)
+        grantee = self.principal(row, "grantee", self.program.semantics.grantees)
         entity = self.entity(row, "entity")
         effect = cells["effect"].lower()
         privilege = cells["privilege"]

@@ -106,6 +106,9 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("inheritance", "inheritance", "`down`: a grant holds for everything below its object; `none`: there alone"),
         Key("deny", "deny", "`overrides`: denials exist and beat grants, at their object and below; `none`"),
         Key("owner", "owner", "what ownership means, or `none`"),
+        Key("subjects", "names", "the types of subjects in requests that are users; `user`, where absent"),
+        Key("grantees", "kinds", "who grants may be to: user, group, role; all, where absent"),
+        Key("assignees", "kinds", "who roles may be assigned to: user, group, role; all, where absent"),
         Key("groups", "groups", "where groups come from: `state`, `request`"),
         Key("hierarchy", "hierarchy", "which principals contain others: `groups`, `roles`"),
         Key(

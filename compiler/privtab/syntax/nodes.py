@@ -7,6 +7,7 @@ from typing import Literal
 from privtab._nodes import dataclass
 from privtab.attributes import Attribute, Kind
 from privtab.diagnostics import Located, Span
+from privtab.names import KINDS, PrincipalKind
 from privtab.source import SourceFile
 from privtab.syntax.expression import Effects, Expression
 from privtab.syntax.positions import offsets
@@ -209,6 +210,9 @@ class SemanticsDecl:
     inheritance: Literal["none", "down"] = "none"
     deny: Literal["none", "overrides"] = "none"
     owner: OwnerDecl | None = None
+    subjects: tuple[str, ...] = ("user",)
+    grantees: tuple[PrincipalKind, ...] = KINDS
+    assignees: tuple[PrincipalKind, ...] = KINDS
     groups: tuple[Literal["state", "request"], ...] = ("state",)
     hierarchy: tuple[Literal["groups", "roles"], ...] = ()
     active_roles: Literal["none", "request", "request_grants"] = "none"

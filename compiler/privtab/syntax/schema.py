@@ -100,6 +100,7 @@ _SHAPES: dict[str, dict[str, Any]] = {
     "line": _LINE,
     "deprecated": {"type": ["string", "boolean"]},
     "words": _one_or_many({"type": "string"}),
+    "names": _one_or_many({"type": "string", "pattern": _NAME}),
     "condition": {
         "type": "string",
         "minLength": 1,

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar, cast
 from privtab.diagnostics import Located, Severity
 from privtab.effects import PRINCIPAL_TABLES
 from privtab.findings import p007_missing_key, p009_wrong_value, p010_bad_name, p207_duplicate_name
+from privtab.names import KINDS
 from privtab.syntax.attributes import read_attributes
 from privtab.syntax.conflicts import read_conflicts
 from privtab.syntax.keys import SECTIONS
@@ -216,21 +217,29 @@ def _semantics(reader: PolicyReader, node: Node) -> SemanticsDecl:
     def word(name: str) -> str | None:
         return reader.choice(fields[name][1], name, f"`{name}`") if name in fields else None
 
-    def words(name: str) -> tuple[Any, ...]:
-        return (
-            tuple(w.value for w in reader.choices(fields[name][1], name, f"`{name}`") or ()) if name in fields else ()
-        )
+    def words(name: str, shape: str | None = None) -> tuple[Any, ...]:
+        found = reader.choices(fields[name][1], shape or name, f"`{name}`") if name in fields else None
+        return tuple(dict.fromkeys(word.value for word in found or ()))
 
     return SemanticsDecl(
         inheritance=cast(Literal["none", "down"], word("inheritance") or "none"),
         deny=cast(Literal["none", "overrides"], word("deny") or "none"),
         owner=owner,
+        subjects=_subjects(reader, fields["subjects"][1]) if "subjects" in fields else ("user",),
+        grantees=words("grantees", "kinds") or KINDS,
+        assignees=words("assignees", "kinds") or KINDS,
         groups=words("groups") or ("state",),
-        hierarchy=tuple(dict.fromkeys(words("hierarchy"))),
+        hierarchy=words("hierarchy"),
         active_roles=cast(Literal["none", "request", "request_grants"], word("active_roles") or "none"),
         gate=_gate(reader, fields["gate"][1]) if "gate" in fields else None,
         owner_known=owner_known,
     )
+
+
+def _subjects(reader: PolicyReader, node: Node) -> tuple[str, ...]:
+    items = node.items if isinstance(node, Sequence) else (node,)
+    names = (reader.name(item, "a type of subjects", "name") for item in items)
+    return tuple(dict.fromkeys(name.value for name in names if name is not None)) or ("user",)
 
 
 def _gate(reader: PolicyReader, node: Node) -> Any:

@@ -65,6 +65,12 @@ def _semantics(before: Semantics, after: Semantics) -> Iterator[DeclarationChang
         yield from change("owner.kinds", _list(old.kinds), _list(new.kinds), _inclusion(old.kinds, new.kinds))
         yield from change("owner.creator", _yes_no(old.creator), _yes_no(new.creator))
         yield from change("owner.holds", _list(old.holds), _list(new.holds), _inclusion(old.holds, new.holds))
+    yield from change("subjects", _list(before.subjects), _list(after.subjects))
+    for name, kinds, others in (
+        ("grantees", before.grantees, after.grantees),
+        ("assignees", before.assignees, after.assignees),
+    ):
+        yield from change(name, _list(kinds), _list(others), Verdict.CHANGED if denies else _inclusion(kinds, others))
     groups = Verdict.CHANGED if denies else _inclusion(before.groups, after.groups)
     yield from change("groups", _list(before.groups), _list(after.groups), groups)
     hierarchy = Verdict.CHANGED if denies else _inclusion(before.hierarchy, after.hierarchy)
@@ -88,7 +94,7 @@ def _types(before: Program, after: Program) -> Iterator[DeclarationChange]:
         details = [
             Detail(what="parent", before=old.parent, after=new.parent),
             Detail(what="nested", before=_levels(old), after=_levels(new)),
-            Detail(what="flat", before=_yes_no(old.flat), after=_yes_no(new.flat)),
+            Detail(what="flat", before=_yes_no(old.flat or old.opaque), after=_yes_no(new.flat or new.opaque)),
             Detail(what="single", before=_yes_no(old.single), after=_yes_no(new.single)),
             Detail(what="principal", before=old.principal, after=new.principal),
         ]

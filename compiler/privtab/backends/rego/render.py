@@ -56,6 +56,7 @@ def render(
         "below": uses_below(program),
         "unusable": UNUSABLE,
         "plain": PLAIN,
+        "opaque": sorted(vocabulary(program).opaque),
     }
     base = f"privtab/{name}"
     modules = {

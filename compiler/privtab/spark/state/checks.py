@@ -16,7 +16,6 @@ from pyspark.sql import functions as fn
 from privtab.characters import LONGEST_NAME, UNUSABLE
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOW
-from privtab.names import KINDS
 from privtab.spark.state.schemas import CANONICAL
 from privtab.state.names import StateNames
 from privtab.state.raw import COLUMNS
@@ -171,7 +170,12 @@ class _Expressions:
             # `startswith` avoids building a string for each row.
             binding = binding.when(fn.col("entity").startswith(f"{type_}:"), fn.col("privilege").isin(grantable))
         effects = ["allow"] if self.program.semantics.deny == "none" else ["allow", "deny"]
-        return self.principal("grantee", KINDS) & self.entity("entity") & fn.col("effect").isin(effects) & binding
+        return (
+            self.principal("grantee", self.program.semantics.grantees)
+            & self.entity("entity")
+            & fn.col("effect").isin(effects)
+            & binding
+        )
 
     def owner(self) -> Column:
         semantics = self.program.semantics.owner

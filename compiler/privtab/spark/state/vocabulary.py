@@ -9,6 +9,7 @@ from typing import Any
 from privtab.bundle.archive import json_bytes
 from privtab.ir.nodes import EntityType, Program
 from privtab.ir.serialise import program_json
+from privtab.names import KINDS
 from privtab.state.uses import uses
 
 
@@ -32,6 +33,8 @@ def names_of(program: Program) -> dict[str, Any]:
         "roles": {name: role.scope for name, role in sorted(program.roles.items())},
         "denials": {"denials": program.semantics.deny},
         "owners": {"owners": None if owner is None else sorted(owner.kinds)},
+        **({} if program.semantics.grantees == KINDS else {"grantees": sorted(program.semantics.grantees)}),
+        **({} if program.semantics.assignees == KINDS else {"assignees": sorted(program.semantics.assignees)}),
         **({"hierarchy": dict.fromkeys(sorted(hierarchy), True)} if hierarchy else {}),
         **({"attributes": attributes} if attributes else {}),
     }
