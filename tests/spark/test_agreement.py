@@ -45,8 +45,10 @@ REQUESTS = 20_000
 REPEATED = Limits(figures=Figures(rows=100 * REQUESTS, requests=REQUESTS))
 """Figures of rows that repeat requests so often that joins decide each distinct one once."""
 World: TypeAlias = tuple[Program, State, list[Request]]
-FLAGS = ("force", "deep", "unheard")
+FLAGS = ("force", "Force", "unheard")
 """Flags of the requests, whether or not a policy knows them."""
+COLUMNS = {"Force": "other force"}
+"""The columns of flags whose own names differ from those of others in case alone, which DataFrames do not allow."""
 
 
 def slots(requests: list[Request]) -> list[str]:
@@ -70,7 +72,7 @@ def frame(spark: SparkSession, requests: list[Request], flags: Collection[str]) 
         ),
         "groups": pa.array([list(r.groups) for r in requests], pa.list_(pa.string())),
         **{column: pa.array(values, kind) for column, (kind, values) in attribute_columns(requests).items()},
-        **{flag: pa.array([flag in r.flags for r in requests]) for flag in {*flags, *FLAGS}},
+        **{COLUMNS.get(flag, flag): pa.array([flag in r.flags for r in requests]) for flag in {*flags, *FLAGS}},
     }
     return spark.createDataFrame(pa.table(columns))
 
@@ -125,7 +127,7 @@ def differences(spark: SparkSession, plan: str, generated_worlds: Iterable[World
         spoilt = worlds.with_unusable_names(program, requests[:200], len(requests))
         decided = decide(
             frame(spark, [*requests, *spoilt], known), program, state, subject="user", action=F.col("action"), resource="entity",
-            with_={slot: slot for slot in slots(requests)}, flags={flag: flag for flag in known}, groups="groups", attributes=attributes_argument(requests),
+            with_={slot: slot for slot in slots(requests)}, flags={flag: COLUMNS.get(flag, flag) for flag in known}, groups="groups", attributes=attributes_argument(requests),
             active_roles="active" if narrows else None, plan=plan.partition(" ")[0], limits=REPEATED if plan == DISTINCT_JOINS else None,
         )  # fmt: skip
         rows = decided.select("number", "allowed", "reason").toArrow().sort_by("number").to_pylist()

@@ -38,7 +38,7 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
                     resource=resource,
                     groups=tuple(g for g in (*known.groups, "other") if rnd.random() < 0.2),
                     with_={w.name: entity(program, rnd.choice(w.types), rnd) for w in rule.withs},
-                    flags=stated_flags(rule, frozenset(f for f in ("force", "deep", "unheard") if rnd.random() < 0.3)),
+                    flags=stated_flags(rule, frozenset(f for f in ("force", "Force", "unheard") if rnd.random() < 0.3)),
                 )
             )
             if program.attributes:

@@ -26,6 +26,7 @@ attributes:
   entity:
     team: {text: true, from: request}
     level: {integer: [0, 3]}
+    Level: {integer: [0, 3], from: [state, request]}
     color: {enum: [red, blue, gray], from: [state, request]}
     hidden: {bool: true, from: state}
     tags: {set: [red, blue], from: [request, state]}
@@ -63,6 +64,7 @@ def comparison(draft: Draft, type_: str, objects: Sequence[str]) -> str | None:
             f"{near}.color = {other}.color",
             f"user.rank {order} {near}.level",
             f"{near}.level {order} {rnd.randint(0, 3)}",
+            f"{near}.Level {order} {on}.level",
             f"request.hour {order} {rnd.randint(0, 3)}",
         ]
     )

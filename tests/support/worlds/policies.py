@@ -62,6 +62,8 @@ BY_JOINS = (
     ("flat", "nested", "attributes", "below", "hierarchy", "implies"),
 )
 """Features of policies that joins in Spark support, one or several at once."""
+OPERATIONS = ("op0", "Op0", "opAll")
+"""The operations of a type; two differ in case alone."""
 SHARDED = ("implies", "hierarchy", "active")
 """Those of the features that sharded states support."""
 
@@ -109,7 +111,7 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
         lines += ["roles:", *_roles(draft)]
     tables: list[str] = []
     for type_ in draft.parents:
-        rows = [line for number in range(rnd.randint(1, 3)) for line in _row(draft, type_, f"op{number}")]
+        rows = [line for name in OPERATIONS[: rnd.randint(1, 3)] for line in _row(draft, type_, name)]
         tables += [f"  {type_}:", *rows]
     if rnd.random() < 0.5:
         lines += ["core:", "  look: READ (entity)", "  make: {requires: WRITE (parent), grants: READ (entity)}"]
@@ -182,7 +184,7 @@ def _row(draft: Draft, type_: str, operation: str) -> list[str]:
     if draft.owners and rnd.random() < 0.2:
         parts.append("becomes: owner")
     draft.rows.append((type_, operation, bool(withs)))
-    flags = [flag for flag in ("force", "deep") if any(f"when {flag}" in part for part in parts)]
+    flags = [flag for flag in ("force", "Force") if any(f"when {flag}" in part for part in parts)]
     # Do not draw from the draft's generator, so that a seed gives the same policies with and without such flags.
     saying = {flag: random.Random(f"{flag}{parts}").choice(["required", "optional"]) for flag in flags}
     if saying:
