@@ -61,7 +61,7 @@ def request(subject: str, id_: str, action: str, type_: str, resource: str, owne
 
 @pytest.fixture(scope="module")
 def todo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    arguments = ["-p", EXAMPLE / "todo.yaml", "-s", EXAMPLE / "todo.state.yaml"]
+    arguments: list[str | Path] = ["-p", EXAMPLE / "todo.yaml", "-s", EXAMPLE / "todo.state.yaml"]
     server = start(arguments, tmp_path_factory.mktemp("served"))
     yield server
     assert server.stop() == 0
