@@ -40,7 +40,7 @@ class Locations:
         shape = self.shapes[entity.type]
         if shape.flat is None:
             return shape.keys(entity.id)
-        if entity.id.endswith("/"):
+        if shape.names_container(entity.id):
             return self.find(Entity.parse(entity.id[:-1]))
         above = self.containers.get(self.places.get(anchor(shape, entity.id), ""))
         return None if above is None else [*above, *shape.written.keys(entity.id)]
@@ -64,7 +64,7 @@ class Locations:
         shape = self.shapes[entity.type]
         if shape.flat is None:
             return None
-        if entity.id.endswith("/"):
+        if shape.names_container(entity.id):
             return self.unplaced(Entity.parse(entity.id[:-1]))
         key = anchor(shape, entity.id)
         return None if key in self.places else key

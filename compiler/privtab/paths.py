@@ -162,19 +162,25 @@ class PathShape:
         """Whether a path has the last name of its entity."""
         if self.flat is not None:
             return self.written.named(id_)
-        return not id_.endswith("/") if self.nested is not None else count_names(id_) == self.depth
+        return not id_.endswith("/") and (self.nested is not None or count_names(id_) == self.depth)
+
+    def names_container(self, id_: str) -> bool:
+        """Whether an id names only what is around an entity with a flat id: `folder:f9/`."""
+        return self.flat == len(self.chain) - 1 and id_.endswith("/")
 
     def unnamed_in(self, type_: str, id_: str) -> str | None:
         """The id, without the last name, of an entity in the given one; None if that lies too deep.
 
+        >>> PathShape((("drive", 1), ("document", 2))).unnamed_in("drive", "main")
+        'main/'
         >>> PathShape((("drive", 1), ("document", 2)), flat=1).unnamed_in("drive", "main")
         'drive:main/'
         """
         if self.flat == len(self.chain) - 1:
             return f"{type_}:{id_}/"
-        if self.nested is None or self.flat is not None:
-            return id_
-        return f"{id_}/" if count_names(id_) < self.most else None
+        if self.nested is not None and self.flat is None and count_names(id_) >= self.most:
+            return None
+        return id_ and f"{id_}/"
 
     def example(self) -> str:
         """How a path is written: `catalog/namespace/…/table`."""

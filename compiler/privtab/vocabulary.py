@@ -191,7 +191,11 @@ class Vocabulary:
         ):
             return  # the common case; the rest reports what is wrong
         names = entity.names
-        if nests and unnamed and names and not names[-1]:
+        may_omit = unnamed and (
+            nests or (entity.type not in self.flat and (len(chain) == 1 or chain[-2][1] < chain[-1][1]))
+        )
+        ends = may_omit and len(names) > 1 and not names[-1]
+        if ends:
             names = names[:-1]
         for name in names:
             if is_wildcard(name):
@@ -210,13 +214,11 @@ class Vocabulary:
             self._check_levels(entity, shape, unnamed=unnamed)
             return
         depth = chain[-1][1]
-        depths = {depth}
-        if unnamed and entity.type not in self.flat and (len(chain) == 1 or chain[-2][1] < depth):
-            depths.add(depth - 1)
-        if len(entity.names) not in depths:
-            expected = " or ".join(str(d) for d in sorted(depths))
+        depths = {depth - 1} if ends else {depth - 1, depth} if may_omit else {depth}
+        if len(names) not in depths:
+            expected = " or ".join(str(d) for d in sorted({*depths, depth}))
             raise InvalidRequest(
-                f"wrong depth: `{entity}` has {len(entity.names)} name(s), "
+                f"wrong depth: `{entity}` has {len(names)} name(s), "
                 f"a `{entity.type}` path has {expected} ({shape.example()}){self._advice(entity.type, unnamed=unnamed)}"
             )
 
@@ -279,7 +281,7 @@ class Vocabulary:
     def keys(self, entity: Entity) -> list[str]:
         """The keys of the entities on the path, from the root to the entity itself, which is absent if unnamed."""
         id_ = entity.id
-        if self.nested:
+        if self.nested or (id_.endswith("/") and self.shapes[entity.type].flat is None):
             return self.shapes[entity.type].keys(id_)
         names = id_.split("/") if id_ else []
         last = len(names)
@@ -292,7 +294,8 @@ class Vocabulary:
     def item_keys(self, entity: Entity) -> list[str]:
         """The keys of an item for OPA. Where a type nests, a path without its last name has a key that ends with `/`."""
         keys = self.keys(entity)
-        return [*keys, f"{entity.type}:{entity.id}"] if self.nested and entity.id.endswith("/") else keys
+        ends = self.shapes[entity.type].nested is not None and entity.id.endswith("/")
+        return [*keys, f"{entity.type}:{entity.id}"] if ends else keys
 
     def complete(self, entity: Entity) -> bool:
         """Whether the path has the last name of its entity."""

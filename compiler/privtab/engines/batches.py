@@ -7,7 +7,7 @@ not valid requests are denied, each with the reason.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -33,6 +33,7 @@ from privtab.engines.columns import (
     unusable,
     well_formed,
     widths,
+    without_end,
 )
 from privtab.engines.conditions import RESOURCE
 from privtab.engines.forms import NO, Form, Truths, Value, combinations, separate
@@ -251,6 +252,9 @@ class Batches:
                 answers.reasons[unusable_rows & (answers.reasons == OK)] = NAME
         given = given.of_types(reader.attributes, kinds)
         all_rows = Rows(form=form, names=names, columns=columns, groups=groups, active=active, given=given)
+        if (depth := reader.depth(form.type)) > 1 and not (reader.nested or reader.flat):
+            columns[RESOURCE] = form.type, without_end(ids, depth)
+            all_rows = replace(all_rows, columns=columns)
         if reader.nested or reader.flat:  # arrays need paths of a fixed length
             return decide_rows(self.one_by_one, self._vocabulary, all_rows, answers)
         if answers.reasons.any():
@@ -261,7 +265,6 @@ class Batches:
         if (empty_name := pc.index(users.dictionary, "").as_py()) >= 0:
             answers.reasons[(user_positions == empty_name) & (answers.reasons == OK)] = NULL
         codes = self.arrays.people.users.find(users.dictionary)
-        depth = reader.depth(form.type)
         unnamed = rule["unnamed"] and not self.engine.single(form.type)
         counts: dict[str, Codes] = {}
         paths_by_slot: dict[str, Paths] = {}

@@ -51,6 +51,15 @@ def texts(column: TextPool) -> pa.Array:
     return column if column.type == pa.string() else column.cast(pa.string())
 
 
+def without_end(column: pa.Array, depth: int) -> pa.Array:
+    """Paths without the `/` at their end, where a path of `depth` names leaves off the last one."""
+    ends = pc.ends_with(column, "/")
+    if not pc.any(ends).as_py():
+        return column
+    unnamed = pc.and_(ends, pc.equal(pc.count_substring(column, "/"), depth - 1))
+    return pc.if_else(pc.fill_null(unnamed, False), pc.utf8_slice_codeunits(column, 0, -1), column)  # noqa: FBT003
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
     """Paths with the same number of names, split into the paths above them and their last names."""

@@ -134,6 +134,8 @@ def _wrong(shape: PathShape, id_: str, *, unnamed: bool, spelt: bool) -> int:
     """Why a path is not one of its type; OK if it is."""
     count = count_names(id_)
     ends = id_.endswith("/")
+    if shape.nested is None and ends and count == shape.depth > 1:
+        count, ends = count - 1, False
     if not spelt or (ends and (shape.nested is None or not unnamed)):
         return MALFORMED
     if shape.nested is None and unnamed and count == shape.depth - 1:

@@ -112,6 +112,7 @@ def read_arguments(
     reader.user(subject)
     reader.action(action)
     reader.entity("resource", "type", "path", resource)
+    reader.leave_off_end()
     objects = _mapping(with_, "with_", "objects by name")
     slots = tuple(slot for slot in objects if slot in reader.known_slots)
     for slot in slots:
@@ -258,6 +259,28 @@ class ArgumentReader:
         self.columns[type_name] = F.substring_index(entity, ":", 1)
         self.columns[path_name] = F.when(colon > 0, F.substr(entity, colon + 1))
         self.invalid_reasons.append(F.when(colon <= 1, F.when(entity == "", NULL).otherwise(MALFORMED_ENTITY)))
+
+    def leave_off_end(self) -> None:
+        """Leave off the `/` at the end of a path without its last name, where the type tells the number of names."""
+        path, shapes, flat = self.columns["path"], self.vocabulary.shapes, self.vocabulary.flat
+        depths = {
+            name: shape.written.depth
+            for name, shape in shapes.items()
+            if shape.written.nested is None and name not in flat and shape.written.depth > 1
+        }
+        type_ = self.constants.get("type")
+        by_depth: dict[int, list[str]] = {}
+        for name, depth in depths.items():
+            if type_ in (None, name):
+                by_depth.setdefault(depth, []).append(name)
+        slashes = F.length(path) - F.length(F.replace(path, F.lit("/"), F.lit("")))
+        ends = F.lit(col=False)
+        for depth, names in by_depth.items():
+            has_depth = slashes == depth - 1
+            ends |= has_depth if type_ is not None else has_depth & self.columns["type"].isin(names)
+        if by_depth:
+            shorter = F.substring(path, F.lit(1), F.length(path) - 1)
+            self.columns["path"] = F.when(path.endswith("/") & ends, shorter).otherwise(path)
 
     def path(self, argument: ColumnLike | Sequence[ColumnLike], what: str) -> Column:
         """A column of paths, given directly or built from columns of names."""

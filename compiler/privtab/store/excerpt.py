@@ -178,7 +178,7 @@ class Excerpt:
         while waiting:
             entity = waiting.pop()
             shape = shapes[entity.type]
-            if shape.flat is not None and entity.id.endswith("/"):
+            if shape.names_container(entity.id):
                 waiting.append(Entity.parse(entity.id[:-1]))
                 continue
             keys = shape.written.keys(entity.id)

@@ -23,6 +23,7 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
     known = names(program)
     found = []
     values = random.Random(f"attributes {seed}")
+    endings = random.Random(f"endings {seed}")
     for rule in program.rules.values():
         for _ in range(per_rule):
             resource = entity(program, rule.entity, rnd)
@@ -30,7 +31,9 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
                 if vocabulary(program).lies_in_state(rule.entity):
                     resource = flat.unnamed(program, resource, rnd)
                 else:
-                    resource = Entity(rule.entity, resource.id.rpartition("/")[0] + _end(program, rule))
+                    container = resource.id.rpartition("/")[0]
+                    end = _end(program, rule) or ("/" if container and endings.random() < 0.5 else "")
+                    resource = Entity(rule.entity, container + end)
             found.append(
                 Request(
                     user=rnd.choice([*known.users, *known.strangers]),

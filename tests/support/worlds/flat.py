@@ -53,4 +53,4 @@ def unnamed(program: Program, resource: Entity, rnd: Random) -> Entity:
     if resource.type in program.flat:
         container = entity(program, vocabulary(program).containers(resource.type)[0], rnd)
         return Entity(resource.type, f"{container}/")
-    return Entity(resource.type, resource.id.rpartition("/")[0])
+    return Entity(resource.type, resource.id.rpartition("/")[0] + rnd.choice(["", "/"]))
