@@ -19,7 +19,7 @@ import pytest
         ("owner: {kinds: [role]}", "requires: READ/WRITE (shop), becomes: owner", "owner", "`role`", "create"),
         (
             "owner: {kinds: [role], creator: true}",
-            "requires: READ/WRITE (shop), creates: true",
+            "requires: service admin",
             "owner",
             "`role`",
             "create",

@@ -204,7 +204,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "from": ("state", "request"),
 }
 """Shapes whose values are a closed set of words."""
-LISTED = ("groups", "hierarchy", "kinds")
+LISTED = ("groups", "hierarchy", "kinds", "from")
 """Those of them that are lists."""
 
 SECTIONS: dict[str, str] = {
