@@ -83,8 +83,7 @@ def one_by_one(
             above = [Entity(rule.entity, "")] if type_.parent is None else universe.by_type[type_.parent].values()
             above = [*above, *(universe.by_type[rule.entity].values() if type_.nested else ())]
             shape = reference.vocabulary.shapes[rule.entity]
-            slash = "/" if shape.nested is not None and shape.flat is None else ""
-            calls = [f"{parent}/" if rule.entity in program.flat else f"{parent.id}{slash}" for parent in above]
+            calls = [f"{parent}/" if rule.entity in program.flat else parent.id and f"{parent.id}/" for parent in above]
             resources += [
                 (Entity(rule.entity, call), True)
                 for call in calls

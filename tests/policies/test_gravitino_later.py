@@ -184,6 +184,7 @@ READINGS = (
     *(("1.2.0", *reading) for reading in NEW_WORDS),
     ("1.2.0", "table/grant_privilege", "containers", "C"),
     ("1.2.0", "view/revoke_privilege", "containers", "UC S"),
+    ("1.2.0", "view/load", "servers", "UC US CREATE_VIEW@schema"),
     *(("1.3.0", *reading) for reading in NEW_WORDS),
     ("1.3.0", "table/grant_privilege", "containers", "C"),
     ("1.3.0", "view/revoke_privilege", "containers", "UC S"),

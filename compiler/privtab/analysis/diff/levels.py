@@ -110,8 +110,8 @@ class _Side:
                 flags=frozenset(),
                 required_flags=frozenset(),
             )
-        slash = rule.entity in self.unrolled.nested
-        return Shape.of(self.at_most(most), at_levels, self._flags, slash=slash)
+        nests = rule.entity in self.unrolled.nested
+        return Shape.of(self.at_most(most), at_levels, self._flags, slash=True, nests=nests)
 
     def _accepts(self, type_: str, levels: int) -> bool:
         return levels <= (self.bound(type_) or levels)

@@ -17,7 +17,7 @@ Types = dict[str, str]
 
 
 class PathForm(NamedTuple):
-    """How many names the path of a resource has, and whether it ends with `/`: so it does where types nest, without its last name."""
+    """How many names the path of a resource has, and whether it ends with `/`: without its last name it may, and where types nest it does."""
 
     names: int
     slash: bool = False
@@ -40,17 +40,28 @@ class Shape:
 
     @classmethod
     def of(
-        cls, program: Program, rule: Rule, cache: dict[tuple[str, str], frozenset[str]], *, slash: bool = False
+        cls,
+        program: Program,
+        rule: Rule,
+        cache: dict[tuple[str, str], frozenset[str]],
+        *,
+        slash: bool = False,
+        nests: bool = True,
     ) -> Shape:
-        """The shape of a row. `cache`: results of `flags_of` for other rows. `slash`: paths without their last name end with `/`. With flat ids, the names are those on the path, not of the id."""
+        """The shape of a row. With flat ids, the names are those on the path, not of the id.
+
+        `cache`: results of `flags_of` for other rows. `slash`: paths without their last name may end with `/`; where the type `nests`, they
+        do. Two policies in which no type nests take the same spellings, so one is enough.
+        """
         depth = program.depth(rule.entity)
         chain = program.chain(rule.entity)
         if any(program.entities[link].flat for link in chain):  # what lies below an id that is flat has no levels
             slash = program.entities[rule.entity].flat
         conditions = {PathForm(depth): asked_condition(program, rule, named=True)}
         if rule.unnamed and not program.entities[rule.entity].single:
-            form = PathForm(depth, slash=True) if slash else PathForm(depth - 1)
-            conditions[form] = asked_condition(program, rule, named=False)
+            forms = [PathForm(depth, slash=True)] if slash else []
+            forms += [] if slash and nests else [PathForm(depth - 1)]
+            conditions |= dict.fromkeys(forms, asked_condition(program, rule, named=False))
         return cls(
             program=program,
             rule=rule,
