@@ -240,13 +240,23 @@ shapes := {
 # The keys from the root to an entity, its own last; shorter where the path leaves off names.
 path(entity) := keys if {
 	chain := chains[entity.type]
-	names := path_names(object.get(entity, "id", ""))
+	names := given_names(object.get(entity, "id", ""), chain[count(chain) - 1][1])
 	count(names) <= chain[count(chain) - 1][1]
 	keys := [key |
 		some link in chain
 		link[1] <= count(names)
 		key := concat(":", [link[0], concat("/", array.slice(names, 0, link[1]))])
 	]
+}
+
+# The names in an id, which ends with `/` where a path of this many names leaves off the last one.
+given_names(id, _) := path_names(id) if not endswith(id, "/")
+
+given_names(id, depth) := names if {
+	endswith(id, "/")
+	names := path_names(trim_suffix(id, "/"))
+	count(names) == depth - 1
+	depth > 1
 }
 
 path_names("") := []
