@@ -41,7 +41,6 @@ from privtab.ir.nodes import (
     Holds,
     Member,
     Owner,
-    OwnerKind,
     OwnsBelow,
     Program,
     Self,
@@ -131,7 +130,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         self.caller.about({RESOURCE: request.resource, **{slot.name: request.with_[slot.name] for slot in rule.withs}})
         super().__init__(reference.program, request.flags, self.caller.types, self.caller.levels)
         self.condition = self.caller.condition(rule)
-        self.grants_to = _grants_to(self.program)
+        self.grants_to = _kind_for_caller(self.program, self.program.semantics.grantees)
         self.additions = tuple(additions)
         for change in self.additions:
             if isinstance(change, Assign):
@@ -230,10 +229,10 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
 
     def _make_owner(self, entity: Entity) -> Iterator[MakeOwner]:
         """What makes the caller own an entity: itself, or through a role or a group, whichever may own; nothing if none may."""
-        semantics = self.program.semantics
-        kinds: tuple[OwnerKind, ...] = ("user", "role", *(("group",) if "state" in semantics.groups else ()))
-        allowed = (kind for kind in kinds if semantics.owner is not None and kind in semantics.owner.kinds)
-        yield from (MakeOwner(entity=entity, kind=kind) for kind in islice(allowed, 1))
+        owner = self.program.semantics.owner
+        kind = None if owner is None else _kind_for_caller(self.program, owner.kinds)
+        if kind is not None:
+            yield MakeOwner(entity=entity, kind=kind)
 
     def _grants_giving(self) -> Mapping[tuple[str, str], list[GrantChange]]:
         """The candidate grants by (privilege, key) of what they give, also by implication."""
@@ -339,14 +338,15 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
                 yield removals | {grant_}
 
 
-def _grants_to(program: Program) -> PrincipalKind | None:
-    """To what a grant is that the caller is to have: a new role or group where grants to users are refused; None if there is no way."""
+def _kind_for_caller(program: Program, allowed: Collection[str]) -> PrincipalKind | None:
+    """What may have something that the caller is to have: the caller, a new role, or a new group; None if there is no way."""
     semantics = program.semantics
-    if "user" in semantics.grantees:
-        return "user"
-    if "role" in semantics.grantees and "user" in semantics.assignees:
-        return "role"
-    return "group" if "group" in semantics.grantees and "state" in semantics.groups else None
+    ways: dict[PrincipalKind, bool] = {
+        "user": True,
+        "role": "user" in semantics.assignees,
+        "group": "state" in semantics.groups,
+    }
+    return next((kind for kind, possible in ways.items() if possible and kind in allowed), None)
 
 
 class _ReachableAtoms(RequestAlgebra[Iterator[Atom]]):
