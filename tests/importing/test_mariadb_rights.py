@@ -80,6 +80,7 @@ def url(server: str) -> Iterator[str]:
         server,
         *(f"drop user {user}" for user in USERS),
         *(f"drop role {role}" for role in [*ROLES, "nobody"]),
+        "grant usage on *.* to public",
         "revoke all privileges, grant option from public",
         *(f"drop database {database}" for database in DATABASES),
     )
@@ -188,6 +189,15 @@ LISTED = {
     "account": ("what the locked account `dan` of host `%` holds", False),
     "database-pattern": ("`SELECT` on databases like `nowhere%` for `user:ann`", False),
 }
+
+
+def test_an_account_that_does_not_see_everything_stops_the_import(url: str) -> None:
+    executed(url, "grant select on mysql.* to bob", "grant select on *.* to cy")
+    executed(url, "create sql security invoker view d1.w as select 1 as one")
+    for user, expected in (("bob", {"hidden"}), ("cy", {"security-invoker-view"})):
+        address = sqlalchemy.make_url(url).set(username=user).render_as_string(hide_password=False)
+        found, _ = imported(address)
+        assert {item.name for item in found.refused(strict=False, allow_partial=False)} == expected
 
 
 def test_what_a_state_cannot_say_is_listed(url: str) -> None:

@@ -352,11 +352,23 @@ def test_what_a_state_cannot_say_is_listed(database: str, tmp_path: Path) -> Non
     narrow = tmp_path / "narrow.yaml"
     narrow.write_text(NARROW, encoding="utf-8")
     name = str(sqlalchemy.make_url(database).database)
-    for policy, more in ((POLICY, {}), (narrow, OF_A_NARROW_POLICY)):
-        found, _ = imported(database, policy)
+    for user, policy, more in (("postgres", POLICY, {}), ("ann", POLICY, {}), ("ann", narrow, OF_A_NARROW_POLICY)):
+        address = sqlalchemy.make_url(database).set(username=user).render_as_string(hide_password=False)
+        found, _ = imported(address, policy)
         listed = {n: (i.what.replace(name, "database"), c, i.denies) for n, (i, c) in found.by_name.items()}
         assert listed == {**ALWAYS, **more}
         assert {item.name for item in found.refused(strict=False, allow_partial=False)} == {
             "row-level-security",
             "security-invoker-view",
         }
+
+
+def test_an_owner_who_lacks_what_owners_hold_by_the_policy_stops_the_import(database: str, tmp_path: Path) -> None:
+    executed(database, "create role ann login", "create schema s1 authorization ann", "create table s1.t (a int)")
+    executed(database, "alter table s1.t owner to ann", "revoke select, insert on s1.t from ann")
+    policy = tmp_path / "narrow.yaml"
+    policy.write_text(NARROW.replace("[user, group]}", "[user, group], holds: [SELECT, USAGE]}"), encoding="utf-8")
+    found, _ = imported(database, policy)
+    (item,) = found.refused(strict=False, allow_partial=False)
+    assert item.what.startswith("the owner `ann` of table")
+    assert "`SELECT`" in item.what

@@ -121,6 +121,7 @@ def run(
         "deny": program.semantics.deny,
         "types": list(program.entities),
         "privileges": list(program.privileges),
+        "owner_holds": list(program.semantics.owner.holds) if program.semantics.owner else [],
         **dict.fromkeys(document.takes),
     }
     with no_collection():
