@@ -110,6 +110,13 @@ def test_an_object_without_its_list_is_an_error_within_an_answer_too(tmp_path: P
             imported(tmp_path, "gravitino", answers)
 
 
+def test_a_role_is_named_by_the_path_in_its_metalake(tmp_path: Path) -> None:
+    users = {"code": 0, "users": [{"name": "a/nn", "roles": ["r/1"]}]}
+    answers = {**ANSWERS["gravitino"], f"{GRAVITINO}/users": users, f"{GRAVITINO}/roles": {"code": 0, "names": []}}
+    (row,) = imported(tmp_path, "gravitino", answers).state.assignments
+    assert (row.principal, row.role) == ("user:a/nn", "m/r%2F1")
+
+
 def test_a_group_without_members_is_asked_for_by_itself(tmp_path: Path) -> None:
     listed = {"totalResults": 1, "Resources": [{"id": "g", "displayName": "hr"}]}
     with pytest.raises(FileError, match="no answer to `/Groups/g"):

@@ -316,13 +316,13 @@ def test_gravitino_is_read_through_its_api() -> None:
     with serving(answers) as url:
         found = imported("gravitino", url, "gravitino/1.1.0", values={"metalake": "prod"})
     assert grants(found) == {
-        ("role:analyst", "allow", "SELECT_TABLE", "table:prod/hive/sales/orders"),
-        ("role:analyst", "deny", "USE_CATALOG", "catalog:prod/hive"),
-        ("role:analyst", "allow", "CREATE_ROLE", "metalake:prod"),
+        ("role:prod/analyst", "allow", "SELECT_TABLE", "table:prod/hive/sales/orders"),
+        ("role:prod/analyst", "deny", "USE_CATALOG", "catalog:prod/hive"),
+        ("role:prod/analyst", "allow", "CREATE_ROLE", "metalake:prod"),
     }
     assert {(a.principal, a.role) for a in found.state.assignments} == {
-        ("user:ann", "analyst"),
-        ("group:hr", "analyst"),
+        ("user:ann", "prod/analyst"),
+        ("group:hr", "prod/analyst"),
     }
     assert {(user, str(of)) for user, of in found.state.members} == {("ann", "metalake:prod"), ("bob", "metalake:prod")}
     assert [(str(e), o) for e, o in found.state.owners] == [("catalog:prod/hive", "user:ann")]
@@ -343,9 +343,9 @@ def test_polaris_catalog_roles_are_held_by_principal_roles(tmp_path: Path, lake:
             "/principal-roles": {"roles": [{"name": "engineer"}]},
             "/principal-roles/engineer/principals": {"principals": [{"name": "etl"}]},
             "/catalogs": {"catalogs": [{"name": "prod"}]},
-            "/catalogs/prod/catalog-roles": {"roles": [{"name": "reader"}]},
-            "/catalogs/prod/catalog-roles/reader/principal-roles": {"roles": [{"name": "engineer"}]},
-            "/catalogs/prod/catalog-roles/reader/grants": {
+            "/catalogs/prod/catalog-roles": {"roles": [{"name": "rea%der"}]},
+            "/catalogs/prod/catalog-roles/rea%der/principal-roles": {"roles": [{"name": "engineer"}]},
+            "/catalogs/prod/catalog-roles/rea%der/grants": {
                 "grants": [
                     {"type": "namespace", "namespace": ["a"], "privilege": "TABLE_READ_DATA"},
                     {"type": "view", "namespace": ["a"], "viewName": "v/1", "privilege": "VIEW_LIST"},
@@ -356,15 +356,15 @@ def test_polaris_catalog_roles_are_held_by_principal_roles(tmp_path: Path, lake:
         },
     )
     found = imported("polaris", source, lake)
-    grantee = "role:prod/reader" if nested else "role:engineer"
+    grantee = "role:prod/rea%25der" if nested else "role:engineer"
     assert grants(found) == {
         (grantee, "allow", "TABLE_READ_DATA", "namespace:prod/a"),
         (grantee, "allow", "VIEW_LIST", "view:prod/a/v%2F1"),
     }
-    chain = [("role:engineer", "prod/reader", Entity("catalog", "prod"))] if nested else []
+    chain = [("role:engineer", "prod/rea%25der", Entity("catalog", "prod"))] if nested else []
     assert [(a.principal, a.role, a.scope) for a in found.state.assignments] == [("user:etl", "engineer", None), *chain]
     whys = sorted(f"{skipped.what} {skipped.why}" for skipped in found.not_taken)
-    assert "`POLICY_READ` on a policy of prod, granted to `reader`" in whys[0]
+    assert "`POLICY_READ` on a policy of prod, granted to `rea%der`" in whys[0]
     assert "wrong depth: `namespace:prod/a/b`" in whys[1]
     assert not any(skipped.denies for skipped in found.not_taken)
 

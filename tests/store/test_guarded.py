@@ -110,6 +110,23 @@ def test_an_existing_entity_cannot_be_created_again(lake: GuardedStore) -> None:
     assert (again.number, again.repeated) == (first.number, True)
 
 
+def test_a_change_of_rows_by_the_operation_that_deletes_deletes_nothing(lake: GuardedStore) -> None:
+    schema = Entity("schema", "l/new")
+    new = DesiredChange(user="root", operation="create", resource=schema, document={"comment": "c"})
+    lake.perform(new, FREE)
+    owner = {"entity": str(schema), "owner": "user:root"}
+    lake.store.change(asks("root", "drop", str(schema)), remove={"owners": [owner]})
+    with pytest.raises(StoreConflict, match="schema:l/new exists"):
+        lake.perform(new, FREE)
+    created = lake.created.now()
+    assert created.audits[schema]["creator"] == "root"
+    assert created.documents[schema] == {"comment": "c"}
+    lake.delete(DesiredChange(user="root", resource=schema), FREE)
+    assert schema in created.documents, "what was read stays as it was"
+    assert schema not in lake.created.now().documents
+    lake.perform(new, FREE)
+
+
 def test_a_role_of_one_house_is_not_assigned_by_another(houses: GuardedStore) -> None:
     houses.change(rows("grants", grant("role:a/chief", "ENTER", "house:a"), user="ann"), FREE)
     for role in ("a/chief", "chief"):

@@ -25,7 +25,7 @@ from privtab.request import Entity
 from privtab.state.findings import CODES, errors, stops
 from privtab.state.load import from_tables
 from privtab.state.nodes import State, StateFinding
-from privtab.state.raw import ENTITIES
+from privtab.state.raw import ENTITIES, PRINCIPALS
 from privtab.state.validate import validate
 
 PAGES = 100_000
@@ -295,7 +295,10 @@ class _Collector:
         problem = ""
         for name, cell in cells.items():
             try:
-                row[name] = cell.path(values, self.document.wildcards) if name in ENTITIES else cell.plain(values)
+                if name in ENTITIES:
+                    row[name] = cell.path(values, self.document.wildcards)
+                else:
+                    row[name] = cell.principal(values) if name in PRINCIPALS else cell.plain(values)
             except FormatError as error:
                 row[name] = cell.text
                 problem = problem or str(error)

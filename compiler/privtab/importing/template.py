@@ -33,11 +33,12 @@ class Template:
         """
         if _PLACEHOLDER.fullmatch(self.text):
             return self.plain(values)
+        return self._filled(values, lambda value: _path(value, wildcards))
 
-        def written(value: object) -> str:
-            return "/".join([_encoded(name, wildcards) for name in _texts(value)])
-
-        return self._filled(values, written)
+    def principal(self, values: Mapping[str, object]) -> str:
+        """As a principal: a name alone as it is; the names of a path, which a list or a `/` of the text makes, encoded."""
+        placed = "/" in self.text
+        return self._filled(values, lambda value: _path(value) if placed or isinstance(value, list) else _plain(value))
 
     def address(self, values: Mapping[str, object]) -> str:
         """As a path of a URL."""
@@ -86,6 +87,10 @@ def _encoded(name: str, wildcards: str) -> str:
     for sign, escape in ESCAPES:
         name = name if sign in wildcards else name.replace(sign, escape)
     return name
+
+
+def _path(value: object, wildcards: str = "") -> str:
+    return "/".join([_encoded(name, wildcards) for name in _texts(value)])
 
 
 def _plain(value: object) -> str:

@@ -57,6 +57,8 @@ COLUMNS: Mapping[str, Columns] = {
 _TRUTH = "the truth value "
 ENTITIES = ("entity", "of", "scope", "parent")
 """The columns that hold entities."""
+PRINCIPALS = ("principal", "grantee", "owner", "user", "group", "role")
+"""The columns that hold principals."""
 
 
 @dataclass(frozen=True, slots=True)

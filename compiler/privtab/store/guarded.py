@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from threading import Lock
 from typing import Any
@@ -60,42 +60,88 @@ class WriteOptions:
     expect: int | None = None
 
 
+@dataclass(slots=True)
+class Created:
+    """What the journal says about entities, up to a change."""
+
+    number: int = 0
+    """The number of that change."""
+    audits: dict[Entity, dict[str, str]] = field(default_factory=dict)
+    """Those that were created or described, and not deleted since: by whom, and when."""
+    documents: dict[Entity, Mapping[str, Any]] = field(default_factory=dict)
+    """What describes each of them."""
+    links: set[tuple[Entity, Entity]] = field(default_factory=set)
+    """The entities that an operation associates with others: (resource, other)."""
+
+
 class CreatedEntities:
     """The entities that were created and not deleted since, as the journal tells, whatever became of their rows.
 
-    Those of types that the policy has no operation to delete are left out: nothing would tell that they are gone.
+    Threads may share it.
     """
 
     def __init__(self, journal: Journal, authority: Authority) -> None:
         self._journal = journal
         self._authority = authority
         self._lock = Lock()
-        self._read = 0
-        self._created: set[Entity] = set()
+        self._last = Created()
+        self._copy = Created()
 
-    def until(self, number: int) -> Collection[Entity]:
-        """Those of a change, and perhaps of later ones."""
+    def now(self) -> Created:
+        """What the journal says now; it does not change any more."""
         with self._lock:
-            for entry in self._journal.actions(self._read) if self._read < number else ():
-                self._read = entry.number
-                self._add(entry.action, entry.resource or "")
-            return self._created
+            self._read()
+            last = self._last
+            if self._copy.number != last.number:
+                self._copy = Created(last.number, dict(last.audits), dict(last.documents), set(last.links))
+            return self._copy
 
-    def _add(self, action: str, resource: str) -> None:
-        program = self._authority.program
-        try:
-            entity = Entity.parse(resource)
-            rule = program.rules[entity.type, action]
-        except (KeyError, ValueError):
-            return  # The entries of operators, and of other versions of the policy.
-        deleting = self._authority.deleting(entity.type)
-        if rule.creates and deleting is not None:
+    def exists(self, entity: Entity, number: int) -> bool:
+        """Whether an entity was created until a change, or perhaps a later one, and not deleted since.
+
+        Not for types that the policy has no operation to delete: nothing would tell that one is gone.
+        """
+        with self._lock:
+            if self._last.number < number:
+                self._read()
+            created = "creator" in self._last.audits.get(entity, ())
+        return created and self._authority.deleting(entity.type) is not None
+
+    def _read(self) -> None:
+        for number, at, actor, request in self._journal.requests(self._last.number):
+            resource = request.get("resource")
+            # The others are of operators, or of other versions of the policy.
+            if resource is not None and resource["type"] in self._authority.program.entities:
+                self._carry_out(self._last, Entity(resource["type"], resource["id"]), request, at, actor)
+            self._last.number = number
+
+    def _carry_out(self, created: Created, entity: Entity, request: Mapping[str, Any], at: str, actor: str) -> None:
+        action, document = request["action"]["name"], request.get("document")
+        rule = self._authority.program.rules.get((entity.type, action))
+        # A change of rows does not delete what they are about, but for a user, who is where rows say so.
+        deletes = (
+            self._authority.program.entities[entity.type].principal == "user" or not {"add", "remove"} & request.keys()
+        )
+        if rule is not None and rule.creates:
             if not entity.id.endswith("/"):  # A row of `entities` tells of one with a flat id.
-                self._created.add(entity)
-        elif action == deleting:
-            inside = f"{entity.id}/"
-            gone = [e for e in self._created if entity.type in program.chain(e.type) and e.id.startswith(inside)]
-            self._created -= {entity, *gone}
+                created.audits[entity] = {"creator": actor, "createTime": at}
+                created.documents[entity] = document or {}
+        elif request.get("delete") or (deletes and action == self._authority.deleting(entity.type)):
+            gone = {each for each in created.audits if self._inside(each, entity)} | {entity}
+            for each in gone:
+                created.audits.pop(each, None)
+                created.documents.pop(each, None)
+            created.links -= {link for link in created.links if not gone.isdisjoint(link)}
+        elif document is not None and (others := request.get("context", {}).get("with")):
+            links = {(entity, Entity(other["type"], other["id"])) for other in others.values()}
+            (created.links.update if document["associated"] else created.links.difference_update)(links)
+        elif document is not None:
+            created.documents[entity] = document
+            changed = {"lastModifier": actor, "lastModifiedTime": at}
+            created.audits[entity] = {**created.audits.get(entity, {}), **changed}
+
+    def _inside(self, entity: Entity, container: Entity) -> bool:
+        return entity.id.startswith(f"{container.id}/") and container.type in self._authority.program.chain(entity.type)
 
 
 class GuardedStore:
@@ -116,7 +162,7 @@ class GuardedStore:
         self.auditors = frozenset(auditors)
         self._record = record
         self.program = store.program
-        self._created = CreatedEntities(store, authority)
+        self.created = CreatedEntities(store, authority)
         self._vocabulary = vocabulary(store.program)
 
     # --- changes ---
@@ -298,9 +344,8 @@ class GuardedStore:
         if not rule.effects and not rule.creates and desired.document is None:
             raise UsageError(f"`{request.action}` on `{request.resource.type}` changes nothing in the store")
         snapshot = self.view.now()
-        return request, replace(
-            _guard(snapshot), exists=rule.creates and request.resource in self._created.until(snapshot.number)
-        )
+        exists = rule.creates and self.created.exists(request.resource, snapshot.number)
+        return request, replace(_guard(snapshot), exists=exists)
 
     def _deleted(self, desired: DesiredChange) -> Request:
         assert desired.resource is not None

@@ -46,7 +46,7 @@ class Entry:
             texts = {name: json.loads(row[name]) for name in ("request", "decision", "changes")}
             changes = tuple(Change.from_json(change) for change in texts.pop("changes"))
         except (ValueError, TypeError) as error:
-            raise StoreError(f"change {row['number']} of the journal cannot be read: {error}") from error
+            raise _unreadable(row["number"], error) from error
         plain = {name: row[name] for name in ("number", "at", "actor", "request_id", "action", "resource", "hash")}
         return cls(**plain, **texts, changes=changes)
 
@@ -163,17 +163,21 @@ class Writer:
         self._connection.execute(_MOVE_HEAD, values)
 
 
+def _unreadable(number: int, error: Exception) -> StoreError:
+    return StoreError(f"change {number} of the journal cannot be read: {error}")
+
+
 def _last_time(connection: Connection, head: Head) -> int:
     found = connection.execute(_TIME, {"last": head.number}).scalar_one_or_none()
     return 0 if found is None else moments.exact(found)
 
 
 _TIME = select(JOURNAL.c.at).where(JOURNAL.c.number == bindparam("last"))
-_ACTIONS = (
-    select(*(JOURNAL.c[name] for name in ("number", "at", "actor", "action", "resource")))
+_REQUESTS = (
+    select(*(JOURNAL.c[name] for name in ("number", "at", "actor", "request")))
     .where(JOURNAL.c.number > bindparam("after"))
     .order_by(JOURNAL.c.number)
-    .limit(MOST_CHANGES)
+    .limit(10 * PAGE)
 )
 _HEAD = select(HEAD.c.number, HEAD.c.hash, HEAD.c.system, HEAD.c.checked)
 _LOCKED_HEAD = _HEAD.with_for_update()
@@ -207,14 +211,18 @@ class Journal:
         with self.database.reading() as connection:
             return [Entry.of(row) for row in islice(entries(connection, after), most)]
 
-    def actions(self, after: int = 0) -> Iterator[Any]:
-        """Who did what to what after a change: `number`, `at`, `actor`, `action` and `resource` of each entry, without its rows."""
+    def requests(self, after: int = 0) -> Iterator[tuple[int, str, str, dict[str, Any]]]:
+        """Who asked for what after a change: number, time, actor and request of each entry, without its decision and its rows."""
         while True:
             with self.database.reading() as connection:
-                page = connection.execute(_ACTIONS, {"after": after}).all()
+                page = connection.execute(_REQUESTS, {"after": after}).all()
+            for number, at, actor, request in page:
+                try:
+                    yield number, at, actor, json.loads(request)
+                except ValueError as error:
+                    raise _unreadable(number, error) from error
             if not page:
                 return
-            yield from page
             after = page[-1].number
 
     def requested(self, request_id: str) -> Entry | None:

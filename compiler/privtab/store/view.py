@@ -19,6 +19,7 @@ from privtab.request import Entity, Request
 from privtab.state.index import index_bytes
 from privtab.state.located import locations
 from privtab.state.nodes import State
+from privtab.state.principal_rows import entity_named
 from privtab.state.raw import ENTITIES
 from privtab.store.journal import Head, Journal
 from privtab.store.rows import Rows, checked
@@ -86,6 +87,19 @@ class Snapshot:
         """The entities that rows name, sorted."""
         texts = {row[name] for rows in self.tables.values() for row in rows for name in ENTITIES if name in row}
         return tuple(Entity.parse(text) for text in sorted(texts))
+
+    @cached_property
+    def named(self) -> Mapping[str, frozenset[Entity]]:
+        """By type, the entities that rows name, roles and groups by their paths too, and those that contain them."""
+        tables = (rows for table, rows in self.tables.items() if table != "attributes")
+        texts = {text for rows in tables for row in rows for text in names_in(row)}
+        principals = (text.split(":", 1) for text in texts if text.startswith(("role:", "group:")))
+        found: dict[str, set[Entity]] = {}
+        for entity in (*self.entities, *(entity_named(self.program, *each) for each in principals)):
+            for key in () if entity is None else self.where.find(entity) or ():
+                placed = Entity.parse(key)
+                found.setdefault(placed.type, set()).add(placed)
+        return {type_: frozenset(entities) for type_, entities in found.items()}
 
     def paths(self, type_: str) -> Collection[str]:
         """The paths of the entities of a type that rows name or lie in, for roots and types that contain principals."""

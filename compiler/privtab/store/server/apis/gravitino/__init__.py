@@ -22,7 +22,7 @@ from privtab.errors import (
 )
 from privtab.serving.guard import HttpError
 from privtab.store.server.apis.gravitino.answers import ApiRequest
-from privtab.store.server.apis.gravitino.objects import CreatedObjects, Named
+from privtab.store.server.apis.gravitino.objects import Named
 from privtab.store.server.app import StoreScope, StoreServer, route
 from privtab.store.server.calls import Answer, Call, NotFound
 
@@ -42,11 +42,10 @@ def routes(server: StoreServer) -> list[Route]:
     needed = {"metalake", "catalog", "schema", "user", "group", "role"}
     if not needed <= server.guarded.program.entities.keys():
         raise UsageError(f"the policy of {server.guarded.program.system} has no {', '.join(sorted(needed))}")
-    created = CreatedObjects(server.guarded)
     return [
         route(server, VERSION, _version, StoreScope.READ, failed=failure, media=MEDIA),
         *(
-            route(server, path, partial(_answer, created, method), scope, method, failed=failure, media=MEDIA)
+            route(server, path, partial(_answer, method), scope, method, failed=failure, media=MEDIA)
             for path in (PREFIX, f"{PREFIX}/{{rest:path}}")
             for method, scope in (
                 ("GET", StoreScope.READ),
@@ -90,9 +89,9 @@ def _version(server: StoreServer, call: Call) -> Answer:
     }
 
 
-def _answer(created: CreatedObjects, method: str, server: StoreServer, call: Call) -> Answer:
+def _answer(method: str, server: StoreServer, call: Call) -> Answer:
     try:
         names = [unquote(part, errors="strict") for part in call.raw_path.removeprefix(PREFIX).split("/") if part]
     except UnicodeDecodeError:
         raise UsageError("the path is not UTF-8") from None
-    return 200, {"code": 0, **ApiRequest(server.guarded, created, call).answer(method, names)}
+    return 200, {"code": 0, **ApiRequest(server.guarded, call).answer(method, names)}

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from threading import Lock
 from typing import Any, ClassVar
 
 from privtab.errors import AccessDenied, PrivtabError, StoreConflict, UsageError
 from privtab.names import decode_name, encode_name
 from privtab.request import Entity, Request
-from privtab.store.guarded import GuardedStore
-from privtab.store.journal import Entry
+from privtab.store.guarded import Created, GuardedStore
 from privtab.store.server.calls import Call, NotFound
 from privtab.store.view import Snapshot
 
@@ -57,95 +54,19 @@ class Illegal(Named, UsageError):
     pattern, code = "Illegal{}Exception", 1001
 
 
-@dataclass(slots=True)
-class Created:
-    """What the journal says about objects, up to a change: nobody changes it any more."""
-
-    number: int = 0
-    """The number of that change."""
-    audits: dict[Entity, dict[str, str]] = field(default_factory=dict)
-    """The objects that were created and not deleted since: by whom, and when."""
-    documents: dict[Entity, Mapping[str, Any]] = field(default_factory=dict)
-    """What describes each of them."""
-    links: set[tuple[Entity, Entity]] = field(default_factory=set)
-    """The tags and policies that are associated with objects: (tag, object)."""
-
-
-class CreatedObjects:
-    """The objects that were created, as the journal tells, and those that rows name."""
-
-    def __init__(self, guarded: GuardedStore) -> None:
-        self.guarded = guarded
-        self._lock = Lock()
-        self._created = Created()
-        self._named: tuple[int, Mapping[str, frozenset[Entity]]] = (0, {})
-
-    def now(self) -> Created:
-        """What the journal says now."""
-        with self._lock:
-            entries = self.guarded.store.log(self._created.number)
-            if entries:
-                last = self._created
-                created = Created(entries[-1].number, dict(last.audits), dict(last.documents), set(last.links))
-                for entry in entries:
-                    self._read(created, entry)
-                self._created = created
-            return self._created
-
-    def named(self, snapshot: Snapshot) -> Mapping[str, frozenset[Entity]]:
-        """By type, the entities that rows name, and those that contain them."""
-        with self._lock:
-            if self._named[0] != snapshot.number:
-                found: dict[str, set[Entity]] = {}
-                for entity in snapshot.entities:
-                    names = entity.names
-                    for depth, type_ in enumerate(self.guarded.program.chain(entity.type)[: len(names)], 1):
-                        found.setdefault(type_, set()).add(Entity(type_, "/".join(names[:depth])))
-                self._named = snapshot.number, {type_: frozenset(entities) for type_, entities in found.items()}
-            return self._named[1]
-
-    def _read(self, created: Created, entry: Entry) -> None:
-        """Carry out an entry."""
-        resource, document = entry.request.get("resource"), entry.request.get("document")
-        if resource is None:
-            return
-        entity = Entity(resource["type"], resource["id"])
-        rule = self.guarded.program.rules.get((entity.type, entry.action))
-        if rule is not None and rule.creates:
-            created.audits[entity] = {"creator": entry.actor, "createTime": entry.at}
-            created.documents[entity] = document or {}
-        elif entry.request.get("delete") or entry.action == self.guarded.authority.deleting(entity.type):
-            gone = {each for each in created.audits if self._inside(each, entity)} | {entity}
-            for each in gone:
-                created.audits.pop(each, None)
-                created.documents.pop(each, None)
-            created.links -= {link for link in created.links if not gone.isdisjoint(link)}
-        elif document is not None and (others := entry.request.get("context", {}).get("with")):
-            links = {(entity, Entity(other["type"], other["id"])) for other in others.values()}
-            created.links = created.links | links if document["associated"] else created.links - links
-        elif document is not None:
-            created.documents[entity] = document
-            changed = {"lastModifier": entry.actor, "lastModifiedTime": entry.at}
-            created.audits[entity] = {**created.audits.get(entity, {}), **changed}
-
-    def _inside(self, entity: Entity, container: Entity) -> bool:
-        return entity.id.startswith(f"{container.id}/") and container.type in self.guarded.program.chain(entity.type)
-
-
 class Objects:
     """What one request is about: its caller, and what there is for them."""
 
-    def __init__(self, guarded: GuardedStore, created: CreatedObjects, call: Call) -> None:
+    def __init__(self, guarded: GuardedStore, call: Call) -> None:
         self.guarded = guarded
         self.program = guarded.program
         self.call = call
         self.user = call.user
-        self._all_created = created
         self.look()
 
     def look(self) -> None:
         """Read what there is now."""
-        self.created: Created = self._all_created.now()
+        self.created: Created = self.guarded.created.now()
         self.snapshot: Snapshot = self.guarded.view.now()
 
     # --- decisions ---
@@ -192,7 +113,7 @@ class Objects:
             rows = self.snapshot.tables["members"]
             known = {_in(Entity.parse(row["of"]), type_, row["user"]) for row in rows}
         else:
-            named = self._all_created.named(self.snapshot).get(type_, frozenset())
+            named = self.snapshot.named.get(type_, frozenset())
             known = named.union(entity for entity in self.created.audits if entity.type == type_)
         yield from (entity for entity in known if entity.id.startswith(inside))
 
@@ -200,7 +121,7 @@ class Objects:
         """Whether an object was created, or rows name it or something in it."""
         if self.program.entities[entity.type].principal == "user":
             return entity in self.all(entity.type)
-        return entity in self.created.audits or entity in self._all_created.named(self.snapshot).get(entity.type, ())
+        return entity in self.created.audits or entity in self.snapshot.named.get(entity.type, ())
 
     def existing(self, entity: Entity, kind: str | None = None) -> Entity:
         """The entity itself; raises Missing if it does not exist. `kind`: what the error calls it."""
