@@ -41,6 +41,9 @@ def test_a_key_with_a_password(privtab: Callable[..., Any], tmp_path: Path, monk
     ran = privtab("keys", "show", tmp_path / "p.pem")
     assert ran.code == 2
     assert "PRIVTAB_SIGNING_KEY_PASSWORD" in ran.err
+    monkeypatch.setenv("PRIVTAB_SIGNING_KEY_PASSWORD", "")
+    assert privtab("keys", "new", tmp_path / "plain.pem").code == 2
+    assert not (tmp_path / "plain.pem").exists()
 
 
 def test_the_key_configuration_for_opa(privtab: Callable[..., Any], tmp_path: Path) -> None:

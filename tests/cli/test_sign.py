@@ -59,6 +59,24 @@ def test_the_key_comes_from_the_environment(
     assert verify(bundle, Trust.of(PAIR.public)).key == PAIR.signing().id
 
 
+@pytest.mark.parametrize("empty", ["variable", "option"])
+def test_an_empty_key_signs_nothing(
+    empty: str, privtab: Callable[..., Any], bundle: Path, policy: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = bundle.parent / "new"
+    signing: tuple[str, ...] = ("--signing-key", "")
+    if empty == "variable":
+        monkeypatch.setenv("PRIVTAB_SIGNING_KEY", "")
+        signing = ()
+    for command in (
+        ("compile", policy, "-o", built),
+        ("state", "pack", state, "-p", policy, "-o", built),
+        ("deploy", policy, "--registry", built, "--channel", "prod"),
+    ):
+        ran = privtab(*command, *signing)
+        assert (ran.code, "PRIVTAB_SIGNING_KEY is empty" in ran.err, built.exists()) == (2, True, False)
+
+
 def test_a_file_that_cannot_be_signed_stays_as_it_is(
     privtab: Callable[..., Any], bundle: Path, key: Path, tmp_path: Path
 ) -> None:

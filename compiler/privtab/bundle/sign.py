@@ -206,7 +206,7 @@ def _base64(content: bytes) -> bytes:
 
 
 def new_key(algorithm: str) -> tuple[str, VerificationKey]:
-    """A new private key as PEM, encrypted if PRIVTAB_SIGNING_KEY_PASSWORD is set, and its public key."""
+    """A new private key as PEM, encrypted if PRIVTAB_SIGNING_KEY_PASSWORD is set, and its public key. Raises UsageError."""
     need_cryptography()
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -215,6 +215,8 @@ def new_key(algorithm: str) -> tuple[str, VerificationKey]:
         rsa.generate_private_key(65537, RSA_BITS) if algorithm == "RS256" else ec.generate_private_key(ec.SECP256R1())
     )
     password = os.environ.get(PASSWORD_VARIABLE)
+    if password == "":
+        raise UsageError(f"${PASSWORD_VARIABLE} is empty, as if the key were not to be encrypted: unset it for that")
     secret: Any = serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
     packed = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret)
     return packed.decode(), VerificationKey.of(key.public_key())

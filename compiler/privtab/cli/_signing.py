@@ -13,13 +13,23 @@ if TYPE_CHECKING:
     from privtab.bundle.sign import SigningKey
     from privtab.signatures import Trust
 
-VERIFICATION_KEY = "PRIVTAB_VERIFICATION_KEY"
+SIGNING_KEY, VERIFICATION_KEY = "PRIVTAB_SIGNING_KEY", "PRIVTAB_VERIFICATION_KEY"
+
+
+def _check_not_empty(key: str | None, option: str, variable: str) -> str | None:
+    """The key. Raises UsageError for one that is given and empty, as a variable is that a job failed to set."""
+    if not key and (key is not None or variable in os.environ):
+        raise UsageError(f"`{option}` or ${variable} is empty, as if no key were wanted: give a key, or unset it")
+    return key
+
+
 SigningKeyOption = Annotated[
     str | None,
     typer.Option(
         "--signing-key",
         metavar="FILE",
-        envvar="PRIVTAB_SIGNING_KEY",
+        envvar=SIGNING_KEY,
+        callback=lambda value: _check_not_empty(value, "--signing-key", SIGNING_KEY),
         help="Sign with this private key, a PEM file (privtab keys new).",
     ),
 ]
@@ -75,10 +85,7 @@ def trust(keys: list[str] | None, scope: str = "") -> Trust | None:
     # The variable may hold several keys, as for the client; Typer would split it at spaces, which PEM text contains.
     key_texts = [part for key in keys or [] for part in key.split(",") if part]
     if not key_texts:
-        if keys is not None or VERIFICATION_KEY in os.environ:
-            raise UsageError(
-                f"`--verification-key` or ${VERIFICATION_KEY} is empty, which would turn a check off: give a key, or unset it"
-            )
+        _check_not_empty(None if keys is None else "", "--verification-key", VERIFICATION_KEY)
         if scope:
             raise UsageError("`--scope` is verified with a key: give `--verification-key`")
         return None
