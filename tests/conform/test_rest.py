@@ -12,14 +12,19 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from failing_servers import reply
+from proxies import proxy
 
 from privtab.conform.document import AnswerPatterns, load
-from privtab.conform.nodes import Answer, Plan, Verdict
+from privtab.conform.drivers import open_driver
+from privtab.conform.nodes import Answer, Plan, Verdict, World
 from privtab.conform.plan import plan
 from privtab.conform.report import Report, report
 from privtab.conform.rest import HttpDriver, read_answer
 from privtab.conform.run import Settings, run
 from privtab.pipeline import load_program
+from privtab.request import Entity, Request
+from privtab.state.nodes import State
 
 POLICY = """\
 privtab: 1
@@ -177,6 +182,20 @@ def test_a_missing_check_is_reported_with_a_command_to_paste(library: tuple[Libr
     assert first.verdict is Verdict.WIDER
     assert first.reproduce.startswith(f"curl -s -X DELETE {url}/folders/privtab_conform_folder")
     assert "-H 'Authorization: Basic " in first.reproduce
+
+
+def test_questions_of_users_never_carry_the_token_of_the_administrator(tmp_path: Path) -> None:
+    (tmp_path / "library.yaml").write_text(POLICY, encoding="utf-8")
+    # Without these, the headers of both are the same: none.
+    (tmp_path / "driver.yaml").write_text(re.sub("  (headers|as): .*\n", "", DRIVER), encoding="utf-8")
+    program = load_program(tmp_path / "library.yaml")
+    secret, question = "a-token", Request(user="ann", action="read", resource=Entity("page", "f/p"))
+    with proxy(lambda _: reply("{}", "200 OK", "Connection: close")) as (where, heads):
+        driver = open_driver(str(tmp_path / "driver.yaml"), program, f"http://{where}", {}, token=secret)
+        assert driver.ask(question) is Answer.ALLOWED
+        driver.prepare(World(state=State(grants=()), entities=(), users=("ann",), groups=(), roles=()))
+    carried = [(head.split(b" ", 2)[:2], f"Bearer {secret}".encode() in head) for head in heads]
+    assert carried == [([b"GET", b"/folders/f/p"], False), ([b"PUT", b"/users/ann"], True)]
 
 
 @pytest.mark.parametrize(
