@@ -13,7 +13,7 @@ from typing import Any
 import gravitino_client
 import pytest
 from authzen_server import Server
-from store_server import ask, serve_store, write_tokens
+from store_server import EVERYTHING, ask, serve_store, write_tokens
 
 from privtab.pipeline import load_program
 from privtab.store.store import Store
@@ -68,7 +68,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     folder = tmp_path_factory.mktemp("client")
     url, program = folder / "grants.db", load_program("gravitino/1.3.0")
     Store.create(str(url), program, administrators=["admin"])
-    tokens = write_tokens(folder / "tokens", USERS)
+    tokens = write_tokens(folder / "tokens", USERS, EVERYTHING)
 
     def serve() -> Server:
         return serve_store(folder, [url, "-p", "gravitino/1.3.0", "--api", "gravitino", "--token-file", tokens])
