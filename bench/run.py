@@ -34,6 +34,7 @@ import pack
 import pipeline
 import questions
 import spark
+import spark_scale
 import store
 import store_feed
 import store_reads
@@ -58,6 +59,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "tables": tables.report,
     "load": load.report,
     "spark": spark.report,
+    "scale": spark_scale.report,
     "americas": americas.report,
     "pipeline": pipeline.report,
     "state": operate_state.report,

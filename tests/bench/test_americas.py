@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("plan", ["kernel", "joins"])
+@pytest.mark.parametrize("plan", ["kernel", "portions"])
 def test_every_pair_is_decided_as_the_data_has_it(spark: SparkSession, plan: str) -> None:
     data = americas.made_up(users=300, roles=60, permissions=700)
     pairs = americas.on_spark(spark, data, americas.Clock(), plan=plan)

@@ -5,27 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import pyarrow as pa
 import pytest
 import worlds
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from request_frames import COLUMNS, attributes_argument, frame, slots
 
 from privtab import pipeline
-from privtab.attributes import Kind
 from privtab.ir.nodes import Program
 from privtab.ir.request_dependence import rule_flags
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
-from privtab.spark import Limits, decide
-from privtab.spark.joins import Figures
+from privtab.spark import decide
 from privtab.state.nodes import State
 
-DISTINCT_JOINS = "joins of distinct requests"
-POLICIES = {"kernel": 10, "joins": len(worlds.BY_JOINS), DISTINCT_JOINS: len(worlds.BY_JOINS) // 2}
-"""By plan: joins are planned anew for each policy, which takes longer than all that they decide."""
+POLICIES = {"kernel": 10, "portions": len(worlds.IN_PORTIONS)}
+"""Number of policies by plan: dividing a state takes longer than all that is decided by its portions."""
 BY_ARRAYS: tuple[tuple[str, ...], ...] = ((), worlds.IN_SPARK)
 """Features of policies for which the kernel needs no index."""
 BEYOND_ARRAYS: tuple[tuple[str, ...], ...] = (
@@ -42,66 +39,7 @@ BEYOND_ARRAYS: tuple[tuple[str, ...], ...] = (
 )
 """Features of policies that arrays do not support, one or several at once."""
 REQUESTS = 20_000
-REPEATED = Limits(figures=Figures(rows=100 * REQUESTS, requests=REQUESTS))
-"""Figures of rows that repeat requests so often that joins decide each distinct one once."""
 World: TypeAlias = tuple[Program, State, list[Request]]
-FLAGS = ("force", "Force", "unheard")
-"""Flags of the requests, whether or not a policy knows them."""
-COLUMNS = {"Force": "other force"}
-"""The columns of flags whose own names differ from those of others in case alone, which DataFrames do not allow."""
-
-
-def slots(requests: list[Request]) -> list[str]:
-    """The names of all `with` objects."""
-    return sorted({slot for request in requests for slot in request.with_})
-
-
-def frame(spark: SparkSession, requests: list[Request], flags: Collection[str]) -> DataFrame:
-    """Requests as a table that somebody might have: with columns that `decide` has no use for."""
-    columns = {
-        "number": pa.array(range(len(requests)), pa.int64()),
-        "user": pa.array([r.user for r in requests]),
-        "action": pa.array([r.action for r in requests]),
-        "entity": pa.array([str(r.resource) for r in requests]),
-        **{
-            slot: pa.array([str(r.with_[slot]) if slot in r.with_ else None for r in requests], pa.string())
-            for slot in slots(requests)
-        },
-        "active": pa.array(
-            [None if r.active_roles is None else list(r.active_roles) for r in requests], pa.list_(pa.string())
-        ),
-        "groups": pa.array([list(r.groups) for r in requests], pa.list_(pa.string())),
-        **{column: pa.array(values, kind) for column, (kind, values) in attribute_columns(requests).items()},
-        **{COLUMNS.get(flag, flag): pa.array([flag in r.flags for r in requests]) for flag in {*flags, *FLAGS}},
-    }
-    return spark.createDataFrame(pa.table(columns))
-
-
-def places(requests: list[Request]) -> dict[str, tuple[Kind, str, str]]:
-    """By column, the attributes that any request gives."""
-    given = sorted({(kind, slot, name) for r in requests for kind, slot, name, _ in r.attributes.each()})
-    return {f"attribute {number}": place for number, place in enumerate(given)}
-
-
-def attribute_columns(requests: list[Request]) -> dict[str, tuple[pa.DataType, list[Any]]]:
-    """The columns of attributes: their types and values."""
-    found = {}
-    for column, place in places(requests).items():
-        given = [{(kind, slot, name): value for kind, slot, name, value in r.attributes.each()} for r in requests]
-        values = [of_request.get(place) for of_request in given]
-        kinds = {list: pa.list_(pa.string()), bool: pa.bool_(), int: pa.int32(), str: pa.string()}
-        [kind] = {kinds[type(value)] for value in values if value is not None}
-        found[column] = kind, values
-    return found
-
-
-def attributes_argument(requests: list[Request]) -> dict[str, Any]:
-    """The argument `attributes` of `decide`."""
-    found: dict[str, Any] = {}
-    for column, (kind, slot, name) in places(requests).items():
-        place = found.setdefault("with", {}).setdefault(slot, {}) if slot else found.setdefault(kind, {})
-        place[name] = column
-    return found
 
 
 def generated(folder: Path, seed: int, count: int, features: Collection[str]) -> World:
@@ -128,7 +66,7 @@ def differences(spark: SparkSession, plan: str, generated_worlds: Iterable[World
         decided = decide(
             frame(spark, [*requests, *spoilt], known), program, state, subject="user", action=F.col("action"), resource="entity",
             with_={slot: slot for slot in slots(requests)}, flags={flag: COLUMNS.get(flag, flag) for flag in known}, groups="groups", attributes=attributes_argument(requests),
-            active_roles="active" if narrows else None, plan=plan.partition(" ")[0], limits=REPEATED if plan == DISTINCT_JOINS else None,
+            active_roles="active" if narrows else None, plan=plan,
         )  # fmt: skip
         rows = decided.select("number", "allowed", "reason").toArrow().sort_by("number").to_pylist()
         reference = Reference(program, state)
@@ -149,7 +87,7 @@ def differences(spark: SparkSession, plan: str, generated_worlds: Iterable[World
 
 def plain_worlds(folder: Path, plan: str, seeds: Iterable[int]) -> Iterator[World]:
     """Policies that a plan supports; of the kernel, those that arrays support."""
-    features = BY_ARRAYS if plan == "kernel" else worlds.BY_JOINS
+    features = BY_ARRAYS if plan == "kernel" else worlds.IN_PORTIONS
     for seed in seeds:
         yield generated(folder, seed, REQUESTS // POLICIES[plan], features[seed % len(features)])
 
@@ -163,8 +101,7 @@ def other_worlds(folder: Path, seeds: Iterable[int]) -> Iterator[World]:
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", POLICIES)
 def test_decide_answers_as_the_reference(plan: str, spark: SparkSession, tmp_path: Path) -> None:
-    # Joins of distinct requests decide the policies with most features.
-    seeds = range(704 - POLICIES[plan], 704) if plan == DISTINCT_JOINS else range(700, 700 + POLICIES[plan])
+    seeds = range(700, 700 + POLICIES[plan])
     total, allowed, found = differences(spark, plan, plain_worlds(tmp_path, plan, seeds))
     assert not found, f"{len(found)} of {total} differ, such as {found[:3]}"
     assert total >= REQUESTS

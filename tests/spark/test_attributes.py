@@ -155,7 +155,7 @@ def test_rows_are_decided_by_what_they_give_and_the_state_has(spark: SparkSessio
 @pytest.mark.slow
 def test_values_of_bundles_and_constants(spark: SparkSession, program: Program, tmp_path: Path) -> None:
     frame = decision_rows.frame(spark, [("ann",), ("ben",)], "user string")
-    asked: dict[str, Any] = {"subject": "user", "plan": "joins", "resource": "entity"}
+    asked: dict[str, Any] = {"subject": "user", "plan": "portions", "resource": "entity"}
     for state, expected in ((STATE, [True, False]), (State(), [False, False])):
         bundle = tmp_path / "state.tar.gz"
         bundle.write_bytes(state_bundle(program, state))
@@ -177,7 +177,7 @@ def test_the_size_of_the_state_decides(spark: SparkSession, program: Program) ->
     assert (small.plan, small.why) == ("kernel", "the state has 12 rows, whose index fits every executor")
     assert small.figures["index, about, in bytes"] > 1_000
     large = plan(frame, program, STATE, **arguments(), limits=Limits(size=1_000))
-    assert large.plan == "joins"
+    assert large.plan == "portions"
     assert "the state's index would take" in large.why
     [values] = [step for step in large.steps if step.startswith("state: 6 rows of attributes")]
     assert "one for each user or entity" in values

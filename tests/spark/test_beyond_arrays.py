@@ -346,7 +346,7 @@ def test_wrong_attributes_of_a_matrix_are_mistakes(files: tuple[str, str], attri
 
 
 @pytest.mark.slow
-def test_joins_decide_such_requests_too(spark: SparkSession, files: tuple[str, str]) -> None:
+def test_portions_decide_such_requests_too(spark: SparkSession, files: tuple[str, str]) -> None:
     frame = decision_rows.frame(spark, [row[:3] for row in ROWS], "user string, action string, entity string")
-    decided = decide(frame, *files, **columns(), plan="joins")
+    decided = decide(frame, *files, **columns(), plan="portions")
     assert decision_rows.answer_rows(decided) == [row[3:] for row in ROWS]

@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from privtab.errors import UsageError
 from privtab.spark import Choice, Limits, choose, decide, open_policy, plan
 from privtab.spark.arguments import read_arguments
-from privtab.spark.joins import Figures, JoinLimits
 from privtab.spark.state import state_tables
 
 BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
@@ -34,9 +33,9 @@ def test_the_size_of_the_state_decides_and_the_limits_are_arguments(spark: Spark
     assert chosen().plan == "kernel"
     assert chosen().figures["rows"] == 8
     assert chosen().figures["grants"] == 5
-    assert (chosen(rows=7).plan, chosen(size=100).plan) == ("joins", "joins")
+    assert (chosen(rows=7).plan, chosen(size=100).plan) == ("portions", "portions")
     few = chosen(large=7)
-    assert (few.plan, few.figures["distinct requests seen"]) == ("joins", 2)
+    assert (few.plan, few.figures["distinct requests seen"]) == ("portions", 2)
     assert chosen(large=7, few=1).plan == "kernel"
     assert plan(df, policy, state, **BOX).figures == chosen().figures
 
@@ -53,35 +52,25 @@ def test_a_choice_reads_well_and_is_logged(
 
 
 @pytest.mark.slow
-def test_a_choice_of_joins_tells_how_they_go_and_limits_move_it(
+def test_a_state_beyond_the_limits_is_divided(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     policy, state = decision_rows.files(tmp_path)
     df = decision_rows.frame(spark, [("ann", "s/a/1"), ("bob", "s/a/1")] * 4, "user string, path string")
-    chosen = plan(df, policy, state, limits=Limits(rows=7), **BOX)
-    text = str(chosen)
-    assert text.startswith("joins: the state has 8 rows; more than 7 are not collected on the driver\n")
-    assert "arrays, about, in bytes  0.0 MiB\n  rows are read as requests" in text
-    assert text.splitlines()[-len(chosen.steps) :] == [f"  {step}" for step in chosen.steps]
-    assert chosen.steps[:2] == (
-        "rows are read as requests: 1 operation, 1 condition",
-        "of 8 rows about 2 are different: each of these is decided once",
-    )
-    assert [step for step in chosen.steps if "shuffled" in step] == []
-    limits = Limits(joins=JoinLimits(broadcast=0), figures=Figures())
-    with caplog.at_level(logging.INFO, logger="privtab.spark"):
-        decide(df, policy, state, plan="joins", limits=limits, **BOX)
-    (message,) = caplog.messages
-    assert message.startswith("decide: joins: the caller asks for it\n  rows are read as requests")
-    assert message.count("shuffled, too large or unknown to be sent") == 5
-    assert "(number unknown)" in message
-    with pytest.raises(UsageError, match="keep is 'disk': it is `checkpoint` or `persist`"):
-        JoinLimits(keep="disk")  # type: ignore[arg-type]
+    chosen = str(plan(df, policy, state, limits=Limits(rows=7), **BOX))
+    assert chosen.startswith("portions: the state has 8 rows; more than 7 are not collected on the driver\n")
+    with (
+        caplog.at_level(logging.INFO, logger="privtab.spark"),
+        pytest.warns(DeprecationWarning, match="`portions` now"),
+    ):
+        decided = decide(df, policy, state, plan="joins", **BOX)
+    assert caplog.messages[0].startswith("decide: portions: the caller asks for it\n")
+    assert {(row["user"], row["allowed"]) for row in decided.collect()} == {("ann", True), ("bob", False)}
 
 
 def test_a_stream_that_is_too_much_for_the_kernel_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     stream = spark.readStream.format("rate").load().selectExpr("'ann' AS user", "'s/a/1' AS path")
     files = decision_rows.files(tmp_path)
     assert plan(stream, *files, **BOX).plan == "kernel"
-    with pytest.raises(UsageError, match="joins cannot follow the state of a stream"):
+    with pytest.raises(UsageError, match="a stream is not divided into portions"):
         plan(stream, *files, limits=Limits(rows=7), **BOX)

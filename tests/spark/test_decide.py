@@ -23,7 +23,7 @@ from privtab.state.load import load
 from privtab.state.validate import validate
 
 BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
-PLANS = ("kernel", "joins")
+PLANS = ("kernel", "portions")
 
 
 @pytest.fixture

@@ -208,7 +208,7 @@ def test_a_client_in_the_executors_follows_its_bundles(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by", ["kernel", "joins"])
+@pytest.mark.parametrize("by", ["kernel", "portions"])
 @pytest.mark.parametrize("kind", ["path", pytest.param("function", marks=pytest.mark.long)])
 def test_each_micro_batch_is_decided_by_the_state_of_its_moment(
     by: str, kind: str, stream: Stream, policy_and_state: tuple[str, str], tmp_path: Path
@@ -254,12 +254,10 @@ def test_states_that_cannot_be_followed_are_refused_with_a_reason(
     text = str(plan(stream.rows, *policy_and_state, **BOX))
     assert f"follows {policy_and_state[1]}: no answer is based on a check more than 60 seconds old" in text
     assert "checked before each chunk of rows" in str(plan(stream.rows, *policy_and_state, refresh=0, **BOX))
-    asks: list[dict[str, Any]] = [{"plan": "joins"}, {"limits": Limits(rows=3)}]
+    asks: list[dict[str, Any]] = [{"plan": "portions"}, {"limits": Limits(rows=3)}]
     for arguments in asks:
         for call in calls:
-            with pytest.raises(
-                UsageError, match="joins cannot follow the state of a stream: decide each micro-batch by"
-            ):
+            with pytest.raises(UsageError, match="a stream is not divided into portions: decide each micro-batch by"):
                 call(stream.rows, *policy_and_state, **BOX, **arguments)
     for wrong in (-1, "60", float("nan")):
         with pytest.raises(UsageError, match=r"refresh is .*: give seconds, 0 or more, or None"):

@@ -30,7 +30,7 @@ def test_pandas_on_spark_comes_back_with_its_index_and_its_labels(spark: SparkSe
         [(7, "ann", "s/a/1"), (8, "ann", "s/a/2"), (9, None, "s/a/1")], "row int, user string, path string"
     ).pandas_api(index_col="row")
     taken: Any = frame
-    for by in ("kernel", "joins"):
+    for by in ("kernel", "portions"):
         decided: Any = decide(taken, *files, plan=by, **BOX)
         assert type(decided).__module__ == "pyspark.pandas.frame"
         assert list(decided.index.names) == ["row"]

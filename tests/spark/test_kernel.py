@@ -108,7 +108,7 @@ def test_bytes_that_are_not_utf8_match_no_user(ready: PackedState) -> None:
     batches = loaded(ShippedBytes(digest=ready.digest, content=ready.content))
     users = pa.array([b"ann", b"a\xffnn", b"ann"]).cast(pa.binary()).view(pa.string())
     paths = pa.array([b"s/a/1", b"s/a/1", b"s/\xc3/1"]).cast(pa.binary()).view(pa.string())
-    codes = kernel._codes(batches, layout(), [users, paths]).to_pylist()
+    codes = kernel.codes(batches, layout(), [users, paths]).to_pylist()
     assert [kernel.CODES[code] for code in codes] == [None, "null", "null"]
 
 

@@ -13,10 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab.errors import UsageError
 from privtab.spark import Limits, decide, entitlements, plan, read_state, visible
-from privtab.spark.joins import JoinLimits
 
 BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
-PLANS = ("kernel", "joins")
+PLANS = ("kernel", "portions")
 
 
 @pytest.fixture
@@ -171,8 +170,8 @@ def test_the_padding_of_fixed_lengths_is_no_part_of_a_name(
 
 
 @pytest.mark.slow
-def test_rows_of_an_undeclared_random_function_are_pinned_for_joins(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark takes the function for one that always gives the same; joins would see other rows each time."""
+def test_rows_of_an_undeclared_random_function_are_pinned_for_portions(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark takes the function for one that always gives the same; portions would see other rows each time."""
 
     def drawn(_: int) -> str:
         import random
@@ -181,9 +180,8 @@ def test_rows_of_an_undeclared_random_function_are_pinned_for_joins(spark: Spark
 
     files = decision_rows.files(tmp_path)
     rows = spark.range(200).select(F.lit("ann").alias("user"), F.udf(drawn, "string")("id").alias("path"))
-    limits = Limits(joins=JoinLimits(pin=True))
-    arguments: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path"), "plan": "joins"}
-    assert "`JoinLimits(pin=True)`" in plan(rows, *files, **arguments).steps[-1]
+    limits = Limits(pin=True)
+    arguments: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path"), "plan": "portions"}
     assert plan(rows, *files, **arguments, limits=limits).steps[-1] == "the rows were read once (`pin`)"
     decided = decide(rows, *files, **arguments, limits=limits)
     assert decided.where("allowed").count() == 200

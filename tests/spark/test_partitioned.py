@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.request import Entity
-from privtab.spark import certify, entitlements
+from privtab.spark import certify, entitlements, portions
 from privtab.spark.matrix import named, opening, partitioned
 from privtab.spark.matrix.opening import open_matrix, open_state
 from privtab.spark.matrix.question import Question
@@ -101,13 +101,13 @@ def test_portions_begin_where_they_are_small_and_repeat_little(
     state = state_tables(spark, program, State(grants=grants))
 
     def depth(rows: int, repeated: int = 4) -> int:
-        monkeypatch.setattr(partitioned, "ROWS", rows)
-        monkeypatch.setattr(partitioned, "REPEATED", repeated)
-        return partitioned.depth_of(state, open_policy(program).vocabulary.chains)
+        monkeypatch.setattr(portions, "ROWS", rows)
+        monkeypatch.setattr(portions, "REPEATED", repeated)
+        return portions.depth_of(state.tables["grants"].select("path"), len(grants), 3)
 
     # Below x/a and x/b there are three rows each, and three more above both.
     assert [depth(6), depth(6, repeated=1)] == [2, 1]
-    for module, name in ((opening, "LOCAL"), (partitioned, "LOCAL"), (partitioned, "ROWS")):
+    for module, name in ((opening, "LOCAL"), (portions, "LOCAL"), (portions, "ROWS")):
         monkeypatch.setattr(module, name, 2)
     with pytest.raises(UsageError, match="4 rows at, above and below `x/b/e`, more than the 2"):
         entitlements(program, state, spark=spark, flags=unset(program))

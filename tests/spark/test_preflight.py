@@ -66,14 +66,21 @@ def session_report(folder: Path, executors: Path, remote: str) -> dict[str, Any]
 
 @CONNECT
 @pytest.mark.slow
-def test_executors_without_packages_are_reported_in_one_sentence_and_joins_decide(tmp_path: Path, remote: str) -> None:
+def test_executors_without_packages_are_reported_in_one_sentence(tmp_path: Path, remote: str) -> None:
     bare, _ = python(tmp_path / "bare", ())
     found = session_report(tmp_path, bare, remote)
     lacking = f"the Python of Spark's executors, {bare} ({VERSION}), has no `pyarrow` and no `numpy`"
-    assert found.pop("plan").splitlines()[0] == f"joins: {lacking}"
-    assert found.pop("auto") == ANSWERS
+    assert f"  {lacking}" in found.pop("plan").splitlines()
     assert found.pop("register, YAML") == found["register"]
-    assert set(found) == {"kernel", "decide_with", "entitlements", "read_state", "register", "register_function"}
+    assert set(found) == {
+        "auto",
+        "kernel",
+        "decide_with",
+        "entitlements",
+        "read_state",
+        "register",
+        "register_function",
+    }
     advice = (
         "install privtab with the extra `spark` there, or set PYSPARK_PYTHON (or `spark.pyspark.python`) to a Python that has it "
         f"before Spark starts; this program runs {sys.executable}"

@@ -56,7 +56,7 @@ policy, state = decision_rows.files(folder)
 asked = spark.createDataFrame([(n, "ann", f"s/a/{n % 3 + 1}") for n in range(400)], "row int, user string, path string").repartition(4)
 box = {"subject": "user", "action": "look", "resource": ("box", "path")}
 out = {}
-for by in ("kernel", "joins"):
+for by in ("kernel", "portions"):
     rows = asked.mapInArrow(slow(by), asked.schema)
     decided = decide(rows, policy, state, plan=by, **box)
     decided.write.parquet(str(folder / f"decided-{by}"))
@@ -118,9 +118,9 @@ def test_copies_of_slow_tasks_change_nothing(tmp_path: Path, connected: bool, cl
     assert done.returncode == 0, done.stderr[-3000:]
     document = json.loads(done.stdout.splitlines()[-1])
     expected = [[n, n % 3 + 1 != 2] for n in range(400)]
-    assert document == {"kernel": expected, "joins": expected}
+    assert document == {"kernel": expected, "portions": expected}
     seen = {path.name for path in marks.iterdir()}
-    for what in ("kernel", "joins", "build"):
+    for what in ("kernel", "portions", "build"):
         assert {f"{what}-0-0", f"{what}-0-1"} <= seen, f"no copy of a task ran: {sorted(seen)}"
     bundles = {
         name: {

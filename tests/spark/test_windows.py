@@ -88,7 +88,7 @@ def sources(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["kernel", pytest.param("joins", marks=pytest.mark.long)])
+@pytest.mark.parametrize("how", ["kernel", pytest.param("portions", marks=pytest.mark.long)])
 def test_a_job_decides_for_one_time_or_each_row_for_its_own(
     how: str, spark: SparkSession, sources: tuple[str, Any]
 ) -> None:

@@ -11,20 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from privtab.spark import Limits, decide
-from privtab.spark.joins import Figures, JoinLimits
+from privtab.spark import decide
 
-SHUFFLED = "shuffled joins"
-WAYS: Mapping[str, Mapping[str, Any]] = {
-    "kernel": {"plan": "kernel"},
-    "joins": {"plan": "joins"},
-    "joins of distinct requests": {"plan": "joins", "limits": Limits(figures=Figures(rows=100_000, requests=1_000))},
-    SHUFFLED: {"plan": "joins", "limits": Limits(figures=Figures(), joins=JoinLimits(broadcast=0))},
-}
+WAYS: Mapping[str, Mapping[str, Any]] = {"kernel": {"plan": "kernel"}, "portions": {"plan": "portions"}}
 """The arguments of `decide` for each way."""
-in_every_way = pytest.mark.parametrize(
-    "way", [*(way for way in WAYS if way != SHUFFLED), pytest.param(SHUFFLED, marks=pytest.mark.long)]
-)
+in_every_way = pytest.mark.parametrize("way", WAYS)
 
 
 def check_rows(

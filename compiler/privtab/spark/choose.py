@@ -1,7 +1,8 @@
-"""Choose a plan: the kernel if the state fits the executors, joins if it does not."""
+"""Choose a plan: one kernel for the whole state if it fits the executors, one for each portion if it does not."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -13,7 +14,6 @@ from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, Resou
 from privtab.spark.attribute_columns import AttributesLike
 from privtab.spark.following import BY_BATCH, REFRESH, check_refresh, followed
 from privtab.spark.frames import opened as opened_frame
-from privtab.spark.joining import PlannedJoins, joining
 from privtab.spark.limits import Limits
 from privtab.spark.moments import Moment, is_column, moment_of, state_at
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
@@ -24,7 +24,7 @@ from privtab.spark.states import counted, timed_rows
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-Plan = Literal["kernel", "joins"]
+Plan = Literal["kernel", "portions"]
 _WIDTH: Mapping[str, int] = {
     "grants": 64,
     "owners": 72,
@@ -55,8 +55,7 @@ class Choice:
     why: str
     figures: Mapping[str, int] = field(default_factory=dict)
     steps: tuple[str, ...] = ()
-    """For joins, a description of each step, with the side that is broadcast and why. For the kernel, how executors get privtab, and
-    for a stream, how it follows the state."""
+    """How executors get privtab, and for a stream, how it follows the state."""
 
     def __str__(self) -> str:
         """Readable text: `kernel: the state has 12 rows …`, then the figures, then the steps."""
@@ -87,10 +86,7 @@ def plan(
     refresh: float | None = REFRESH,
     at: Moment | Column = None,
 ) -> Choice:
-    """The plan that `decide` would choose for these arguments, and why; nothing is decided.
-
-    For joins, the rows are counted approximately and the tables that joins need are derived from the state and cached, as by `decide`.
-    """
+    """The plan that `decide` would choose for these arguments, and why; nothing is decided."""
     opened = open_policy(policy)
     frame, _ = opened_frame(df)
     request = read_arguments(
@@ -107,7 +103,7 @@ def plan(
     )
 
     def choice_for_state(state_: Any) -> Choice:
-        return choose_plan(request, opened, state_, plan=plan, limits=limits, refresh=refresh)[0]
+        return choose_plan(request, opened, state_, plan=plan, limits=limits, refresh=refresh)
 
     timed = None if frame.isStreaming else timed_rows(opened, state, frame.sparkSession)
     if timed is None:
@@ -122,10 +118,10 @@ def plan(
 
 def choose_plan(
     request: RequestColumns, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits | None, refresh: float | None
-) -> tuple[Choice, PlannedJoins | None]:
-    """The choice for these requests, with the prepared joins if joins decide.
+) -> Choice:
+    """The choice for these requests.
 
-    Raises UsageError for an unknown plan, and for a stream that only joins could decide or that cannot follow its state.
+    Raises UsageError for an unknown plan, and for a stream whose state would be divided or that cannot follow its state.
     """
     limits = Limits() if limits is None else limits
     if not isinstance(limits, Limits):
@@ -133,21 +129,15 @@ def choose_plan(
     check_refresh(refresh)
     choice = choice_for(request, policy, state, plan=plan, limits=limits)
     streaming = request.frame.isStreaming
-    if choice.plan == "kernel":
-        found = workers(request.frame.sparkSession)
-        why = found.why()
-        if why is None or plan == "kernel" or streaming:
-            followed_by = (_followed(policy, state, refresh),) if streaming else ()
-            steps = (found.step() if why is None else why, *_evaluation(policy, request), *followed_by)
-            return replace(choice, steps=steps), None
-        choice = replace(choice, plan="joins", why=why)
-    if streaming:
+    if streaming and choice.plan == "portions":
         raise UsageError(
-            f"{choice.why}, and joins cannot follow the state of a stream: decide each micro-batch by `each_batch`, or take "
+            f"{choice.why}, and a stream is not divided into portions: decide each micro-batch by `each_batch`, or take "
             '`plan="kernel"`'
         )
-    joins = joining(request, policy, state, limits)
-    return replace(choice, steps=joins.steps()), joins
+    found = workers(request.frame.sparkSession)
+    why = found.why()
+    followed_by = (_followed(policy, state, refresh),) if streaming else ()
+    return replace(choice, steps=(found.step() if why is None else why, *_evaluation(policy, request), *followed_by))
 
 
 def _evaluation(policy: OpenPolicy, request: RequestColumns) -> tuple[str, ...]:
@@ -185,14 +175,15 @@ def _followed(policy: OpenPolicy, state: Any, refresh: float | None) -> str:
 def choice_for(request: RequestColumns, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits) -> Choice:
     """The choice without its steps; prepares nothing."""
     match plan:
-        case "kernel":
-            return Choice(plan="kernel", why="the caller asks for it")
+        case "kernel" | "portions":
+            return Choice(plan=plan, why="the caller asks for it")
         case "joins":
-            return Choice(plan="joins", why="the caller asks for it")
+            warnings.warn("the plan `joins` is called `portions` now", DeprecationWarning, stacklevel=4)
+            return Choice(plan="portions", why="the caller asks for it")
         case "auto":
             pass
         case _:
-            raise UsageError(f"unknown plan `{plan}`; there are: auto, kernel, joins")
+            raise UsageError(f"unknown plan `{plan}`; there are: auto, kernel, portions")
     if is_bundle(state):
         size = bundle_size(state)
         return Choice(plan="kernel", why="a state bundle is an index already", figures={"bundles, bytes": size})
@@ -207,10 +198,10 @@ def _by_size(request: RequestColumns, policy: OpenPolicy, counts: Mapping[str, i
     figures: dict[str, int] = {**counts, "rows": rows, f"{form}, about, in bytes": size}
     if rows > limits.rows:
         why = f"the state has {rows:,} rows; more than {limits.rows:,} are not collected on the driver"
-        return Choice(plan="joins", why=why, figures=figures)
+        return Choice(plan="portions", why=why, figures=figures)
     if size > limits.size:
         why = f"the state's {form} would take {size >> 20:,} MiB in each executor, more than the limit of {limits.size >> 20:,}"
-        return Choice(plan="joins", why=why, figures=figures)
+        return Choice(plan="portions", why=why, figures=figures)
     if rows <= limits.large or request.frame.isStreaming:
         why = f"the state has {rows:,} rows, whose {form} {fits} every executor"
         return Choice(plan="kernel", why=why, figures=figures)
@@ -218,7 +209,7 @@ def _by_size(request: RequestColumns, policy: OpenPolicy, counts: Mapping[str, i
     figures |= {"distinct requests seen": distinct}
     if repetitive:
         why = f"about {distinct:,} distinct requests are too few for building {form} of {rows:,} rows"
-        return Choice(plan="joins", why=why, figures=figures)
+        return Choice(plan="portions", why=why, figures=figures)
     why = f"the state has {rows:,} rows, whose {form} {fits} every executor, and there are many requests"
     return Choice(plan="kernel", why=why, figures=figures)
 

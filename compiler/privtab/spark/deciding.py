@@ -18,7 +18,7 @@ from privtab.spark.frames import Frame, opened
 from privtab.spark.limits import Limits
 from privtab.spark.moments import Moment, at_moment, each_moment, is_column
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
-from privtab.spark.states import timed_rows
+from privtab.spark.states import spark_state, timed_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -84,8 +84,8 @@ def decide(
     which principal. Not where a type nests or ids are flat.
 
     `state`: a SparkState, a State, a mapping of DataFrames, or the path of rows or of a bundle; it is read now, once. `plan`:
-    `kernel`, `joins` or `auto`, which chooses by the size of the state (`privtab.spark.plan` and the log say which and why).
-    `limits`: limits beyond which joins decide, and settings of the joins.
+    `kernel`, `portions` or `auto`, which chooses by the size of the state (`privtab.spark.plan` and the log say which and why).
+    `limits`: limits beyond which the state is divided into portions.
 
     A stream checks the state for changes: no answer is based on a check more than `refresh` seconds old; 0: checks for each chunk of
     rows; None: the state is read now, once. The state must be a path or an address that executors can reach; otherwise use
@@ -125,10 +125,18 @@ def decide(
         return to_caller(each_moment(frame, cast("Column", at), timed, part, deny))
 
     def decide_by_state(state_: Any) -> DataFrame:
-        choice, joins = choose_plan(request, program, state_, plan=plan, limits=limits, refresh=refresh)
+        choice = choose_plan(request, program, state_, plan=plan, limits=limits, refresh=refresh)
         log.info("decide: %s", choice, extra={"plan": choice.plan, "figures": dict(choice.figures)})
-        if joins is not None:
-            return joins.decided(allowed, reason, effects)
+        if choice.plan == "portions":
+            from privtab.spark.portions import decide_by_portions
+
+            coded = decide_by_portions(
+                request,
+                program,
+                spark_state(program, state_, frame.sparkSession),
+                pin=limits is not None and limits.pin,
+            )
+            return with_answer_columns(request, *coded, allowed, reason, effects)
         return _by_kernel(request, program, state_, allowed, reason, effects, refresh)
 
     return to_caller(

@@ -27,7 +27,7 @@ from privtab.spark.attribute_columns import AttributesLike, values
 from privtab.spark.deciding import check_names, with_answer_columns
 from privtab.spark.following import REFRESH, check_refresh
 from privtab.spark.frames import Frame, flag_column, opened
-from privtab.spark.kernel import CODE, CODES, Layout, answer_columns, combined_batches, mapped, readable
+from privtab.spark.kernel import CODE, CODES, NO_ANSWER, Layout, answer_columns, combined_batches, mapped, readable
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import WorkerCache
 from privtab.vocabulary import Vocabulary
@@ -38,7 +38,7 @@ ROWS = 1 << 15
 """Rows in a chunk."""
 STRICT_MAX_STALENESS = 1.0
 """Seconds for which bundles that are checked for each chunk stay valid while the check fails."""
-_UNANSWERED = len(CODES) - 1
+_UNANSWERED = CODES.index(NO_ANSWER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

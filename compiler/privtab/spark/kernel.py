@@ -37,7 +37,9 @@ NOT_GRANTED = "not granted"
 UNDECIDED = "not decided"
 CODE = "__privtab"
 NO_ANSWER = "no answer"
-CODES = (None, NOT_GRANTED, *REASONS[1:], NO_ANSWER)
+CHANGED = "changed between reads"
+"""The reason of a row that was missing when a large state was divided: the rows are read twice and may have changed."""
+CODES = (None, NOT_GRANTED, *REASONS[1:], NO_ANSWER, CHANGED)
 """Reasons by the byte of a row: 0 is an allow, all others are denials."""
 
 
@@ -141,7 +143,7 @@ def decided_codes(
 ) -> Iterator[pa.Array]:
     """The codes of all rows; `columns` has the arrays of each batch."""
     for part in combined_batches(columns, layout.rows):
-        yield _codes(current_engine(shipped), layout, [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)])
+        yield codes(current_engine(shipped), layout, [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)])
 
 
 def answered_batches(
@@ -152,7 +154,7 @@ def answered_batches(
         columns = [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)]
         names = [*(f"c{number}" for number in range(column_count)), CODE]
         yield pa.RecordBatch.from_arrays(
-            [*columns[:column_count], _codes(current_engine(shipped), layout, columns[column_count:])], names
+            [*columns[:column_count], codes(current_engine(shipped), layout, columns[column_count:])], names
         )
 
 
@@ -180,7 +182,8 @@ def _keep_freed_memory() -> None:
     np.empty(LARGEST_MAPPED, np.uint8)  # never touched, so it costs no memory
 
 
-def _codes(batches: Batches, layout: Layout, columns: list[pa.Array]) -> pa.Array:
+def codes(batches: Batches, layout: Layout, columns: list[pa.Array]) -> pa.Array:
+    """The codes of requests in the columns of a layout."""
     columns = [readable(column) for column in columns]
     distinct_rows = distinct(columns) if not any(pa.types.is_nested(column.type) for column in columns) else None
     if distinct_rows is None:

@@ -1,15 +1,13 @@
-"""From which size of the state and of the requests on joins decide."""
+"""From which size of the state and of the requests on a state is divided into portions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from privtab.spark.joins.figures import Figures, JoinLimits
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits beyond which joins decide, and settings of the joins."""
+    """Limits beyond which a state is divided into portions, and how requests are read for that."""
 
     rows: int = 5_000_000
     """Most rows of a state that are collected on the driver, which builds the arrays (about 150,000 rows a second)."""
@@ -19,7 +17,6 @@ class Limits:
     """Rows of a state above which requests are counted first: building the arrays does not pay off for a few requests."""
     few: int = 50_000
     """Most distinct requests that count as few for such a state."""
-    joins: JoinLimits = field(default_factory=JoinLimits)
-    """What joins broadcast, and how they cache what they derive from the state."""
-    figures: Figures | None = None
-    """Known figures of the rows; without them, joins first estimate the figures by a count."""
+    pin: bool = False
+    """Read the rows once, into a local checkpoint. Needed for rows that differ each time they are read: they are read twice, and
+    Spark cannot detect a random function that is not declared as one (`asNondeterministic`)."""

@@ -88,9 +88,16 @@ def _local(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> State:
 def _packed(policy: OpenPolicy, state: Any, spark: SparkSession) -> PackedState:
     if is_bundle(state):
         return PackedState.of(Batches(PythonEngine(policy.json, require_complete(bundled(policy, os.fspath(state))))))
+    return PackedState.of(batches_of(policy, _local(policy, state, spark)))
+
+
+def batches_of(policy: OpenPolicy, state: State) -> Batches:
+    """What decides batches of requests by the rows of a state in this process."""
+    from privtab.state.index import index
+
     if policy.beyond_arrays:
-        return PackedState.of(Batches(PythonEngine(policy.json, index_of(policy, state, spark))))
-    return PackedState.of(Batches.of(policy.json, arrays_of(policy, _local(policy, state, spark))))
+        return Batches(PythonEngine(policy.json, Index(index(_program(policy), state))))
+    return Batches.of(policy.json, arrays_of(policy, state))
 
 
 def arrays_of(policy: OpenPolicy, state: State) -> Arrays:
@@ -179,12 +186,8 @@ def cache_key(state: Any) -> tuple[object, ...]:
 
 def drop_cached(state: Any) -> None:
     """Drop everything cached for a state that will not be used again."""
-    from privtab.spark.joins.prepare import forget
-
     with _lock:
         dropped = [
             entry for entry in _known if entry[1] is state or (isinstance(entry[1], tuple) and entry[1][0] is state)
         ]
         _known[:] = [entry for entry in _known if all(entry is not entry_ for entry_ in dropped)]
-    for tables in (state, *(entry[2] for entry in dropped)):
-        forget(tables)

@@ -6,14 +6,14 @@ from `features.generator(name, seed)`: a world has it only if the caller lists i
 
 from worlds.asking import requests, stated_flags, with_unusable_names
 from worlds.names import GROUPS, PRIVILEGES, ROLES, USERS, Names, entity, names
-from worlds.policies import BY_JOINS, FEATURES, IN_SPARK, SHARDED, policy
+from worlds.policies import FEATURES, IN_PORTIONS, IN_SPARK, SHARDED, policy
 from worlds.states import EPOCH, moments, state, timed
 
 __all__ = [
-    "BY_JOINS",
     "EPOCH",
     "FEATURES",
     "GROUPS",
+    "IN_PORTIONS",
     "IN_SPARK",
     "PRIVILEGES",
     "ROLES",

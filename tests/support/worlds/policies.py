@@ -55,13 +55,13 @@ FEATURES = ("implies", "below", "hierarchy", "active")
 since tools refuse them."""
 IN_SPARK = ("implies", "hierarchy")
 """Those of the features that arrays in Spark support."""
-BY_JOINS = (
+IN_PORTIONS = (
     (),
     ("attributes", "below", "hierarchy", "implies"),
     ("nested", "active", "below", "hierarchy"),
     ("flat", "nested", "attributes", "below", "hierarchy", "implies"),
 )
-"""Features of policies that joins in Spark support, one or several at once."""
+"""Features of policies that are decided in portions in Spark, one or several at once."""
 OPERATIONS = ("op0", "Op0", "opAll")
 """The operations of a type; two differ in case alone."""
 SHARDED = ("implies", "hierarchy", "active")

@@ -136,7 +136,7 @@ def named_options(parser_: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="separator of roles where --active-roles is a column of strings; an empty string is no role, and so is an empty cell of CSV",
     )
-    parser_.add_argument("--plan", choices=("auto", "kernel", "joins"), default="auto", help="how Spark decides")
+    parser_.add_argument("--plan", choices=("auto", "kernel", "portions"), default="auto", help="how Spark decides")
     parser_.add_argument("--explain", action="store_true", help="print the plan and write nothing")
 
 

@@ -21,6 +21,7 @@ from privtab.spark.matrix.question import Matrix, Question
 from privtab.spark.matrix.world import World
 from privtab.spark.moments import Moment, moment_of, state_at
 from privtab.spark.policies import OpenPolicy
+from privtab.spark.portions import LOCAL
 from privtab.spark.state.bundles import bundled, is_bundle, require_complete
 from privtab.spark.states import opened
 from privtab.state.chains import GROUP
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from privtab.spark.states import Timed
 
 EVERY = 1 << 40
-LOCAL = 20_000_000
-"""Most rows of a state that are collected on the driver; an executor could not hold more either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,20 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.engines.conditions import ALWAYS, atoms_of
-from privtab.errors import UsageError
 from privtab.spark.matrix.compute import ArrayMatrix
 from privtab.spark.matrix.named import Chains, closed
-from privtab.spark.matrix.opening import LOCAL, Source, all_users, open_matrix
+from privtab.spark.matrix.opening import Source, all_users, open_matrix
 from privtab.spark.matrix.question import DDL, Question
 from privtab.spark.paths import decoded, last_name
 from privtab.spark.policies import OpenPolicy
+from privtab.spark.portions import (
+    DEEPEST,
+    ENTITY,
+    LOCATED,
+    MOST_TASKS,
+    ROWS,
+    USER,
+    beginning,
+    beginnings,
+    depth_of,
+    part,
+    split,
+    union,
+)
 from privtab.spark.state.hierarchy import closed as with_chains
 from privtab.spark.state.schemas import CANONICAL, TABLES
 from privtab.spark.state.shards import by_root
@@ -34,18 +47,8 @@ if TYPE_CHECKING:
 
     from privtab.spark.state import SparkState
 
-ROWS = 2_000_000
-"""Most rows of a portion, if the paths of the state allow it."""
-REPEATED = 4
-"""Most portions that contain the same row, on average, if the paths of the state allow it."""
-DEEPEST = 3
-"""Most names in the path of a portion's root entity."""
 ENTITIES = 10_000
 """Number of entities that a task computes at once."""
-MOST_TASKS = 2_000
-ENTITY, USER = "entity", "user"
-"""Parts of a portion besides the tables of the state: its entities, and users that no other row of the portion names."""
-CELLS = ("a", "b", "c", "d", "e")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,18 +87,18 @@ class _PartitionedMatrix:
         withs = matrix.question.withs or {}
         self.with_keys = [key for entity in withs.values() for key in policy.vocabulary.keys(entity)]
         """The `with` objects and their ancestors, which matter to every request."""
-        self.depth = depth_of(state, self.chains)
+        self.depth = self._depth()
         # Frames that are used several times are computed once.
-        self.keys = self._requested_entities().withColumn("portion", _beginning("path", self.depth)).localCheckpoint()
+        self.keys = self._requested_entities().withColumn("portion", beginning("path", self.depth)).localCheckpoint()
         self.portions = self.keys.select("portion").distinct().localCheckpoint()
-        self.places = self.portions.select("portion", F.explode(_beginnings("portion")).alias("place"))
+        self.places = self.portions.select("portion", F.explode(beginnings("portion")).alias("place"))
         """Each portion with the prefixes of its path, whose rows count in it."""
 
     def frame(self, partitions: int) -> DataFrame:
         """The rows of the matrix."""
-        rows = {table: self._spread(self.state.tables[table]) for table in ("grants", "owners", "members")}
+        rows = {table: self._spread(self.state.tables[table]) for table in LOCATED}
         granted = (
-            _union(
+            union(
                 rows["grants"].select("portion", F.col("grantee").alias("principal")),
                 rows["owners"].select("portion", F.col("owner").alias("principal")),
             )
@@ -111,15 +114,20 @@ class _PartitionedMatrix:
                 rows["service_admins"] = self.state.tables["service_admins"].crossJoin(self.portions)
         elif self.nests_groups:
             rows["memberships"] = self._memberships(granted, named_principals, rows["assignments"])
-        parts = [_part(table, frame, CANONICAL[table]) for table, frame in rows.items()]
-        parts.append(_part(ENTITY, self.keys, ("entity",)))
-        parts += [_part(USER, frame, ("user",)) for frame in self._users(rows, granted)]
+        parts = [part(table, frame, CANONICAL[table]) for table, frame in rows.items()]
+        parts.append(part(ENTITY, self.keys, ("entity",)))
+        parts += [part(USER, frame, ("user",)) for frame in self._users(rows, granted)]
         work = partial(
             _work, self.policy, self.matrix.question, self.request.principals, with_all_users=self.request.all_users
         )
         needed_tasks = 2 * sum(self.state.counts().values()) // ROWS
         tasks = min(MOST_TASKS, max(partitions, needed_tasks))
-        return _union(*parts).repartition(tasks, "root").mapInArrow(work, DDL)
+        return union(*parts).repartition(tasks, "root").mapInArrow(work, DDL)
+
+    def _depth(self) -> int:
+        paths = union(*(self.state.tables[table].select("path") for table in LOCATED))
+        deepest = min(DEEPEST, max(chain[-1][1] for chain in self.chains.values()))
+        return depth_of(paths, sum(self.state.counts().values()), deepest)
 
     def _requested_entities(self) -> DataFrame:
         """The entities of the matrix: `entity`, `type`, `path`."""
@@ -137,12 +145,12 @@ class _PartitionedMatrix:
     def _named(self) -> DataFrame:
         """The entities that rows name (`type`, `path`); may repeat."""
         tables = self.tables
-        located = [tables[table].select("type", "path") for table in ("grants", "owners", "members")]
-        return _union(*located, _scoped(tables["assignments"]).select("type", "path"))
+        located = [tables[table].select("type", "path") for table in LOCATED]
+        return union(*located, _scoped(tables["assignments"]).select("type", "path"))
 
     def _spread(self, rows: DataFrame) -> DataFrame:
         """Rows about entities, repeated for each portion in which they count."""
-        placed = rows.withColumn("place", _beginning("path", self.depth)).join(self.places, "place").drop("place")
+        placed = rows.withColumn("place", beginning("path", self.depth)).join(self.places, "place").drop("place")
         if not self.with_keys:
             return placed
         everywhere = rows.where(F.concat_ws(":", "type", "path").isin(self.with_keys)).crossJoin(self.portions)
@@ -195,12 +203,12 @@ class _PartitionedMatrix:
         if self.uses.holds:
             # The atom `holds` is true of a role assigned within any scope.
             found.append(assignments.join(_of_kind(named_principals, "role"), "role"))
-        return self._of_users(_union(*(frame.select(*columns) for frame in found)), "principal")
+        return self._of_users(union(*(frame.select(*columns) for frame in found)), "principal")
 
     def _memberships(self, granted: DataFrame, named_principals: DataFrame, assignments: DataFrame) -> DataFrame:
         """By portion, the memberships in groups that hold something there."""
         holding = [granted, named_principals, assignments.select("portion", "principal")]
-        groups = _union(*(_of_kind(frame, "group") for frame in holding)).distinct()
+        groups = union(*(_of_kind(frame, "group") for frame in holding)).distinct()
         return self._of_users(self.tables["memberships"].join(groups, "group"), "user")
 
     def _of_users(self, rows: DataFrame, column: str) -> DataFrame:
@@ -245,20 +253,20 @@ class _PartitionedMatrix:
                     if table in rows
                 ),
             ]
-            found.append(_union(*named).join(users, "user", "left_semi"))
+            found.append(union(*named).join(users, "user", "left_semi"))
         if found:
-            yield _union(*(frame.select("portion", "user") for frame in found)).distinct()
+            yield union(*(frame.select("portion", "user") for frame in found)).distinct()
 
     def _everybody(self) -> DataFrame:
         """`user`: every user that the state names."""
         tables = self.tables
-        principals = _union(
+        principals = union(
             tables["assignments"].select("principal"),
             tables["grants"].select(F.col("grantee").alias("principal")),
             tables["owners"].select(F.col("owner").alias("principal")),
         )
         kinds = [name for name, kind in self.policy.json["entities"].items() if kind["principal"] == "user"]
-        return _union(
+        return union(
             *(
                 tables[table].select("user").where(~F.col("user").startswith("group:"))
                 for table in ("members", "memberships", "service_admins")
@@ -266,36 +274,6 @@ class _PartitionedMatrix:
             _of_kind(principals.withColumn("portion", F.lit("")), "user").select("user"),
             self._named().where(F.col("type").isin(kinds)).select(F.expr(decoded(last_name("path"))).alias("user")),
         ).distinct()
-
-
-def depth_of(state: SparkState, chains: Chains) -> int:
-    """The number of names in a portion's path: the fewest for which each portion is small.
-
-    Rows of the ancestors of portions are repeated in each of them: if these are many, fewer and larger portions are less work.
-    """
-    deepest = min(DEEPEST, max(chain[-1][1] for chain in chains.values()))
-    paths = _union(*(state.tables[table].select("path") for table in ("grants", "owners", "members")))
-    counts = paths.groupBy(_beginning("path", deepest).alias("path")).agg(F.count("*").alias("rows"))
-    depths = F.explode(F.array(*(F.lit(depth) for depth in range(1, deepest + 1)))).alias("depth")
-    prefixes = counts.select("path", "rows", depths).withColumn("portion", F.expr("substring_index(path, '/', depth)"))
-    rows_at = prefixes.groupBy("depth", "portion").agg(F.sum("rows").alias("rows"))
-    ancestors = rows_at.select("depth", "portion", F.explode(_beginnings("portion")).alias("path")).where(
-        "path != portion"
-    )
-    with_above = rows_at.unionByName(ancestors.join(counts, "path").select("depth", "portion", "rows"))
-    totals = with_above.groupBy("depth", "portion").agg(F.sum("rows").alias("rows"))
-    largest = F.max(F.struct("rows", "portion")).alias("most")
-    found = totals.groupBy("depth").agg(largest, F.sum("rows").alias("all")).orderBy("depth").collect()
-    possible = [row for row in found if row["most"]["rows"] <= LOCAL]
-    if found and not possible:
-        rows, portion = found[-1]["most"]
-        raise UsageError(
-            f"the state has {rows:,} rows at, above and below `{portion}`, more than the {LOCAL:,} that one task takes: "
-            "use a state with fewer rows"
-        )
-    held_rows = sum(state.counts().values())
-    preferred = [row for row in possible if row["most"]["rows"] <= ROWS and row["all"] <= REPEATED * held_rows]
-    return next((int(row["depth"]) for row in (*preferred, *possible)), 1)
 
 
 def _work(
@@ -313,7 +291,7 @@ def _work(
     table = pa.Table.from_batches(found)
     del found
     for _, portion in by_root(table):
-        parts = _split_portion(portion)
+        parts = split(portion, (*TABLES, ENTITY, USER))
         source = Source(rows=as_written(policy.checked("a state"), from_arrow(parts)))
         users = set(parts[USER].column("user").to_pylist()) if USER in parts else set()
         if with_all_users:
@@ -324,43 +302,9 @@ def _work(
             yield from matrix.of(keys[begin : begin + ENTITIES])
 
 
-def _split_portion(portion: Any) -> dict[str, Any]:
-    """Split a portion into its tables, with their own columns."""
-    import pyarrow.compute as pc
-
-    found = {}
-    kinds = portion.column("part").cast(pa.string())
-    for part in (*TABLES, ENTITY, USER):
-        rows = portion.filter(pc.equal(kinds, part))
-        if rows.num_rows:
-            names = CANONICAL.get(part, (part,))
-            cells = rows.select(CELLS[: len(names)])
-            found[part] = pa.table([column.cast(pa.string()) for column in cells.columns], names=list(names))
-    return found
-
-
-def _part(part: str, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    cells = [F.col(column) for column in columns] + [F.lit(None).cast("string")] * (len(CELLS) - len(columns))
-    named = [cell.alias(name) for cell, name in zip(cells, CELLS, strict=True)]
-    return rows.select(F.col("portion").alias("root"), F.lit(part).alias("part"), *named)
-
-
-def _beginning(path: str, names: int) -> Column:
-    """The first `names` names of a path."""
-    return F.substring_index(path, "/", names) if names else F.lit("")
-
-
-def _beginnings(path: str) -> Column:
-    """All prefixes of a path, from the empty one to the whole path."""
-    names = F.split(path, "/")
-    return F.array_distinct(
-        F.transform(F.sequence(F.lit(0), F.size(names)), lambda n: F.array_join(F.slice(names, 1, n), "/"))
-    )
-
-
 def _place(kind: str, depth: int) -> Column:
     """The entity named by the first names of the path, as `type` and `path`; its path is null if the path has fewer names."""
-    named = F.when(F.size(F.split("path", "/")) >= depth, _beginning("path", depth))
+    named = F.when(F.size(F.split("path", "/")) >= depth, beginning("path", depth))
     return F.struct(F.lit(kind).alias("type"), named.alias("path"))
 
 
@@ -388,7 +332,3 @@ def _of_kind(principals: DataFrame, kind: str) -> DataFrame:
     """`portion` and the names of the principals of one kind, in a column named after the kind."""
     selected = principals.where(F.col("principal").startswith(f"{kind}:"))
     return selected.select("portion", F.substring("principal", len(kind) + 2, 2**30).alias(kind))
-
-
-def _union(*frames: DataFrame) -> DataFrame:
-    return reduce(lambda first, second: first.unionByName(second), frames)

@@ -1,14 +1,14 @@
-"""Rows that are no requests, rows of all kinds in one frame, and frames that are lopsided."""
+"""Decisions in portions: rows that are no requests, frames and states that are lopsided, rows that change."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from join_decisions import ask, frame
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from privtab import pipeline
@@ -16,7 +16,7 @@ from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.spark.joins import decide_by_joins, explain_joins
+from privtab.spark import decide, portions
 from privtab.spark.state import state_tables
 from privtab.state.nodes import Assignment, Grant, State
 
@@ -42,6 +42,15 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
     path = tmp_path_factory.mktemp("rows") / "policy.yaml"
     path.write_text(POLICY, encoding="utf-8")
     return pipeline.load_program(path)
+
+
+def in_portions(rows: DataFrame, program: Program, state: State, **more: Any) -> DataFrame:
+    """Decide rows with the columns `user`, `action`, `type` and `path`, or with what `more` says."""
+    asked: dict[str, Any] = {"subject": "user", "action": F.col("action"), "resource": (F.col("type"), "path")}
+    return decide(rows, program, state_tables(rows.sparkSession, program, state), plan="portions", **{**asked, **more})
+
+
+TABLES: dict[str, Any] = {"action": "read", "resource": ("table", "path")}
 
 
 def allow(grantee: str, privilege: str, entity: str, effect: str = "allow") -> Grant:
@@ -92,7 +101,7 @@ SCHEMA = "user string, action string, type string, path string, with_to_type str
 
 
 @pytest.mark.slow
-# Requests that come often are decided once, and their answers joined to the rows.
+# Each distinct request is decided once, and the answers are joined to the rows.
 @pytest.mark.parametrize(("times", "collation"), [(6, None), (1, "UTF8_LCASE")])
 def test_rows_that_are_no_requests_are_denied_with_a_reason(
     times: int, collation: str | None, spark: SparkSession, program: Program
@@ -101,8 +110,8 @@ def test_rows_that_are_no_requests_are_denied_with_a_reason(
     if collation:
         # Texts that Spark takes for equal are different names all the same.
         rows = rows.withColumns({name: F.collate(name, collation) for name in rows.columns if name != "wanted"})
-    state = state_tables(spark, program, STATE)
-    decided = decide_by_joins(rows.crossJoin(spark.range(times)), program, state).collect()
+    to = (F.col("with_to_type"), "with_to_path")
+    decided = in_portions(rows.crossJoin(spark.range(times)), program, STATE, with_={"to": to}).collect()
     assert len(decided) == times * len(ROWS)
     for row in decided:
         assert row["reason"] == row["wanted"], row
@@ -115,8 +124,7 @@ def test_constants_need_no_column_and_other_columns_stay(spark: SparkSession, pr
         [("c/s/t", 1, "ann", None), ("c/s/t", 2, "it's", [""]), (None, 3, "ann", [])],
         "path string, `n. 1` int, user string, groups array<string>",  # groups: nothing that this policy asks for
     )
-    state = state_tables(spark, program, STATE)
-    decided = decide_by_joins(rows, program, state, constants={"action": "read", "type": "table"})
+    decided = in_portions(rows, program, STATE, **TABLES)
     assert decided.columns == ["path", "n. 1", "user", "groups", "allowed", "reason"]
     assert {(row[1], row["allowed"], row["reason"]) for row in decided.collect()} == {
         (1, True, None),
@@ -126,8 +134,12 @@ def test_constants_need_no_column_and_other_columns_stay(spark: SparkSession, pr
 
 
 @pytest.mark.slow
-def test_skewed_frames(spark: SparkSession, program: Program) -> None:
+@pytest.mark.parametrize("few", [0, 50_000])
+def test_skewed_frames(few: int, spark: SparkSession, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the rows are one user's, who has three thousand roles; and everybody asks about one catalog."""
+    monkeypatch.setattr(portions, "FEW", few)
+    monkeypatch.setattr(portions, "REQUESTS", 2)
+    monkeypatch.setattr(portions, "ROWS", 100)
     roles = [f"r{n}" for n in range(3000)]
     state = State(
         assignments=(
@@ -152,9 +164,10 @@ def test_skewed_frames(spark: SparkSession, program: Program) -> None:
         key = request.user, request.resource.id
         if key not in truth:
             truth[key] = reference.decide(request).allowed
-    answers = ask(spark, program, state, requests)
-    assert [allowed for allowed, _ in answers] == [truth[r.user, r.resource.id] for r in requests]
-    assert 500 < sum(allowed for allowed, _ in answers) < 5500
+    rows = spark.createDataFrame([(r.user, r.resource.id) for r in requests], "user string, path string")
+    answers = {(r["user"], r["path"], r["allowed"]) for r in in_portions(rows, program, state, **TABLES).collect()}
+    assert answers == {(*key, allowed) for key, allowed in truth.items()}
+    assert 50 < sum(truth.values()) < len(truth) - 50
 
 
 @pytest.mark.slow
@@ -184,9 +197,7 @@ def test_rows_that_are_others_when_they_are_read_again_are_not_allowed(
     )
     rows = spark.range(400).mapInArrow(chance, "path string").withColumn("user", F.lit("ann"))
     rows = rows.crossJoin(spark.range(times).withColumnRenamed("id", "time"))
-    decided = decide_by_joins(
-        rows, program, state_tables(spark, program, state), constants={"action": "read", "type": "table"}
-    )
+    decided = in_portions(rows, program, state, **TABLES)
     counts = {(r["allowed"], r["reason"]): r["count"] for r in decided.groupBy("allowed", "reason").count().collect()}
     assert sum(counts.values()) == 400 * times
     assert set(counts) == {(False, NOT_GRANTED), (False, "changed between reads")}
@@ -217,28 +228,16 @@ def test_more_privileges_than_one_column_has_bits(spark: SparkSession, tmp_path:
         for path in ("b/i", "b/closed")
     ]
     reference = Reference(many, state)
-    answers = ask(spark, many, state, requests)
-    assert [allowed for allowed, _ in answers] == [reference.decide(request).allowed for request in requests]
-    assert 0 < sum(allowed for allowed, _ in answers) < len(requests)
-
-
-@pytest.mark.slow
-def test_the_plan_of_joins_is_described_in_words(spark: SparkSession, program: Program) -> None:
-    requests = [Request(user="ann", action="read", resource=Entity("table", f"c/s/t{n}")) for n in range(50)]
-    rows = frame(spark, program, requests).drop("action", "type", "with_to_type", "with_to_path")
-    text = explain_joins(
-        rows, program, state_tables(spark, program, STATE), constants={"action": "read", "type": "table"}
+    rows = spark.createDataFrame(
+        [(r.user, r.action, "item", r.resource.id, reference.decide(r).allowed) for r in requests],
+        "user string, action string, type string, path string, wanted boolean",
     )
-    assert "1 operation, 1 condition" in text
-    assert "state: 1 place where any principal holds anything" in text
-    assert "table: catalog:(names 1 to 1), schema:(names 1 to 2)" in text
-    assert "(about 1)" in text
-    assert "sent to every executor" in text
+    found = in_portions(rows, many, state).collect()
+    assert [row["allowed"] for row in found] == [row["wanted"] for row in found]
+    assert 0 < sum(row["allowed"] for row in found) < len(requests) == len(found)
 
 
 def test_streams_are_refused(spark: SparkSession, program: Program) -> None:
     stream = spark.readStream.format("rate").load().selectExpr("'ann' AS user", "'c/s/t' AS path")
-    with pytest.raises(UsageError, match="joins cannot follow the state of a stream"):
-        decide_by_joins(
-            stream, program, state_tables(spark, program, STATE), constants={"action": "read", "type": "table"}
-        )
+    with pytest.raises(UsageError, match="a stream is not divided into portions"):
+        in_portions(stream, program, STATE, **TABLES)

@@ -1,4 +1,4 @@
-"""Each word of the language by joins: a table of features, the requests that show them, and what is expected."""
+"""Each word of the language on Spark: a table of features, the requests that show them, and what is expected."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from join_decisions import ask
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from request_frames import frame, slots
+from spark_plans import WAYS, in_every_way
 
 from privtab import pipeline
 from privtab.ir.nodes import Program
+from privtab.ir.request_dependence import rule_flags
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.spark.joins import Figures, JoinLimits
+from privtab.spark import decide
 from privtab.state.load import load
 from privtab.state.nodes import State
 from privtab.state.validate import validate
@@ -229,15 +232,7 @@ def request(user: str, action: str, entity: str, more: dict[str, Any]) -> Reques
     return Request(user=user, action=action, resource=Entity.parse(entity), **{**more, "with_": objects})
 
 
-# What is broadcast depends on sizes, and distinct requests are decided if many repeat: all ways lead to the same answers.
-WAYS: dict[str, dict[str, Any]] = {
-    "measured": {},
-    "repeated": {"figures": Figures(rows=100_000, requests=1_000)},
-    "shuffled": {"figures": Figures(), "limits": JoinLimits(broadcast=0)},
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
+@in_every_way
 @pytest.mark.parametrize(
     ("policy", "state", "cases"),
     [
@@ -256,7 +251,13 @@ def test_features(
     program, rows = world(tmp_path, policy, state)
     requests = [request(user, action, entity, more) for _, user, action, entity, more, _ in cases]
     reference = Reference(program, rows)
-    answers = ask(spark, program, rows, requests, **WAYS[way])
+    known = sorted({flag for rule in program.rules.values() for flag in rule_flags(program, rule)})
+    decided = decide(
+        frame(spark, requests, known), program, rows, subject="user", action=F.col("action"), resource="entity",
+        with_={slot: slot for slot in slots(requests)}, flags={flag: flag for flag in known}, groups="groups", **WAYS[way],
+    )  # fmt: skip
+    found = decided.select("number", "allowed", "reason").toArrow().sort_by("number").to_pylist()
+    answers = [(row["allowed"], row["reason"]) for row in found]
     for (feature, *_, expected), requested, (allowed, reason) in zip(cases, requests, answers, strict=True):
         assert reference.decide(requested).allowed is expected, f"the table is wrong: {feature}"
         assert (allowed, reason) == (expected, None if expected else "not granted"), feature
