@@ -34,7 +34,7 @@ ROWS = 1_000_000
 SINGLES = 2_000
 
 JOINS, DISTINCT_JOINS = "by hand, native joins", "by hand, native joins on distinct pairs"
-KERNEL, OWN_JOINS = "decide, kernel", "decide, joins"
+KERNEL, PORTIONS = "decide, kernel", "decide, portions"
 LOAD = "decide, kernel, the policy's `load`"
 THROUGH = "nothing decided: `mapInArrow` returns both columns"
 READ = "nothing decided: `mapInArrow` reads both columns and returns one Boolean"
@@ -157,7 +157,7 @@ class Arena:
             *hand,
             self._ours(frame, KERNEL, "kernel"),
             self._ours(frame, LOAD, "kernel", "load"),
-            self._ours(frame, OWN_JOINS, "joins"),
+            self._ours(frame, PORTIONS, "portions"),
         ]
 
     def _ours(self, frame: DataFrame, name: str, plan: str, action: str = "select") -> Runner:
@@ -361,10 +361,6 @@ def _targets(rates: Mapping[tuple[str, str, str], Spread], size: str) -> list[Ta
     found = [
         (f"{REPEATED}: decide / joins by hand", kernel, rates[JOINS, REPEATED, size], 5.0),
         (f"{ALONE}: decide / joins by hand", rates[KERNEL, ALONE, size], rates[JOINS, ALONE, size], 4.0),
-        (f"{REPEATED}: join plan / joins by hand", rates[OWN_JOINS, REPEATED, size], rates[JOINS, REPEATED, size], 1.0),
-        (f"{REPEATED}: join plan / joins by hand on distinct pairs", rates[OWN_JOINS, REPEATED, size], rates[DISTINCT_JOINS, REPEATED, size], 1.0),
-        (f"{ALONE}: join plan / joins by hand", rates[OWN_JOINS, ALONE, size], rates[JOINS, ALONE, size], 1.0),
-        (f"{ALONE}: join plan / joins by hand on distinct pairs", rates[OWN_JOINS, ALONE, size], rates[DISTINCT_JOINS, ALONE, size], 1.0),
         (f"{CLOSE}: decide / one Boolean and nothing decided", rates[KERNEL, CLOSE, size], rates[READ, CLOSE, size], NEAR),
         (f"{CLOSE}: decide, `load` / one Boolean and nothing decided", rates[LOAD, CLOSE, size], rates[READ, CLOSE, size], NEAR),
     ]  # fmt: skip
