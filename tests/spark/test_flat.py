@@ -106,7 +106,7 @@ ROWS: tuple[tuple[str, str, str, str | None, str | None], ...] = (
     ("ben", "tune", "document:d1", None, NO),
     ("ann", "list", "comment:d1", None, None),
     ("ann", "list", "comment:d3", None, NO),
-    ("ann", "list", "comment:d1/", None, MALFORMED),
+    ("ann", "list", "comment:d1/", None, None),
     ("ann", "list", "comment:d1/c/x", None, MALFORMED),
     ("ann", "read", "comment:d1", None, MALFORMED),
     ("ann", "read", "document:main/f1/d1", None, MALFORMED),
