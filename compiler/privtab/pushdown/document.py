@@ -228,7 +228,7 @@ class _Reader(DocumentReader):
 
     def _names(self, node: Node | None) -> dict[str, Template]:
         """The native names of principals."""
-        found = {kind: Template("{name}") for kind in KINDS}
+        found: dict[str, Template] = {kind: Template("{name}") for kind in KINDS}
         for key, value in self.entries(node, "`names`"):
             text = self.text(value, f"`{key.text}`")
             if key.text not in KINDS:
