@@ -136,7 +136,6 @@ ASK: dict[Tool, list[Callable[[Program, Reference], Any]]] = {
     Tool.SPARK: [decided_by_executors, entitlements],
     # What these refuse is tested with a Spark session, in tests/spark.
     Tool.SPARK_BUILD: [lambda p, _: check_support(p, Tool.SPARK_BUILD)],
-    Tool.SPARK_JOINS: [lambda p, _: check_support(p, Tool.SPARK_JOINS)],
     Tool.STATE_DIFF: [lambda p, _: state_diff(p, state_of(p), State())],
     Tool.STUBS: [lambda p, _: render(p)],
     Tool.TURNS: [

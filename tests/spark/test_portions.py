@@ -73,7 +73,7 @@ ROWS = [
     ("ann", "read", "tabel", "c/s/t", None, None, "unknown operation"),
     ("ann", "read", "table", "c//t", None, None, "malformed path"),
     ("ann", "read", "table", "/c/t", None, None, "malformed path"),
-    ("ann", "read", "table", "c/s/", None, None, "malformed path"),
+    ("ann", "read", "table", "c/s/", None, None, "wrong depth"),
     ("ann", "read", "table", "c/s/%2f", None, None, "malformed path"),
     ("ann", "read", "table", "c/s/5%", None, None, "malformed path"),
     ("ann", "read", "table", "c/s/%%2F25", None, None, "malformed path"),

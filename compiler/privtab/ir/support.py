@@ -36,7 +36,6 @@ class Tool(Enum):
     SHARDS = "shards"
     SPARK = "spark"
     SPARK_BUILD = "builds of states in spark"
-    SPARK_PORTIONS = "portions in spark"
     STATE_DIFF = "state diff"
     STUBS = "stubs"
     TURNS = "changes that turn a denial"
