@@ -306,3 +306,9 @@ def test_a_new_set_widens_nothing_and_a_removed_one_narrows_grants_of_it() -> No
     assert [(d.kind, d.name) for d in added.declared] == [("set", "EVERY")]
     assert verdicts(gone)["store/open"] == "narrower"
     assert rows(row(gone, "store/open"), "narrower") == ["user:alice allow EVERY store:store1"]
+
+
+def test_a_declaration_that_gates_rely_on_is_shown_and_gives_nobody_more() -> None:
+    found = compared(("revokes: BOTH (item)}", "revokes: BOTH (item), destructive: true}"))
+    assert (row(found, "item/drop").verdict, row(found, "item/drop").parts) == ("equal", ("sensitive",))
+    assert not row(found, "item/drop").is_unchanged

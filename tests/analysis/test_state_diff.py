@@ -482,7 +482,7 @@ def test_an_attribute_of_an_entity_changes_what_everyone_may() -> None:
         ("browse", ("user:*", "user:ann"), ("class of top:x is secret", "class of top:x is public")),
         ("read", ("user:ann",), ("team of low:x/y is hr",)),
     }
-    [line, *_] = [line for group in by_rows(state_diff(program, before, after), ()) for line in group.lines]
+    [line, *_] = [line for group in by_rows(state_diff(program, before, after)) for line in group.lines]
     assert "everyone else" in line.subjects
 
 
@@ -525,8 +525,8 @@ def test_a_moved_entity_is_affected_with_its_descendants() -> None:
         (True, ("user:ben",), "folder:folder:f2/", moved),
         (True, ("user:ben",), "document:d1", moved),
     }
-    lines = [line for group in by_rows(found, ()) for line in group.lines]
-    assert ("[folder/create]", "folder:f2/") in {(line.operations, line.entities) for line in lines}
+    lines = [line for group in by_rows(found) for line in group.lines]
+    assert ("[folder/create] (sensitive)", "folder:f2/") in {(line.operations, line.entities) for line in lines}
 
 
 def test_an_unplaced_entity_is_denied_to_everyone() -> None:
@@ -552,8 +552,8 @@ def test_values_that_requests_give_are_shown_where_they_matter() -> None:
     after = State(attributes=before.attributes, grants=granted(low).grants)
     [found] = state_diff(program, before, after).access
     assert (found.subjects, found.given) == (("user:ann",), GivenAttributes(user={"team": "hr"}))
-    [[line]] = [group.lines for group in by_rows(state_diff(program, before, after), ())]
-    assert line.operations == "read if user.team = hr"
+    [[line]] = [group.lines for group in by_rows(state_diff(program, before, after))]
+    assert line.operations == "read if user.team = hr (sensitive)"
 
 
 def test_too_many_values_are_said_not_to_be_compared() -> None:

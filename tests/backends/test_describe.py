@@ -65,3 +65,12 @@ def test_flags_add_the_sets_for_when_they_are_set() -> None:
     )
     assert submit["minimal_sets"] == [["add (job_group)"]]
     assert submit["when"] == {"override": [["add (job_group)", "add (jobs_override)"]]}
+
+
+def test_declarations_are_described_where_they_are() -> None:
+    found = {(o["entity"], o["operation"]): o for o in described("gravitino/1.1.0")["operations"]}
+    declared = {
+        pair: {"destructive", "sensitive"} & set(found[pair]) for pair in (("role", "delete"), ("role", "grant"))
+    }
+    assert declared == {("role", "delete"): {"destructive", "sensitive"}, ("role", "grant"): {"sensitive"}}
+    assert not {"destructive", "sensitive"} & set(found["role", "get"])

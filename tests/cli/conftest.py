@@ -24,7 +24,7 @@ privileges: [READ, WRITE, OWN]
 sets: {ALL: [READ, WRITE]}
 semantics: {inheritance: down, deny: overrides, owner: {creator: true}}
 core:
-  delete: WRITE (entity)
+  delete: {requires: WRITE (entity), destructive: true}
 tables:
   store:
     open: READ (store)

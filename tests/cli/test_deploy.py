@@ -78,7 +78,9 @@ def test_from_tables_to_sidecars_that_decide_by_them(privtab: Privtab, fleet: Si
 
 
 def test_a_state_by_which_users_gain_sensitive_operations_stops(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
-    idle_fleet.policy.write_text(POLICY.replace("write: WRITE", "delete: WRITE"), encoding="utf-8")
+    idle_fleet.policy.write_text(
+        POLICY.replace("write: WRITE (item)", "delete: {requires: WRITE (item), destructive: true}"), encoding="utf-8"
+    )
     assert deploy(privtab, idle_fleet, "--state", idle_fleet.state, watched=False).code == 0
 
     row = "  - {grantee: user:bea, effect: allow, privilege: READ, entity: site:s}"

@@ -73,7 +73,12 @@ def test_only_sensitive_operations_are_wider(privtab: Privtab, policy: Path, sta
     less.write_text(state.read_text(encoding="utf-8").replace("effect: deny", "effect: allow"), encoding="utf-8")
     arguments = ("state", "diff", state, less, "-p", policy, "--fail-on", "wider")
     assert privtab(*arguments).code == 0
-    assert privtab(*arguments, "--sensitive", "read").code == 1
+    declared = policy.read_text(encoding="utf-8")
+    sensitive = declared.replace(" READ (item) or owner (shelf, item)", " {requires: READ (item), sensitive: true}")
+    for text in (sensitive, declared.replace(", destructive: true", "")):
+        assert text != declared
+        policy.write_text(text, encoding="utf-8")
+        assert privtab(*arguments).code == 1, "declared, or for caution as nothing is"
 
 
 @pytest.mark.parametrize("row", [GRANT, f"+ {GRANT}", "{new}:4"])

@@ -243,7 +243,9 @@ def test_a_change_gives_the_attributes_that_its_operation_compares(
     lake: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = POLICY.replace("\ntables:", "\nattributes: {request: {mfa: bool}}\ntables:")
-    guarded = text.replace("grant: owner (lake) or MANAGE (lake)", "grant: owner (lake) and request.mfa", 1)
+    guarded = text.replace(
+        "grant: {requires: owner (lake) or MANAGE (lake)", "grant: {requires: owner (lake) and request.mfa", 1
+    )
     assert "request.mfa" in guarded
     (lake / "lake.yaml").write_text(guarded, encoding="utf-8")
     assert change("root", "grant", "lake:l", "--add", f"grants:{GRANT}") == 1

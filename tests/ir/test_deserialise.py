@@ -39,8 +39,8 @@ tables:
     print: can read (file) or owner (file) or service admin
     copy: {requires: can load (object), with: {object: any}}
     list: {each: READ (file), report: errors}
-    drop: {requires: owner (file), revokes: ALL (file)}
-  person: {look: self}
+    drop: {requires: owner (file), revokes: ALL (file), destructive: true}
+  person: {look: {requires: self, sensitive: true}}
   post: {look: holds (post)}
 """
 WORDS = {

@@ -47,3 +47,16 @@ def test_a_formula_names_its_nodes() -> None:
             {"has": {"privilege": "USE_CATALOG", "slot": "", "type": "catalog"}},
         ]
     }
+
+
+def test_what_is_not_declared_is_not_written() -> None:
+    program = pipeline.load_program("cdap/final")
+    declared = {
+        (operation, name)
+        for rules in program_json(program)["rules"].values()
+        for operation, rule in rules.items()
+        for name in ("destructive", "sensitive")
+        if name in rule
+    }
+    words = ("delete", "delete_all", "delete_property", "drop", "truncate")
+    assert declared == {(word, name) for word in words for name in ("destructive", "sensitive")}

@@ -41,7 +41,7 @@ privileges: [READ, DROP]
 semantics: {inheritance: down, owner: {kinds: [user]}}
 roles: {keeper: {grants: {box: [READ]}}}
 tables:
-  box: {look: READ (box), drop: DROP (box) or owner (box), smell: anyone}
+  box: {look: READ (box), drop: {requires: DROP (box) or owner (box), destructive: true}, smell: anyone}
 """
 STATE = State(
     memberships=(("ann", "packers"),),
@@ -289,6 +289,14 @@ def test_a_user_with_a_direct_right_to_destroy_is_named_once(tmp_path: Path) -> 
     certified = certify(program, both, tmp_path / "both")
     (text,) = (f.text for f in certified.findings if f.kind == "destructive operations")
     assert text == "box/drop on 2 entities, directly and through role:reader"
+
+
+def test_what_a_policy_does_not_declare_is_said_to_be_missing(tmp_path: Path) -> None:
+    program, _ = generated_programs.read(POLICY.replace(", destructive: true", ""))
+    assert program is not None
+    certified = certify(program, STATE, tmp_path / "it")
+    assert certified.totals.destructive == 0
+    assert certified.unchecked["destructive operations"] == "the policy declares no row `destructive`"
 
 
 def test_rights_that_end_soon_are_named_with_their_end(tmp_path: Path) -> None:

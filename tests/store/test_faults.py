@@ -322,7 +322,9 @@ def test_all_rows_are_checked_once_under_another_policy(lake: Store, url: str, t
     for work in (stricter.perform, stricter.propose):
         with pytest.raises(StateInvalid, match="cannot be granted on a `lake`"):
             work(asks("root", "create", "schema:l/c"))
-    path.write_text(POLICY.replace("drop: owner (table)", "drop: owner (schema)"), encoding="utf-8")
+    path.write_text(
+        POLICY.replace("drop: {requires: owner (table)", "drop: {requires: owner (schema)"), encoding="utf-8"
+    )
     other = Store.open(url, load_program(path))
     other.perform(asks("root", "create", "schema:l/c"))
     with other.database.reading() as connection:

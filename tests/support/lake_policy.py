@@ -20,20 +20,20 @@ semantics: {inheritance: down, deny: overrides, owner: {kinds: [user, group, rol
 tables:
   lake:
     create: {requires: service admin, becomes: owner}
-    grant: owner (lake) or MANAGE (lake)
+    grant: {requires: owner (lake) or MANAGE (lake), sensitive: true}
   schema:
     create: {requires: CREATE (lake) or owner (lake), becomes: owner}
-    drop: owner (schema) or owner (lake)
-    grant: owner (schema) or owner (lake) or MANAGE (lake)
+    drop: {requires: owner (schema) or owner (lake), destructive: true}
+    grant: {requires: owner (schema) or owner (lake) or MANAGE (lake), sensitive: true}
   table:
     create: {requires: CREATE (schema) or owner (schema) or owner (lake), becomes: owner, grants: SELECT}
     read: SELECT (table) or owner (table)
-    drop: owner (table) or owner (schema)
-    grant: owner (table)
+    drop: {requires: owner (table) or owner (schema), destructive: true}
+    grant: {requires: owner (table), sensitive: true}
   user:
-    remove: {requires: owner (lake), revokes: [grants, assignments, owners]}
+    remove: {requires: owner (lake), revokes: [grants, assignments, owners], destructive: true}
   role:
-    grant: owner (lake) or MANAGE (lake)
+    grant: {requires: owner (lake) or MANAGE (lake), sensitive: true}
 """
 
 

@@ -66,6 +66,7 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
         "report": rule.report,
         "effects": [effect_text(rule, effect) for effect in rule.effects],
         "creates": rule.creates,
+        **{name: True for name in ("destructive", "sensitive") if getattr(rule, name)},
         "note": rule.note,
         "deprecated": rule.deprecated,
         "source": None if rule.source is None else {"document": rule.source.document, "line": rule.source.line},

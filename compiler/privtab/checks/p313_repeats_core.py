@@ -41,8 +41,11 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 def _records(row: RowDecl, core: RowDecl) -> bool:
-    record = (row.title, row.note, row.source, row.ambiguous, row.deprecated)
-    return any(record) and record != (core.title, core.note, core.source, core.ambiguous, core.deprecated)
+    record, of_core = (
+        (decl.title, decl.note, decl.source, decl.ambiguous, decl.deprecated, decl.destructive, decl.sensitive)
+        for decl in (row, core)
+    )
+    return any(record) and record != of_core
 
 
 def _finding(span: Span, message: str, advice: str) -> Diagnostic:

@@ -47,11 +47,10 @@ def show_gate(gate: Gate, format_: Format) -> None:
 def _state(gate: Gate) -> None:
     """What users gain and lose by the new state."""
     from privtab.cli._state_diff_pretty import show_groups
-    from privtab.sensitive import SENSITIVE
 
     assert gate.state is not None
     console = out()
-    show_groups(gate.state, console, SENSITIVE, most=MAX_SHOWN)
+    show_groups(gate.state, console, most=MAX_SHOWN)
     console.print()
     if not gate.passed:
         console.print(

@@ -27,7 +27,6 @@ from privtab.cli._output import (
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.plural import count
-from privtab.sensitive import SENSITIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,17 +49,6 @@ class StateDiffFormat(StrEnum):
     TEXT = "text"
     JSON = "json"
     MARKDOWN = "markdown"
-
-
-SensitiveOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sensitive",
-        metavar="WORD",
-        help="Word of an operation's name that makes it sensitive; repeatable.",
-        show_default=", ".join(SENSITIVE),
-    ),
-]
 
 
 def run(
@@ -100,7 +88,6 @@ def run(
             help="Exit with 1 for wider (a sensitive operation gained), gained, lost, or any difference.",
         ),
     ] = None,
-    sensitive: SensitiveOption = None,
     delta: Annotated[
         Path | None,
         typer.Option("--delta", metavar="FILE", help="Write the delta bundle that turns A's bundle into B's."),
@@ -143,13 +130,12 @@ def run(
     moment = moment_of(at)
     program = None if policy is None else load_policy(policy, variant=variant)
     sides = _Sides(program, before, after, without or [], allow_partial=allow_partial)
-    words = tuple(sensitive or SENSITIVE)
     found = sides.compared(moment)
-    _print(found, (str(before), sides.after_shown), format_, words, limit, decisions=program is not None)
+    _print(found, (str(before), sides.after_shown), format_, limit, decisions=program is not None)
     if delta is not None:
         assert program is not None
         sides.write_delta(delta)
-    fail_if(sides.partial or found.undecided or _fails(found, failing, words))
+    fail_if(sides.partial or found.undecided or _fails(found, failing))
 
 
 def add_to(app: typer.Typer) -> None:
@@ -293,10 +279,10 @@ def _failing(values: list[str] | None, *, decisions: bool) -> frozenset[str]:
     return frozenset(words)
 
 
-def _fails(found: StateDiff, failing: frozenset[str], words: tuple[str, ...]) -> bool:
+def _fails(found: StateDiff, failing: frozenset[str]) -> bool:
     from privtab.analysis.state_diff.summary import totals
 
-    gained = totals(found, words, gained=True)
+    gained = totals(found, gained=True)
     return (
         ("any" in failing and bool(found.rows))
         or ("gained" in failing and gained.permissions > 0)
@@ -309,7 +295,6 @@ def _print(
     found: StateDiff,
     shown: tuple[str, str],
     format_: StateDiffFormat,
-    words: tuple[str, ...],
     limit: int | None,
     *,
     decisions: bool,
@@ -319,17 +304,17 @@ def _print(
 
     match format_:
         case StateDiffFormat.JSON:
-            document = state_diff_json(found, words, policy=decisions, most=MOST_NAMES if limit is None else limit)
+            document = state_diff_json(found, policy=decisions, most=MOST_NAMES if limit is None else limit)
             print_json({"before": shown[0], "after": shown[1], **document})
             return
         case StateDiffFormat.MARKDOWN:
             from privtab.analysis.state_diff.markdown import markdown
 
-            print_text(markdown(found, shown, words, decisions=decisions, most=MOST_LINES if limit is None else limit))
+            print_text(markdown(found, shown, decisions=decisions, most=MOST_LINES if limit is None else limit))
         case _:
             from privtab.cli._state_diff_pretty import show
 
-            show(found, shown, out(), words, decisions=decisions, most=MOST_LINES if limit is None else limit)
+            show(found, shown, out(), decisions=decisions, most=MOST_LINES if limit is None else limit)
     show_notes(found.notes)
     for text in found.undecided:
         print_error(f"not decided: {text}")

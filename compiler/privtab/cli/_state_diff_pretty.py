@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from privtab.analysis.state_diff.summary import Group, groups, headline, totals
@@ -18,9 +18,7 @@ ROWS = 20
 """The most rows that made one difference and are listed with it."""
 
 
-def show(
-    diff: StateDiff, shown: tuple[str, str], console: Console, words: Sequence[str], *, decisions: bool, most: int
-) -> None:
+def show(diff: StateDiff, shown: tuple[str, str], console: Console, *, decisions: bool, most: int) -> None:
     """Print a difference. `most`: the most lines of rows, and of changed access; 0 for all."""
     console.print(f"{shown[0]} → {shown[1]}", style="bold", soft_wrap=True)
     console.print(headline(diff), style="dim")
@@ -31,13 +29,13 @@ def show(
     if decisions and diff.rows:
         console.print()
         for verb, gained in (("gained", True), ("lost", False)):
-            console.print(totals(diff, words, gained=gained).text(verb), soft_wrap=True)
-        show_groups(diff, console, words, most=most)
+            console.print(totals(diff, gained=gained).text(verb), soft_wrap=True)
+        show_groups(diff, console, most=most)
 
 
-def show_groups(diff: StateDiff, console: Console, words: Sequence[str], *, most: int) -> None:
+def show_groups(diff: StateDiff, console: Console, *, most: int) -> None:
     """Print what users gain and lose, by the rows that make it."""
-    found = groups(diff, words)
+    found = groups(diff)
     lines_left = most or sum(len(group.lines) for group in found)
     for group in found:
         if lines_left <= 0:

@@ -9,7 +9,6 @@ from privtab._install import how_to_install
 from privtab.cli._output import out, print_error
 from privtab.cli._store_rows import confirm_sensitive, print_changes
 from privtab.errors import UnsupportedError, UsageError
-from privtab.sensitive import SENSITIVE
 
 if TYPE_CHECKING:
     from privtab.store.journal import Entry
@@ -29,7 +28,7 @@ def confirm(store: Store, planned: Proposal, *, dry_run: bool, yes: bool) -> Non
         return
     try:
         found = state_diff(store.program, planned.before, planned.after)
-        sensitive = totals(found, SENSITIVE, gained=True).sensitive > 0 or bool(found.undecided)
+        sensitive = totals(found, gained=True).sensitive > 0 or bool(found.undecided)
     except UnsupportedError as error:
         if dry_run:
             raise
@@ -39,7 +38,7 @@ def confirm(store: Store, planned: Proposal, *, dry_run: bool, yes: bool) -> Non
         from privtab.cli._state_diff_pretty import show as show_difference
 
         shown = (f"change {planned.number}", "after the request")
-        show_difference(found, shown, out(), SENSITIVE, decisions=True, most=MOST_LINES)
+        show_difference(found, shown, out(), decisions=True, most=MOST_LINES)
     if dry_run or not sensitive:
         return
     confirm_sensitive()

@@ -254,6 +254,8 @@ def _rule(entity: str, operation: str, part: _JsonObject, span: Span) -> Rule:
         report=part.text_or_none("report"),
         effects=tuple(map(_effect, part.list("effects"))),
         creates=part.flag("unnamed") and each is None,
+        destructive="destructive" in part.document and part.flag("destructive"),
+        sensitive="sensitive" in part.document and part.flag("sensitive"),
         source=_source(part.text_or_none("source")),
     )
     texts = [None if f is None or f == ALWAYS else _condition_text(f, rule) for f in (rule.requires, each)]

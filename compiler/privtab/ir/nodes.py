@@ -321,6 +321,10 @@ class Rule:
     effects: tuple[Effect, ...] = ()
     creates: bool = False
     """Whether a request may omit the last name because the entity does not exist yet."""
+    destructive: bool = False
+    """Whether the policy declares that the operation destroys something."""
+    sensitive: bool = False
+    """Whether the policy declares it, or that it destroys something."""
     requires_text: str | None = None
     each_text: str | None = None
     note: str | None = None
@@ -384,6 +388,11 @@ class Program:
         if found is None or (term.target is not None and term.target.type not in found.on):
             return None
         return replace(found, on=())
+
+    @property
+    def sensitive(self) -> frozenset[tuple[str, str]]:
+        """The sensitive operations: those that are declared, or every one, for caution, of a policy that declares none."""
+        return frozenset(pair for pair, rule in self.rules.items() if rule.sensitive) or frozenset(self.rules)
 
     @property
     def implies(self) -> bool:

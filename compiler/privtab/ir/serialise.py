@@ -187,6 +187,7 @@ def _rule(program: Program, rule: Rule) -> dict[str, Any]:
         "flags": list(rule_flags(program, rule)),
         **({"required_flags": list(rule.required_flags)} if rule.required_flags else {}),
         "report": rule.report,
+        **{name: True for name in ("destructive", "sensitive") if getattr(rule, name)},
         **_conditions(rule),
         "effects": [
             {"text": f"{e.kind} {e.what}", "privileges": list(e.privileges), "target": _target(program, e.target)}

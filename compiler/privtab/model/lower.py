@@ -80,6 +80,8 @@ class Lowering:
             report=row.report,
             effects=tuple(self.effect(outcome) for outcome in row.outcomes),
             creates=row.creates,
+            destructive=decl.destructive,
+            sensitive=decl.destructive or decl.sensitive,
             requires_text=row.requires_text,
             each_text=row.each_text,
             note=decl.note,

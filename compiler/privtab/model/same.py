@@ -18,6 +18,8 @@ def _row(row: m.Row) -> Hashable:
         tuple(None if c is None else _form(c) for c in (row.gate, row.requires, row.each)),
         row.report,
         row.creates,
+        row.decl.destructive,
+        row.decl.sensitive,
         row.withs,
         frozenset(flag.name.value for flag in row.decl.flags if flag.required),
         frozenset((o.kind, o.use.members if o.use is not None else o.what, o.slot, o.type) for o in row.outcomes),

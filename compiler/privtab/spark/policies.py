@@ -45,6 +45,12 @@ class OpenPolicy:
         return Vocabulary.from_program(self.json)
 
     @cached_property
+    def destructive(self) -> tuple[str, ...]:
+        """The operations that are declared destructive, each as `table/drop`."""
+        rules = ((f"{type_}/{name}", rule) for type_, rows in self.json["rules"].items() for name, rule in rows.items())
+        return tuple(operation for operation, rule in rules if rule.get("destructive"))
+
+    @cached_property
     def digest(self) -> str:
         """A short hash that identifies the program."""
         from privtab.bundle.archive import json_bytes

@@ -17,7 +17,6 @@ from privtab.errors import (
 )
 from privtab.ir.serialise import vocabulary
 from privtab.request import Entity, Request
-from privtab.sensitive import SENSITIVE
 from privtab.state.load import from_tables
 from privtab.state.nodes import StateFinding
 from privtab.state.principal_rows import may_be
@@ -370,7 +369,7 @@ def effect_of(planned: Proposal) -> tuple[dict[str, Any] | None, str]:
     from privtab.analysis.state_diff.as_json import state_diff_json
 
     try:
-        return state_diff_json(state_diff(planned.program, planned.before, planned.after), SENSITIVE), ""
+        return state_diff_json(state_diff(planned.program, planned.before, planned.after)), ""
     except UnsupportedError as error:
         return None, str(error)
 

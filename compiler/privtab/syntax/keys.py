@@ -134,6 +134,12 @@ KEYS: dict[str, tuple[Key, ...]] = {
         ),
         Key("gate", "none", "`none`: the gate of the file does not apply"),
         Key("creates", "flag", "the request may leave off the last name: the entity does not exist yet"),
+        Key("destructive", "flag", "it destroys something: it deletes an entity or data, or takes rights away"),
+        Key(
+            "sensitive",
+            "flag",
+            "who gains it should be looked at, as where it gives rights; what destroys is sensitive",
+        ),
         Key("note", "text", "a remark"),
         Key(
             "source",

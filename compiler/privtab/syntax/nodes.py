@@ -132,6 +132,8 @@ class RowDecl:
     flags: tuple[FlagDecl, ...] = ()
     ungated: bool = False
     creates: Located[bool] | None = None
+    destructive: bool = False
+    sensitive: bool = False
     note: str | None = None
     source: tuple[SourceRef, ...] = ()
     ambiguous: AmbiguousDecl | None = None

@@ -75,6 +75,8 @@ def _read_row(reader: PolicyReader, node: Node, key: Scalar, kind: str) -> RowDe
         flags=_flags(reader, fields["flags"][1]) if "flags" in fields else (),
         ungated="gate" in fields and reader.choice(fields["gate"][1], "none", "`gate` of a row") == "none",
         creates=reader.flag(fields["creates"][1], "`creates`") if "creates" in fields else None,
+        destructive=_is_declared(reader, fields, "destructive"),
+        sensitive=_is_declared(reader, fields, "sensitive"),
         note=_text(reader, fields, "note"),
         source=read_source(reader, fields["source"][1]) if "source" in fields else (),
         ambiguous=_ambiguous(reader, fields["ambiguous"][1], body) if "ambiguous" in fields else None,
@@ -199,6 +201,11 @@ def _plain(node: Node) -> str:
             return ", ".join(_plain(item) for item in node.items)
         case Mapping():
             return ", ".join(f"{key.text}: {_plain(value)}" for key, value in node.entries)
+
+
+def _is_declared(reader: PolicyReader, fields: Fields, key: str) -> bool:
+    flag = reader.flag(fields[key][1], f"`{key}`") if key in fields else None
+    return flag is not None and flag.value
 
 
 def _text(reader: PolicyReader, fields: Fields, key: str) -> str | None:

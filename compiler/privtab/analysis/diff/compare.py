@@ -302,6 +302,8 @@ def parts(before: Rule, after: Rule) -> Iterator[str]:
         yield "report"
     if compare_effects(before, after) is not Verdict.EQUAL:
         yield "effects"
+    if (before.destructive, before.sensitive) != (after.destructive, after.sensitive):
+        yield "sensitive"
     if before.note != after.note:
         yield "note"
     if before.deprecated != after.deprecated:

@@ -134,7 +134,7 @@ class RowChange:
     @property
     def row_changed(self) -> bool:
         """Whether the row itself changed, or a row that it refers to, and not only declarations."""
-        not_deciding = {"note", "deprecated", "report"}
+        not_deciding = {"note", "deprecated", "report", "sensitive"}
         return bool(set(self.parts) - not_deciding) or any(reason.startswith("can ") for reason in self.because)
 
     @property

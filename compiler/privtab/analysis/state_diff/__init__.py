@@ -98,6 +98,7 @@ class _Comparison:
         causes: bool,
     ) -> None:
         self.program = program
+        self.sensitive = program.sensitive
         self.sides = (Side(program, before), Side(program, after))
         self.rows = rows
         self.most = most
@@ -280,6 +281,7 @@ class _Comparison:
                             yield ChangedAccess(
                                 gained=gained,
                                 rule=question.rule,
+                                sensitive=(question.rule.entity, question.rule.operation) in self.sensitive,
                                 unnamed=question.unnamed,
                                 shape=question.shape,
                                 flags=tuple(sorted(question.flags)),

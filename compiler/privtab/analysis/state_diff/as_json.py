@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
@@ -11,15 +11,12 @@ from typing import Any
 from privtab.analysis.state_diff.entities import EntityClass
 from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab.analysis.state_diff.summary import totals
-from privtab.sensitive import has_word
 
 MOST_NAMES = 1_000
 """The most names in one list unless more are asked for; each list has its count beside it."""
 
 
-def state_diff_json(
-    diff: StateDiff, words: Collection[str], *, policy: bool = True, most: int = MOST_NAMES
-) -> dict[str, Any]:
+def state_diff_json(diff: StateDiff, *, policy: bool = True, most: int = MOST_NAMES) -> dict[str, Any]:
     """The difference. `policy`: whether decisions were compared; `most`: the most names in a list, 0 for all."""
     numbers = {row: number for number, row in enumerate(diff.rows)}
     changes = Counter((row.table, row.added) for row in diff.rows)
@@ -31,12 +28,12 @@ def state_diff_json(
                 table: {"added": changes[table, True], "removed": changes[table, False]}
                 for table in dict.fromkeys(row.table for row in diff.rows)
             },
-            "gained": asdict(totals(diff, words, gained=True)) if policy else None,
-            "lost": asdict(totals(diff, words, gained=False)) if policy else None,
+            "gained": asdict(totals(diff, gained=True)) if policy else None,
+            "lost": asdict(totals(diff, gained=False)) if policy else None,
             "complete": not diff.undecided,
         },
         "rows": [_row(row) for row in diff.rows],
-        "access": [_access(change, numbers, words, most or None) for change in diff.access] if policy else None,
+        "access": [_access(change, numbers, most or None) for change in diff.access] if policy else None,
         "undecided": list(diff.undecided),
         "notes": list(diff.notes),
     }
@@ -56,9 +53,7 @@ def _row(row: ChangedRow) -> dict[str, Any]:
     }
 
 
-def _access(
-    change: ChangedAccess, numbers: Mapping[ChangedRow, int], words: Collection[str], most: int | None
-) -> dict[str, Any]:
+def _access(change: ChangedAccess, numbers: Mapping[ChangedRow, int], most: int | None) -> dict[str, Any]:
     return {
         "change": "gained" if change.gained else "lost",
         "rule": change.rule.id,
@@ -66,7 +61,7 @@ def _access(
         "unnamed": change.unnamed,
         "flags": list(change.flags),
         "attributes": change.given.to_json(),
-        "sensitive": has_word(change.rule.operation, words),
+        "sensitive": change.sensitive,
         "subjects": {"count": len(change.subjects), "names": list(change.subjects[:most])},
         "entities": _class(change.entities, most),
         "with": {slot: _class(found, most) for slot, found in change.objects.items()},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from privtab.analysis.diff.markdown import as_code, as_text
 from privtab.analysis.state_diff.nodes import ChangedRow, StateDiff
@@ -10,23 +10,17 @@ from privtab.analysis.state_diff.summary import groups, headline, totals
 from privtab.state.places import place_text
 
 
-def markdown(
-    diff: StateDiff, shown: tuple[str, str], words: Collection[str], *, decisions: bool, most: int, level: int = 2
-) -> str:
+def markdown(diff: StateDiff, shown: tuple[str, str], *, decisions: bool, most: int, level: int = 2) -> str:
     """The difference in GitHub's Markdown. `most`: the most rows, and the most lines of changed access; 0 for all."""
-    return (
-        "\n".join(_lines(diff, shown, words, decisions=decisions, most=most or None, level=level)).rstrip("\n") + "\n"
-    )
+    return "\n".join(_lines(diff, shown, decisions=decisions, most=most or None, level=level)).rstrip("\n") + "\n"
 
 
-def _lines(
-    diff: StateDiff, shown: tuple[str, str], words: Collection[str], *, decisions: bool, most: int | None, level: int
-) -> Iterator[str]:
+def _lines(diff: StateDiff, shown: tuple[str, str], *, decisions: bool, most: int | None, level: int) -> Iterator[str]:
     yield f"{'#' * level} {as_code(shown[0])} → {as_code(shown[1])}"
     yield ""
     lines = [headline(diff)]
     if decisions and diff.rows:
-        lines += [totals(diff, words, gained=gained).text(verb) for verb, gained in (("gained", True), ("lost", False))]
+        lines += [totals(diff, gained=gained).text(verb) for verb, gained in (("gained", True), ("lost", False))]
     yield "; ".join(lines) + "."
     yield ""
     if not diff.rows:
@@ -40,13 +34,13 @@ def _lines(
         yield f"… and {len(diff.rows) - len(diff.rows[:most]):,} more rows"
         yield ""
     if decisions and diff.access:
-        yield from _access(diff, words, most)
+        yield from _access(diff, most)
 
 
-def _access(diff: StateDiff, words: Collection[str], most: int | None) -> Iterator[str]:
+def _access(diff: StateDiff, most: int | None) -> Iterator[str]:
     yield "| | who | operations | on | by |"
     yield "|---|---|---|---|---|"
-    found = [(group, line) for group in groups(diff, words) for line in group.lines]
+    found = [(group, line) for group in groups(diff) for line in group.lines]
     for group, line in found[:most]:
         verb = "**gained**" if group.gained else "lost"
         cells = (as_text(text) for text in (line.subjects, line.operations, line.entities))

@@ -46,6 +46,7 @@ class ChangedAccess:
 
     gained: bool
     rule: Rule
+    sensitive: bool
     unnamed: bool
     shape: PathShape
     """The paths of the rule's type."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -12,7 +12,6 @@ from privtab.analysis.state_diff.subjects import ANY_OTHER
 from privtab.ir.atom_texts import value_text
 from privtab.ir.nodes import RESOURCE
 from privtab.plural import count
-from privtab.sensitive import has_word
 
 NAMES = 5
 """The most names that a line lists; the others are counted."""
@@ -53,13 +52,13 @@ class Group:
     lines: tuple[Line, ...]
 
 
-def totals(diff: StateDiff, words: Collection[str], *, gained: bool) -> Totals:
-    """The numbers of gained or lost permissions. `words`: those that mark an operation as sensitive."""
+def totals(diff: StateDiff, *, gained: bool) -> Totals:
+    """The numbers of gained or lost permissions."""
     found = [change for change in diff.access if change.gained is gained]
     return Totals(
         permissions=sum(change.count for change in found),
         subjects=len({subject for change in found for subject in change.subjects}),
-        sensitive=sum(change.count for change in found if has_word(change.rule.operation, words)),
+        sensitive=sum(change.count for change in found if change.sensitive),
     )
 
 
@@ -71,7 +70,7 @@ def headline(diff: StateDiff) -> str:
     return f"{count(len(diff.rows), 'row')} changed: {', '.join(words)}" if words else "no row changed"
 
 
-def groups(diff: StateDiff, words: Collection[str]) -> list[Group]:
+def groups(diff: StateDiff) -> list[Group]:
     """The changed access by the rows that made it, what was gained first; the most permissions first."""
     by_rows: dict[tuple[bool, tuple[ChangedRow, ...]], list[ChangedAccess]] = defaultdict(list)
     for change in diff.access:
@@ -81,19 +80,19 @@ def groups(diff: StateDiff, words: Collection[str]) -> list[Group]:
             gained=gained,
             rows=rows,
             permissions=sum(change.count for change in access),
-            lines=tuple(_lines(access, words)),
+            lines=tuple(_lines(access)),
         )
         for (gained, rows), access in by_rows.items()
     ]
     return sorted(found, key=lambda group: (not group.gained, -group.permissions))
 
 
-def operation_text(change: ChangedAccess, words: Collection[str]) -> str:
+def operation_text(change: ChangedAccess) -> str:
     """`load`; `[table/create]` for a call that names no item; with its flags, and whether it is sensitive."""
     name = f"[{change.rule.entity}/{change.rule.operation}]" if change.unnamed else change.rule.operation
     flags = f" with {' and '.join(change.flags)}" if change.flags else ""
     given = " and ".join(_given_texts(change))
-    return f"{name}{flags}{f' if {given}' if given else ''}{' (sensitive)' if has_word(change.rule.operation, words) else ''}"
+    return f"{name}{flags}{f' if {given}' if given else ''}{' (sensitive)' if change.sensitive else ''}"
 
 
 def _given_texts(change: ChangedAccess) -> Iterator[str]:
@@ -121,14 +120,14 @@ def subject_text(subject: str) -> str:
     return subject.removeprefix("user:")
 
 
-def _lines(access: Iterable[ChangedAccess], words: Collection[str]) -> Iterable[Line]:
+def _lines(access: Iterable[ChangedAccess]) -> Iterable[Line]:
     operations: dict[tuple[object, ...], list[ChangedAccess]] = defaultdict(list)
     for change in access:
         objects = tuple((slot, found.type, found.spans) for slot, found in change.objects.items())
         operations[change.subjects, change.entities.type, change.entities.spans, objects].append(change)
     alike: dict[tuple[tuple[str, ...], str, tuple[str, ...]], list[ChangedAccess]] = defaultdict(list)
     for same in operations.values():
-        names = ", ".join(dict.fromkeys(operation_text(change, words) for change in same))
+        names = ", ".join(dict.fromkeys(operation_text(change) for change in same))
         alike[same[0].subjects, names, tuple(same[0].objects)].append(same[0])
     for (_, names, _), same in alike.items():
         subjects = same[0].subjects

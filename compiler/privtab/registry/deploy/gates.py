@@ -28,7 +28,6 @@ from privtab.registry.deploy.program import comparable
 from privtab.scenarios.collect import plans
 from privtab.scenarios.engines import Engine, ReferenceEngine, opa
 from privtab.scenarios.run import Failure, failures
-from privtab.sensitive import SENSITIVE
 from privtab.state.nodes import State
 
 Name = Literal["lint", "tests", "diff", "state"]
@@ -107,7 +106,7 @@ class Gate:
             "findings": findings,
             "failures": failures,
             "diff": None if self.diff is None else diff_json(self.diff),
-            "state": None if self.state is None else state_diff_json(self.state, SENSITIVE),
+            "state": None if self.state is None else state_diff_json(self.state),
         }
 
 
@@ -227,7 +226,7 @@ def state_diff_gate(
     """What users gain and lose by the new state, under the new policy. `accepted`: the reason to release it anyway."""
     started = time.perf_counter()
     found = state_diff(program, before, after, tell=tell)
-    gained, lost = (totals(found, SENSITIVE, gained=gained) for gained in (True, False))
+    gained, lost = (totals(found, gained=gained) for gained in (True, False))
     says = "; ".join([headline(found), gained.text("gained"), lost.text("lost")] if found.rows else [headline(found)])
     # A difference that was not compared completely may be wider.
     stops = bool(found.undecided)

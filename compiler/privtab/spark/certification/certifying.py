@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,6 @@ from privtab._deprecation import renamed_keyword
 from privtab.errors import UsageError
 from privtab.printable import no_formula
 from privtab.request import Entity
-from privtab.sensitive import DESTRUCTIVE
 from privtab.spark.certification import findings as found
 from privtab.spark.certification.making import MatrixMaker, SessionLike
 from privtab.spark.certification.page import Origin, render
@@ -81,7 +80,6 @@ def certify(
     flags: Iterable[str] = (),
     attributes: AttributesLike = None,
     people: Collection[str] | None = None,
-    destructive: Sequence[str] = DESTRUCTIVE,
     format: Literal["parquet", "csv"] = "parquet",  # noqa: A002  (as Spark calls it)
     title: str | None = None,
     by: str | None = None,
@@ -98,8 +96,7 @@ def certify(
     the session, or a function that starts one if it is needed.
 
     The folder contains `report.html`, `summary.json`, `findings.csv` and `entitlements/` (all rows, as Parquet or CSV). The page
-    shows `shown` rows and says so. `people`: the users that exist; others are reported as having left. `destructive`: words that
-    mark an operation as destructive. `by`: who requested the certification. `progress` is called with progress messages. The other
+    shows `shown` rows and says so. `people`: the users that exist; others are reported as having left. `by`: who requested the certification. `progress` is called with progress messages. The other
     arguments are as in `entitlements`. Raises UsageError if the folder exists and `overwrite` is false.
     """
     if format not in ("parquet", "csv"):
@@ -136,7 +133,7 @@ def certify(
     )
     with atomic_folder(target) as place:
         progress("writing the matrix")
-        rows = maker.rows(place / ".rows", matrix, source, destructive, shown, progress)
+        rows = maker.rows(place / ".rows", matrix, source, shown, progress)
         progress("counting")
         counted = rows.totals()
         progress("looking for findings")
@@ -147,7 +144,7 @@ def certify(
             findings=found.in_order(_findings(rows, matrix, opened, source, people)),
             shown=min(shown, counted.entitlements),
             left_out=matrix.left_out(),
-            unchecked=_kinds_not_checked(source, people),
+            unchecked=_kinds_not_checked(opened, source, people),
         )
         progress("writing the page")
         _write(place, rows, certificate, format)
@@ -165,11 +162,13 @@ def _findings(
     yield from found.without_entitlement(matrix.users, rows.users())
 
 
-def _kinds_not_checked(source: Source, people: Collection[str] | None) -> dict[str, str]:
+def _kinds_not_checked(policy: OpenPolicy, source: Source, people: Collection[str] | None) -> dict[str, str]:
     """The kinds of findings that are not checked, each with the reason."""
+    unchecked = {} if policy.destructive else {found.DESTRUCTIVE: "the policy declares no row `destructive`"}
     if source.rows is None:
-        return dict.fromkeys((found.DEPARTED, *found.OF_ROWS), "a state bundle does not have the rows")
-    unchecked = {found.DEPARTED: "no list of people was given"} if people is None else {}
+        return unchecked | dict.fromkeys((found.DEPARTED, *found.OF_ROWS), "a state bundle does not have the rows")
+    if people is None:
+        unchecked[found.DEPARTED] = "no list of people was given"
     if source.timed is not None and not isinstance(source.timed, State):
         unchecked[found.ENDING] = "the state is read by Spark"
     return unchecked

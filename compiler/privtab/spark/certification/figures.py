@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +31,11 @@ _KINDS = (*KINDS, ANYONE)
 class SparkRows:
     """The rows of a matrix as a DataFrame."""
 
-    def __init__(self, rows: DataFrame, words: Sequence[str]) -> None:
-        """`words`: words that mark the name of an operation as destructive, as in `drop`, `delete_all`."""
+    def __init__(self, rows: DataFrame, destructive: Collection[str]) -> None:
+        """`destructive`: the operations that destroy something, each as `table/drop`."""
         self.rows = rows
-        parts = F.split(F.lower(F.col("operation")), "_")
-        self.destroys = F.arrays_overlap(parts, F.array(*map(F.lit, words))) if words else F.lit(False)  # noqa: FBT003  (a value)
         self.operation = F.concat(F.col("type"), F.lit("/"), F.col("operation"))
+        self.destroys = self.operation.isin(*destructive)
         self.way = F.coalesce(F.col("via_principal"), F.lit(ANYONE))
 
     def totals(self) -> Totals:

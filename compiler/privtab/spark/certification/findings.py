@@ -39,8 +39,9 @@ DEPARTED = "departed user"
 ENDING = "ending soon"
 SOON_DAYS = 30
 """Days within which the end of a row is reported."""
+DESTRUCTIVE = "destructive operations"
 WHAT = {
-    "destructive operations": "who may destroy something, and through which principal",
+    DESTRUCTIVE: "who may destroy something, and through which principal",
     DEPARTED: "rows about users who are not in the list of people",
     "orphaned owner": "owners that appear in no other row of the state",
     "dormant role": "roles with grants and without assignments",
@@ -60,8 +61,8 @@ def of_matrix(rows: Rows) -> Iterator[Finding]:
     destroyers, count = rows.destroyers(EACH)
     for destroyer in destroyers:
         text = f"{abbreviated(destroyer.operations)} on {destroyer.entities:,} {'entity' if destroyer.entities == 1 else 'entities'}, {_held(destroyer)}"
-        yield Finding(kind="destructive operations", level="high", about=destroyer.principal, text=text)
-    yield from _more("destructive operations", "high", count)
+        yield Finding(kind=DESTRUCTIVE, level="high", about=destroyer.principal, text=text)
+    yield from _more(DESTRUCTIVE, "high", count)
     for operation, paths in rows.open_operations()[:EACH]:
         text = f"requires nothing: every user may, on {paths:,} of the entities"
         yield Finding(kind="open to anyone", level="medium", about=operation, text=text)

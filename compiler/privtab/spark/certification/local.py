@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from pyarrow import parquet
 
 from privtab.errors import PrivtabError
 from privtab.printable import no_formula
-from privtab.sensitive import has_word
 from privtab.spark.certification.results import (
     BARE,
     GROUPS,
@@ -64,10 +63,10 @@ def write_matrix(matrix: Matrix, keys: Sequence[str], folder: Path, most: int | 
 class LocalRows:
     """The written rows of a matrix, counted in two passes."""
 
-    def __init__(self, folder: Path, words: Sequence[str], shown: int) -> None:
-        """`words`: words that mark an operation as destructive; `shown`: most rows that `first_rows` can return."""
+    def __init__(self, folder: Path, destructive: Collection[str], shown: int) -> None:
+        """`destructive`: as in SparkRows; `shown`: most rows that `first_rows` can return."""
         self.file = parquet.ParquetFile(folder / FILE)
-        self.words = frozenset(words)
+        self._destroying = pa.array(destructive, pa.string())
         self._sides: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
         self._kinds: Counter[str] = Counter()
         self._entities: set[tuple[str, str]] = set()
@@ -172,9 +171,7 @@ class LocalRows:
             }
             for name, column in sides.items():
                 table = table.append_column(name, column)
-            encoded = table["operation"].combine_chunks().dictionary_encode()
-            destroys = pa.array([has_word(name, self.words) for name in encoded.dictionary.to_pylist()], pa.bool_())
-            yield table.append_column("destructive", destroys.take(encoded.indices))
+            yield table.append_column("destructive", pc.is_in(operations, self._destroying))
 
     def _count(self, chunk: pa.Table) -> None:
         self._rows += len(chunk)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -101,16 +101,15 @@ class MatrixMaker:
         folder: Path,
         matrix: Matrix,
         source: Source,
-        words: Sequence[str],
         shown: int,
         progress: Callable[[str], None],
     ) -> Rows:
-        """Write the rows to a folder. `words`: words that mark an operation as destructive; `shown`: number of rows on the page."""
+        """Write the rows to a folder. `shown`: number of rows on the page."""
         if self.plan == "process":
             report_omitted(matrix)
             try:
                 write_matrix(matrix, self._keys(source), folder, None if self.forced else MOST)
-                return LocalRows(folder, words, shown)
+                return LocalRows(folder, self.policy.destructive, shown)
             except TooLargeError as error:
                 shutil.rmtree(folder)
                 progress(f"spark: {error}")
@@ -119,7 +118,7 @@ class MatrixMaker:
 
         session = self.session()
         matrix_frame(session, self.policy, matrix, source, self.entities).write.parquet(folder.as_uri())
-        return SparkRows(session.read.schema(DDL).parquet(folder.as_uri()), words)
+        return SparkRows(session.read.schema(DDL).parquet(folder.as_uri()), self.policy.destructive)
 
     def _keys(self, source: Source) -> list[str]:
         if self.entities is None:

@@ -42,9 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--people", metavar="FILE", help="the users that exist, one per line; others are reported as having left"
     )
-    parser.add_argument(
-        "--destructive", action="append", metavar="WORD", help="a word by which an operation destroys; may repeat"
-    )
     parser.add_argument("--title", help="the title of the page")
     parser.add_argument("--by", metavar="NAME", help="who requested it; default: the user of this process")
     parser.add_argument("--shown", type=int, default=2000, metavar="ROWS", help="rows on the page (2000)")
@@ -68,7 +65,6 @@ def _check_options(options: argparse.Namespace) -> None:
 
 
 def _certify(options: argparse.Namespace, spark: Callable[[], SparkSession], progress: ProgressReporter) -> int:
-    from privtab.sensitive import DESTRUCTIVE
     from privtab.spark import certify
     from privtab.spark.certification.findings import LEVELS
 
@@ -84,7 +80,6 @@ def _certify(options: argparse.Namespace, spark: Callable[[], SparkSession], pro
         flags=options.flag,
         attributes=attributes(options),
         people=_people(options.people),
-        destructive=options.destructive or DESTRUCTIVE,
         format=options.data_format,
         title=options.title,
         by=options.by,
