@@ -37,10 +37,14 @@ REQUEST = Request(user="ann", action="create", resource=Entity("dataset", "web/n
         ("revoke owner (dataset:web/x)", {"remove": "owners", "row": {"entity": "dataset:web/x", "owner": "user:ann"}}),
         ("revoke assignments (user:web/ben)", {"remove": "assignments", "about": "user:web/ben"}),
         ("become owner (dataset)", {"add": "owners", "row": {"entity": None, "owner": "user:ann"}}),
+        (
+            "become owner by active_role (dataset:web/new)",
+            {"add": "owners", "row": {"entity": "dataset:web/new", "owner": "role:etl"}},
+        ),
     ],
 )
 def test_each_text_says_its_row(text: str, change: dict[str, Any]) -> None:
-    effect = Effect.of(text, "ann")
+    effect = Effect.of(text, "ann", ["etl", "analyst"])
     assert effect == text
     assert effect.change is not None
     assert effect.change.to_json() == change
@@ -74,6 +78,9 @@ def test_a_decision_without_changes_has_effects_without_a_change() -> None:
         {"effects": ["become the owner of everything"]},
         {"effects": "become owner (dataset:web/new)"},
         {"effects": [7]},
+        {"effects": ["become owner by active_role (dataset:web/new)"]},
+        {"effects": ["become member by active_role (site:web)"]},
+        {"effects": ["revoke owner by active_role (dataset:web/x)"]},
     ],
 )
 def test_texts_that_are_no_effects_are_refused(context: dict[str, Any]) -> None:
@@ -100,7 +107,7 @@ def test_changes_of_another_shape_are_refused(change: object) -> None:
 
 
 def test_a_context_without_effects_stays_as_it_is() -> None:
-    assert with_changes({"effects": [], "missing": [["READ (site:web)"]]}, "ann") == {
+    assert with_changes({"effects": [], "missing": [["READ (site:web)"]]}, "ann", None) == {
         "effects": [],
         "missing": [["READ (site:web)"]],
     }

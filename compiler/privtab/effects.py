@@ -6,14 +6,17 @@ Standard library only: the adapter and every engine share it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 PRINCIPAL_TABLES = ("members", "memberships", "assignments", "grants", "owners")
 """What `revokes` may name besides privileges, on a principal: tables of the state whose rows about the principal are removed."""
 
-_TEXT = re.compile(r"(grant|become|revoke) (\S+) \((.+)\)", re.DOTALL)
+BY_ACTIVE_ROLE = " by active_role"
+"""In the text of ownership: not the caller becomes the owner but the first active role of the request."""
+
+_TEXT = re.compile(rf"(grant|become|revoke) (\S+)({BY_ACTIVE_ROLE})? \((.+)\)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,10 @@ class Effect(str):
         return Effect, (str(self), self.change)
 
     @classmethod
-    def of(cls, text: str, user: str) -> Self:
-        """An effect by its text, for a caller. Raises ValueError if the text is not an effect.
+    def of(cls, text: str, user: str, active_roles: Sequence[str] | None = ()) -> Self:
+        """An effect by its text, for a caller and the active roles of the request.
+
+        Raises ValueError if the text is not an effect, or is about an active role and there is none.
 
         >>> Effect.of("become owner (dataset:web/new)", "ann").change.to_json()
         {'add': 'owners', 'row': {'entity': 'dataset:web/new', 'owner': 'user:ann'}}
@@ -83,13 +88,17 @@ class Effect(str):
         parts = _TEXT.fullmatch(text)
         if parts is None:
             raise ValueError(f"`{text}` is not an effect")
-        kind, what, key = parts.groups()
+        kind, what, by_role, key = parts.groups()
+        if by_role and (kind, what) != ("become", "owner"):
+            raise ValueError(f"`{text}` is not an effect")
+        if by_role and not active_roles:
+            raise ValueError(f"`{text}` is an effect for a request that names active roles, and this one names none")
         if kind == "revoke" and what in PRINCIPAL_TABLES:
             return cls(text, Change("remove", what, about=key))
         entity = key if ":" in key else None
         match what:
             case "owner":
-                table, row = "owners", {"entity": entity, "owner": f"user:{user}"}
+                table, row = "owners", {"entity": entity, "owner": f"role:{active_roles[0]}" if by_role and active_roles else f"user:{user}"}
             case "member":
                 table, row = "members", {"user": user, "of": entity}
             case _:
@@ -98,13 +107,14 @@ class Effect(str):
         return cls(text, Change("remove" if kind == "revoke" else "add", table, row=row))
 
 
-def with_changes(context: Mapping[str, Any], user: str) -> dict[str, Any]:
+def with_changes(context: Mapping[str, Any], user: str, active_roles: Sequence[str] | None) -> dict[str, Any]:
     """A decision's context with the `changes` of its `effects`, by position. Raises ValueError for a text that is no effect."""
     found: dict[str, Any] = {}
     for name, value in context.items():
         found[name] = value
         if name == "effects" and value:
-            found["changes"] = [change.to_json() for text in value if (change := Effect.of(text, user).change)]
+            effects = (Effect.of(text, user, active_roles) for text in value)
+            found["changes"] = [effect.change.to_json() for effect in effects if effect.change]
     return found
 
 

@@ -265,7 +265,7 @@ class Decision:
         effects = decision.context.get("effects", [])
         if not isinstance(effects, list) or not all(isinstance(text, str) for text in effects):
             raise ValueError("`effects` is not a list of texts")
-        return replace(decision, context=with_changes(decision.context, request.user))
+        return replace(decision, context=with_changes(decision.context, request.user, request.active_roles))
 
     def to_json(self) -> dict[str, Any]:
         """The decision in its JSON form, as AuthZEN has it."""

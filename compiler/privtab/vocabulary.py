@@ -31,6 +31,8 @@ class OperationShape:
     flags: frozenset[str]
     required_flags: frozenset[str] = frozenset()
     """The flags that a request must state, set or not."""
+    needs_active_role: bool = False
+    """Whether a request must name an active role, which becomes the owner of what is created."""
 
     def missing_flags(self, flags: Iterable[str]) -> frozenset[str]:
         """The required flags that a request with these flags does not state."""
@@ -80,6 +82,7 @@ class Vocabulary:
                         withs={w: tuple(types) for w, types in rule["with"].items()},
                         flags=frozenset((*rule["flags"], *rule.get("required_flags", ()))),
                         required_flags=frozenset(rule.get("required_flags", ())),
+                        needs_active_role=rule.get("needs_active_role", False),
                     )
                     for name, rule in rules.items()
                 }
@@ -114,6 +117,11 @@ class Vocabulary:
         if ACTIVE_ROLES in map(flag_name, request.flags):
             raise InvalidRequest(f"context.{ACTIVE_ROLES} must be a list of names of roles")
         check_role_names(request.active_roles or ())
+        shape = self.operations.get(request.resource.type, {}).get(request.action)
+        if shape is not None and shape.needs_active_role and not request.active_roles:
+            raise InvalidRequest(
+                f"`{request.action}` on `{request.resource.type}` needs context.{ACTIVE_ROLES}: the first of them becomes the owner"
+            )
 
     def check_context(self, request: Request, shape: OperationShape) -> None:
         """Check the `with` objects and the flags that an operation uses, and the attributes. Raises InvalidRequest.

@@ -49,6 +49,7 @@ semantics: {{inheritance: down{hierarchy}}}
 tables:
   namespace:
     open: {condition}
+    create: USE (catalog)
 """
 
 
@@ -65,6 +66,7 @@ TYPES: dict[Feature | None, str] = {Feature.NESTED: "{nested: true}", Feature.FL
 HIERARCHY: dict[Feature | None, str] = {
     Feature.BELOW: ", hierarchy: [groups]",
     Feature.ACTIVE_WITH_HIERARCHY: ", hierarchy: [roles], active_roles: request",
+    Feature.CREATOR_BY_ROLE: ", active_roles: request, owner: {kinds: [role], creator: active_role}",
 }
 CONDITIONS: dict[Feature | None, str] = {
     Feature.BELOW: "USE (namespace or below)",
@@ -118,7 +120,7 @@ def decided_by_executors(program: Program, reference: Reference) -> None:
 def entitlements(program: Program, reference: Reference) -> None:
     """The matrix of a state, and who opens the resource by it."""
     policy, state = open_policy(program), state_of(program)
-    matrix = open_matrix(policy, open_state(policy, state), Question())
+    matrix = open_matrix(policy, open_state(policy, state), Question(operations=frozenset({"open"})))
     rows = [row for batch in matrix.of([str(request_of(program).resource)]) for row in batch.to_pylist()]
     allowed = {row["user"] for row in rows if row["operation"] == "open"}
     asked = {user for user in ("ann", "ben") if reference.decide(replace(request_of(program), user=user)).allowed}
@@ -177,6 +179,7 @@ def test_a_tool_refuses_what_is_declared_and_nothing_else(feature: Feature | Non
                 "flat ids",
                 "`or below`",
                 "active roles in which roles hold roles",
+                "active roles as owners of what they create",
             )
             assert str(caught.value).partition(": ")[0] in {
                 f"{subject} does not support policies with {end}" for subject in declared.values() for end in ends

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import creator_role_policy
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
@@ -124,6 +125,29 @@ def test_the_effects_of_each_row_are_those_of_a_decision(
     expected = {row: listed(client, *row) for row in asked}
     assert found == expected
     assert sum(map(len, expected.values())) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", ["kernel", "joins"])
+def test_the_first_active_role_owns_what_is_created(plan: str, spark: SparkSession, tmp_path: Path) -> None:
+    policy, state = creator_role_policy.files(tmp_path)
+    cases = [case for case in creator_role_policy.CASES if case[1] is not None]
+    df = spark.createDataFrame(
+        [(number, action, list(roles or ())) for number, (action, roles, _, _) in enumerate(cases)],
+        "n int, action string, roles array<string>",
+    )
+    arguments: dict[str, Any] = {"subject": F.lit("ann"), "action": F.col("action"), "plan": plan, "effects": "effects"}
+    arguments["resource"] = ("dataset", F.lit("w/new"))
+    decided = decide(df, policy, state, active_roles="roles", **arguments).orderBy("n").collect()
+    for row, (action, _, allowed, owner) in zip(decided, cases, strict=True):
+        assert row["allowed"] is bool(allowed)
+        assert (row["reason"] == creator_role_policy.NO_ROLE) is (allowed is None)
+        text = creator_role_policy.EFFECT if action == "create" else "become owner (dataset:w/new)"
+        assert [(effect["effect"], effect["row"]) for effect in row["effects"]] == (
+            [(text, {"entity": "dataset:w/new", "owner": owner})] if allowed else []
+        )
+    without = decide(df.limit(1), policy, state, **arguments).collect()
+    assert [(row["reason"], row["effects"]) for row in without] == [(creator_role_policy.NO_ROLE, [])]
 
 
 @pytest.mark.slow

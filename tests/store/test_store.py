@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import creator_role_policy
 import pytest
 from lake_policy import POLICY, asks, grant
 from sqlalchemy import create_engine, text
@@ -14,7 +16,7 @@ from privtab.errors import AccessDenied, FileError, InvalidRequest, StateInvalid
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.request import Entity
-from privtab.state.load import from_tables
+from privtab.state.load import from_tables, load
 from privtab.state.validate import validate
 from privtab.store.journal import Journal
 from privtab.store.store import Outcome, Store
@@ -69,6 +71,22 @@ def test_a_creator_becomes_owner_and_gets_what_the_row_grants(lake: Store) -> No
     assert rows["grants"] == [grant("user:root", "SELECT", "table:l/s/t")]
     assert {row["entity"] for row in rows["owners"]} == {"lake:l", "schema:l/s", "table:l/s/t"}
     same(lake)
+
+
+def test_the_first_active_role_of_a_creator_becomes_the_owner(tmp_path: Path) -> None:
+    policy, state = creator_role_policy.files(tmp_path)
+    store = Store.create(str(tmp_path / "studio.db"), load_program(policy))
+    store.load(load(state), actor="setup")
+    create = asks("ann", "create", "dataset:w/new")
+    for roles in (None, ()):
+        with pytest.raises(InvalidRequest, match="needs context.active_roles"):
+            store.perform(replace(create, active_roles=roles))
+    with pytest.raises(AccessDenied, match="does not hold the active role"):
+        store.perform(replace(create, active_roles=("root", "etl")))
+    assert not store.rows().tables["owners"]
+    store.perform(replace(create, active_roles=("analyst", "etl")))
+    owners = [dict(cells) for _, cells in store.rows().tables["owners"].values()]
+    assert owners == [{"entity": "dataset:w/new", "owner": "role:analyst"}]
 
 
 def test_a_row_that_is_an_effect_too_is_added_once(lake: Store) -> None:

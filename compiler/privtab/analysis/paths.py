@@ -104,7 +104,9 @@ class ReachableRights:
             if authority is None
             else AuthorisedChanges(self.caller, state, authority, self.universe, recreates=recreates)
         )
-        self._rules = tuple(self.program.rules.values()) if authority is not None else granting_rules(self.program)
+        rules = self.program.rules.values() if authority is not None else granting_rules(self.program)
+        named = bool(self.caller.active_roles)
+        self._rules = tuple(rule for rule in rules if named or not rule.needs_active_role)
         self.fresh_names.check_levels(max_steps)
         self.actions: dict[Action, tuple[GainedFact, ...]] = {}
         """The possible actions, in the order in which they become possible, and what each gives."""

@@ -175,6 +175,8 @@ class _Decisions:
         return self._questions[type_]
 
     def _decide(self, rule: Rule, resource: Entity, *, unnamed: bool) -> AllowedOperation | None:
+        if rule.needs_active_role and not self.caller.active_roles:
+            return None
         condition = asked_condition(self.program, rule, named=not unnamed)
         if not rule.withs:
             holds = self.caller.about({RESOURCE: resource}).holds(condition)

@@ -72,6 +72,9 @@ class WhoCan:
         self._users = UserSets(self._context, state)
         found = self._users.fold(self._condition)
         self.known: frozenset[str] = users(program, state)
+        if self.rule.needs_active_role:  # whoever holds none cannot name one
+            asked = self.known if found is None else found
+            found = {user for user in asked if reference.holdings.of_user(user, request.groups)[2]}
         self.anyone: bool = found is None
         self.users: tuple[str, ...] = tuple(sorted(self.known if found is None else found))
 

@@ -95,7 +95,7 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
 
 def effect_text(rule: Rule, effect: Effect) -> str:
     """The text of an effect: `grant ALL (namespace)`, `become owner (catalog)`."""
-    return f"{effect.kind} {effect.what} ({target_text(effect.target, rule)})"
+    return f"{effect.text} ({target_text(effect.target, rule)})"
 
 
 def _sets(program: Program, rule: Rule, types: Mapping[str, str]) -> dict[str, Any]:

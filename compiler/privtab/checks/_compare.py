@@ -81,7 +81,7 @@ def _effects(rule: Rule) -> frozenset[object]:
     return frozenset(
         (effect.kind, name, effect.target)
         for effect in rule.effects
-        for name in effect.privileges or (f"`{effect.what}`",)
+        for name in effect.privileges or (effect.text,)
     )
 
 

@@ -21,7 +21,7 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
     kinds = " or ".join(owner.kinds)
     reported: set[Span] = set()
     for row in policy.rows.values():
-        owning = any(outcome.kind == "become" and outcome.what == "owner" for outcome in row.outcomes)
+        owning = any((outcome.kind, outcome.what, outcome.of_role) == ("become", "owner", False) for outcome in row.outcomes)
         implied = row.decl.body.becomes is None
         if owning and row.decl.span not in reported and not (implied and reported):
             reported.add(row.decl.span)
@@ -29,5 +29,5 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
             yield KIND.at(
                 row.decl.span,
                 f"`{row.operation}` makes its caller the owner{cause}, and a state refuses a user as an owner: `kinds` has {kinds}",
-                "add `user` to `kinds`, or give a privilege by `grants` instead",
+                "add `user` to `kinds`, give a privilege by `grants` instead, or let a role own by `creator: active_role`",
             )

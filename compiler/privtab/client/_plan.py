@@ -54,7 +54,7 @@ def batches(
     mixed: list[int] = []
     request_groups = active.vocabulary.request_groups
     for index, (request, shape) in enumerate(zip(requests, shapes, strict=True)):
-        flags = shape.required_flags or not request.flags.isdisjoint(shape.flags)
+        flags = shape.required_flags or shape.needs_active_role or not request.flags.isdisjoint(shape.flags)
         narrowed = request.active_roles is not None or bool(request.attributes)
         in_state = active.vocabulary.lies_in_state(request.resource.type)
         if request.with_ or (request.groups and request_groups) or flags or narrowed or in_state:

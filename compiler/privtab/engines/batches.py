@@ -23,6 +23,7 @@ from privtab.engines.columns import (
     DEPTH,
     MALFORMED,
     NAME,
+    NO_ROLE,
     NULL,
     OK,
     REASONS,
@@ -250,6 +251,9 @@ class Batches:
         for unusable_rows in (unusable(names), *map(with_unusable, lists)):
             if unusable_rows is not None:
                 answers.reasons[unusable_rows & (answers.reasons == OK)] = NAME
+        if rule.get("needs_active_role"):
+            named = 0 if active is None else pc.list_value_length(active).fill_null(0).to_numpy(zero_copy_only=False)
+            answers.reasons[(answers.reasons == OK) & (named == 0)] = NO_ROLE
         given = given.of_types(reader.attributes, kinds)
         all_rows = Rows(form=form, names=names, columns=columns, groups=groups, active=active, given=given)
         if (depth := reader.depth(form.type)) > 1 and not (reader.nested or reader.flat):

@@ -31,9 +31,10 @@ REASONS = (
     "a required flag is missing",
     "invalid attribute",
     "malformed name",
+    "no active role is named",
 )
 """Why a row is denied without evaluation, by code; 0: it was evaluated."""
-OK, NULL, MALFORMED, DEPTH, UNKNOWN, WITH, FLAG, ATTRIBUTE, NAME = range(len(REASONS))
+OK, NULL, MALFORMED, DEPTH, UNKNOWN, WITH, FLAG, ATTRIBUTE, NAME, NO_ROLE = range(len(REASONS))
 
 _SLASH = ord("/")
 WELL_SPELT = r"\A(?:(?:[^%]|%2F|%25)*|(?:%2A|%3F)+)\z"

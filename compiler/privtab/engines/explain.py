@@ -63,7 +63,8 @@ class Explanation:
             **({"error": roles_not_held(self.caller.user, self.caller.unheld)} if self.caller.unheld else {}),
             **({} if self.complete else {"minimal_sets_complete": False}),
         }
-        return with_changes(context if revision is None else context | {"revision": revision}, self.caller.user)
+        revised = context if revision is None else context | {"revision": revision}
+        return with_changes(revised, self.caller.user, self.caller.active_roles)
 
     @cached_property
     def _variant(self) -> tuple[str, str]:

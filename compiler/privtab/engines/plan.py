@@ -65,6 +65,8 @@ class Caller:
     principals: tuple[str, ...]
     scopes: Mapping[str, Iterable[str]]
     active: tuple[str, ...]
+    active_roles: tuple[str, ...] = ()
+    """The names of the active roles, as the request lists them."""
     unheld: tuple[str, ...] = ()
     """The active roles that the caller does not hold; if there are any, the request is denied."""
     values: RequestValues = NO_VALUES

@@ -217,7 +217,7 @@ class RowEngine:
     def needs_only_resource(self, type_: str, operation: str) -> bool:
         """Whether a request for an operation needs nothing besides its resource."""
         rule = self.program["rules"][type_][operation]
-        return not rule["with"] and not rule.get("required_flags")
+        return not (rule["with"] or rule.get("required_flags") or rule.get("needs_active_role"))
 
     def single(self, type_: str) -> bool:
         """Whether an entity of a type has the path of the entity that contains it."""
@@ -238,7 +238,13 @@ class RowEngine:
         if scopes:
             scopes = _scopes_of(index, active)
         return Caller(
-            user=user, principals=principals, scopes=scopes, active=active, unheld=tuple(unheld), values=values
+            user=user,
+            principals=principals,
+            scopes=scopes,
+            active=active,
+            active_roles=tuple(request.active_roles),
+            unheld=tuple(unheld),
+            values=values,
         )
 
 

@@ -100,7 +100,7 @@ class WasmEngine:
     def _needs_only_resource(self, type_: str, action: str) -> bool:
         """Whether the policy has an operation, and a request for it needs nothing besides its resource."""
         shape = self._vocabulary.operations.get(type_, {}).get(action)
-        return shape is not None and not shape.withs and not shape.required_flags
+        return shape is not None and not (shape.withs or shape.required_flags or shape.needs_active_role)
 
     def _items(self, requests: Sequence[Request], type_: str, *, checked: bool) -> Callable[[int], str]:
         """`[user, [keys from the root to the resource]]` as JSON; what the entities of a batch have in common is built once.

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, assert_never, get_args
 
 from privtab.attributes import Attributes, Kind, Operator
 from privtab.diagnostics import Span
+from privtab.effects import BY_ACTIVE_ROLE
 from privtab.ir.atom_texts import compare_text, target_text
 from privtab.ir.nodes import (
     ALWAYS,
@@ -232,7 +233,7 @@ def _kinds(part: _JsonObject, name: str) -> tuple[OwnerKind, ...]:
 def _owner(part: _JsonObject) -> OwnerSemantics:
     return OwnerSemantics(
         kinds=tuple(_one_of(kind, part.where, OwnerKind) for kind in part.texts("kinds")),
-        creator=part.flag("creator"),
+        creator="active_role" if part.get("creator") == "active_role" else part.flag("creator"),
         holds=part.texts("holds"),
     )
 
@@ -273,9 +274,10 @@ def _effect(part: _JsonObject) -> Effect:
     kind, _, what = part.text("text").partition(" ")
     return Effect(
         kind=_one_of(kind, part.where, EffectKind),
-        what=what,
+        what=what.removesuffix(BY_ACTIVE_ROLE),
         privileges=part.texts("privileges"),
         target=_target(part.part("target")),
+        of_role=what.endswith(BY_ACTIVE_ROLE),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from privtab._nodes import dataclass
 from privtab.attributes import NO_ATTRIBUTES, Attribute, Attributes, Kind, Operator, Scalar
 from privtab.diagnostics import Span
+from privtab.effects import BY_ACTIVE_ROLE
 from privtab.ir.type_chains import chains, depths, shared_root
 from privtab.names import KINDS
 from privtab.paths import Level
@@ -21,6 +22,7 @@ RESOURCE = ""
 """The slot of the request's resource; other slots are the names of its `with` objects."""
 
 OwnerKind: TypeAlias = Literal["user", "group", "role"]
+Creator: TypeAlias = bool | Literal["active_role"]
 Inheritance: TypeAlias = Literal["none", "down"]
 DenyMode: TypeAlias = Literal["none", "overrides"]
 Origin: TypeAlias = Literal["row", "core", "any"]
@@ -221,7 +223,7 @@ class OwnerSemantics:
     """What ownership means: which kinds of principals may own, whether creators do, and the privileges that owners have."""
 
     kinds: tuple[OwnerKind, ...] = ("user",)
-    creator: bool = False
+    creator: Creator = False
     holds: tuple[str, ...] = ()
 
 
@@ -277,6 +279,13 @@ class Effect:
     privileges: tuple[str, ...]
     """The members if `what` is a privilege or a set; otherwise empty."""
     target: Target
+    of_role: bool = False
+    """Whether the first active role of the request becomes the owner, in the place of the caller."""
+
+    @property
+    def text(self) -> str:
+        """The effect without its target, as decisions have it: `grant ALL`, `become owner`."""
+        return f"{self.kind} {self.what}{BY_ACTIVE_ROLE if self.of_role else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,6 +340,11 @@ class Rule:
     deprecated: str | None = None
     source: Source | None = None
     ambiguous: Ambiguous | None = None
+
+    @property
+    def needs_active_role(self) -> bool:
+        """Whether a request must name an active role, which its effects make an owner."""
+        return any(effect.of_role for effect in self.effects)
 
     @property
     def unnamed(self) -> bool:

@@ -133,6 +133,7 @@ def vocabulary(program: Program) -> Vocabulary:
             withs={w.name: w.types for w in rule.withs},
             flags=frozenset((*rule_flags(program, rule), *rule.required_flags)),
             required_flags=frozenset(rule.required_flags),
+            needs_active_role=rule.needs_active_role,
         )
     return Vocabulary(
         system=program.system,
@@ -186,11 +187,12 @@ def _rule(program: Program, rule: Rule) -> dict[str, Any]:
         "with": {w.name: list(w.types) for w in rule.withs},
         "flags": list(rule_flags(program, rule)),
         **({"required_flags": list(rule.required_flags)} if rule.required_flags else {}),
+        **({"needs_active_role": True} if rule.needs_active_role else {}),
         "report": rule.report,
         **{name: True for name in ("destructive", "sensitive") if getattr(rule, name)},
         **_conditions(rule),
         "effects": [
-            {"text": f"{e.kind} {e.what}", "privileges": list(e.privileges), "target": _target(program, e.target)}
+            {"text": e.text, "privileges": list(e.privileges), "target": _target(program, e.target)}
             for e in rule.effects
         ],
         "minimal": {

@@ -22,6 +22,7 @@ class Feature(Enum):
     GIVEN = "comparisons of attributes that requests give"
     FLAT = "flat ids"
     ACTIVE_WITH_HIERARCHY = "active roles and roles that hold roles"
+    CREATOR_BY_ROLE = "active roles that own what they create"
 
 
 class Tool(Enum):
@@ -56,6 +57,7 @@ UNSUPPORTED: Mapping[Feature, Mapping[Tool, str]] = {
         Tool.SPARK_BUILD: "the build of a state in Spark",
     },
     Feature.ACTIVE_WITH_HIERARCHY: {},
+    Feature.CREATOR_BY_ROLE: {Tool.CONFORM: "`conform`"},
 }
 
 _USES: Mapping[Feature, Callable[[Program], bool]] = {
@@ -67,6 +69,7 @@ _USES: Mapping[Feature, Callable[[Program], bool]] = {
     Feature.ACTIVE_WITH_HIERARCHY: lambda program: (
         program.semantics.active_roles == "request" and "roles" in program.semantics.hierarchy
     ),
+    Feature.CREATOR_BY_ROLE: lambda program: any(rule.needs_active_role for rule in program.rules.values()),
 }
 
 
@@ -94,4 +97,5 @@ _FEATURES: Mapping[Feature, str] = {
     Feature.GIVEN: "comparisons of attributes that requests give",
     Feature.FLAT: "flat ids",
     Feature.ACTIVE_WITH_HIERARCHY: "active roles in which roles hold roles",
+    Feature.CREATOR_BY_ROLE: "active roles as owners of what they create",
 }

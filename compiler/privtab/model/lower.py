@@ -97,6 +97,7 @@ class Lowering:
             what=outcome.what,
             privileges=() if outcome.use is None else outcome.use.members,
             target=self.target(outcome.slot, outcome.type),
+            of_role=outcome.of_role,
         )
 
     def target(self, slot: str, type_: str, level: Level = "nearest") -> ir.Target:

@@ -20,6 +20,7 @@ from privtab.findings import (
     p217_two_nested_types,
     p219_misplaced_nested,
     p220_misplaced_flat,
+    p224_creator_without_role,
 )
 from privtab.ir.nodes import Alias, EntityType, OwnerKind, OwnerSemantics, Privilege, Role, Semantics
 from privtab.model.attributes import resolve_attributes
@@ -343,12 +344,14 @@ def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnost
                 holds.update(dict.fromkeys(members))
             elif names.unknown(word.value):
                 found.append(p101_unknown_privilege.finding(word.span, word.value, names.declared))
-        kinds = decl.owner.kinds
+        kinds, creator = decl.owner.kinds, decl.owner.creator
         owner = OwnerSemantics(
             kinds=("user",) if kinds is None else cast(tuple[OwnerKind, ...], tuple(k.value for k in kinds)),
-            creator=decl.owner.creator,
+            creator=creator is not None and creator.value,
             holds=names.with_implied(holds),
         )
+        if creator is not None and owner.creator == "active_role":
+            found.extend(p224_creator_without_role.findings(creator.span, owner.kinds, decl.active_roles))
     return Semantics(
         inheritance=decl.inheritance,
         deny=decl.deny,

@@ -170,6 +170,8 @@ class Outcome:
     """None for `owner` and `member`."""
     slot: str
     type: str
+    of_role: bool = False
+    """Whether the first active role of the request becomes the owner, in the place of the caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

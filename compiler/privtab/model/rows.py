@@ -138,7 +138,9 @@ class Rows:
         outcomes = [outcome for cell in body.effects for outcome in self._effects(cell, scope)]
         owner = self.semantics.owner
         if owner is not None and owner.creator and operation == "create" and body.becomes is None:
-            outcomes.append(m.Outcome("become", "owner", None, RESOURCE, scope.entity))
+            outcomes.append(
+                m.Outcome("become", "owner", None, RESOURCE, scope.entity, of_role=owner.creator == "active_role")
+            )
         return tuple(outcomes)
 
     def _effects(self, cell: EffectCell, scope: Scope) -> Iterator[m.Outcome]:

@@ -126,10 +126,10 @@ class EvaluationContext:
         """The active roles that the caller does not hold; if there are any, the request is denied."""
         self.active: tuple[frozenset[str], tuple[tuple[str, str], ...]] | None = None
         """`principals` and `scoped` that count for what is allowed; None: all of them."""
-        self.active_roles: frozenset[str] | None = None
+        self.active_roles: tuple[str, ...] | None = None
         """The names that the request gives; None: every role is active."""
         if active_roles is not None and self.program.semantics.active_roles == "request":
-            self.active_roles = frozenset(active_roles)
+            self.active_roles = tuple(active_roles)
             self.unheld = tuple(sorted(set(active_roles) - self.roles))
             self.active = self.holdings.narrowed(self.user, groups, active_roles)
 

@@ -45,7 +45,7 @@ class Explanation:
             context["minimal_sets_complete"] = False
         if self.evaluation.revision is not None:
             context["revision"] = self.evaluation.revision
-        return with_changes(context, self.evaluation.user)
+        return with_changes(context, self.evaluation.user, self.evaluation.active_roles)
 
     def missing(self) -> list[list[str]]:
         """The smallest sets of atoms that would turn a denial into an allow, smallest first; denials to remove are listed as such."""
@@ -89,7 +89,7 @@ class Explanation:
 
     def effect_text(self, effect: Effect) -> str:
         """An effect with the request's entities: `grant ALL (namespace:i/n)`, `become owner (catalog:m/c)`."""
-        return f"{effect.kind} {effect.what} ({self.key(effect.target)})"
+        return f"{effect.text} ({self.key(effect.target)})"
 
 
 def smallest(sets: Iterable[Sequence[Sequence[str]]]) -> list[list[str]]:

@@ -71,7 +71,7 @@ class ReferenceEngine:
 def effect_text(context: EvaluationContext, effect: Effect) -> str:
     """The text of an effect, as in decisions: `grant ALL (namespace:i/n)`."""
     path = context.path(effect.target)
-    return f"{effect.kind} {effect.what} ({path[-1] if path else effect.target.type})"
+    return f"{effect.text} ({path[-1] if path else effect.target.type})"
 
 
 class OpaEngine:

@@ -20,6 +20,7 @@ from privtab.ir.nodes import (
     Can,
     Compare,
     Effect,
+    EffectKind,
     Formula,
     Has,
     HasBelow,
@@ -128,7 +129,8 @@ class Mutants:
         if effect.what in PRINCIPAL_TABLES and not effect.privileges:
             yield from (replace(effect, what=table) for table in _neighbours(list(PRINCIPAL_TABLES), effect.what))
             return
-        yield replace(effect, kind="revoke" if effect.kind != "revoke" else "grant" if effect.privileges else "become")
+        kind: EffectKind = "revoke" if effect.kind != "revoke" else "grant" if effect.privileges else "become"
+        yield replace(effect, kind=kind, of_role=False)
         if effect.privileges:
             names = [
                 name
@@ -350,7 +352,7 @@ def _neighbours(names: list[str] | tuple[str, ...], name: str) -> tuple[str, ...
 
 
 def _effect(effect: Effect) -> str:
-    return f"{effect.kind} {effect.what} ({effect.target.type})"
+    return f"{effect.text} ({effect.target.type})"
 
 
 def _content(rule: Rule) -> object:
@@ -360,7 +362,7 @@ def _content(rule: Rule) -> object:
         rule.each,
         rule.report,
         tuple(
-            (effect.kind, effect.what if not effect.privileges else effect.privileges, effect.target)
+            (effect.kind, effect.text if not effect.privileges else effect.privileges, effect.target)
             for effect in rule.effects
         ),
     )

@@ -59,6 +59,9 @@ def suggestions(program: Program, settings_by_rule: Mapping[str, tuple[Rule, Col
     """The text of `let` and `needs` for some rules, each in some of its settings; empty if there are none."""
     writer = _Writer(program)
     for rule, settings in settings_by_rule.values():
+        if rule.needs_active_role:
+            writer.left_out.append(f"{rule.entity}/{rule.operation}")
+            continue
         default_types = {slot.name: slot.types[0] for slot in rule.withs}
         for flags, types, form in sorted(settings, key=partial(_setting_order, rule)):
             for levels in _numbers_of_levels(program, rule):
@@ -95,6 +98,8 @@ class _Writer:
         """What contains each entity with a flat id that a request is about, or that lies around one."""
         self.lets: dict[str, Tree] = {}
         self.entries: dict[tuple[tuple[str, str], ...], _Entry] = {}
+        self.left_out: list[str] = []
+        """Operations whose requests name active roles, which `needs` cannot say."""
 
     def add(self, rule: Rule, flags: frozenset[str], types: Mapping[str, str], form: Form, number: int) -> None:
         """Add one request of a rule, in which each object whose path has levels has this number of them."""
@@ -146,11 +151,11 @@ class _Writer:
         key = names.key(effect.target)
         if effect.target.slot == RESOURCE and anchor(self.program, effect.target)[0] >= named_length:
             key = effect.target.type
-        return f"{effect.kind} {effect.what} ({'{resource}' if key == resource else key})"
+        return f"{effect.text} ({'{resource}' if key == resource else key})"
 
     def text(self) -> str:
         """The entries as YAML."""
-        lines: list[str] = []
+        lines = [f"# {name} needs active roles: write `cases` with `active_roles` for it" for name in self.left_out]
         if self.places:
             rows = (f"    - {{entity: {_quoted(key)}, parent: {_quoted(self.places[key])}}}" for key in self.places)
             lines += ["state:", "  entities:", *rows]

@@ -49,6 +49,7 @@ class _Matrix:
         with_, flags = self.context
         operation_ = self.author.vocabulary.operations[type_][operation]
         is_known = {flag_name(flag) for flag in flags} <= operation_.flags and not operation_.missing_flags(flags)
+        is_known = is_known and not operation_.needs_active_role
         return is_known and with_ == {slot.name for slot in rule.withs}
 
     def cells(self) -> Iterator[Cell]:

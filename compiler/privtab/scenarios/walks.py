@@ -99,7 +99,7 @@ def _apply_changes(author: Author, state: State, step: Fields) -> State | None:
 def _apply_effect(author: Author, state: State, effect: str, request: Request, node: Node) -> State:
     """The state after an effect: adds its row, or removes it for a revocation. `at`: the step's `effects`."""
     try:
-        change = Effect.of(effect, request.user).change
+        change = Effect.of(effect, request.user, request.active_roles).change
     except ValueError:
         author.reader.report(
             "T004", node, f"`{effect}` is not an effect", "write `grant READ (type:path)` or `become owner (type:path)`"

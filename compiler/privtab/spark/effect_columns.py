@@ -16,8 +16,8 @@ from privtab.spark.arguments import RequestColumns
 from privtab.spark.frames import free
 
 TYPE = "array<struct<effect: string, action: string, table: string, row: map<string, string>, about: string>>"
-_ENTITY, _USER = "type:\0", "\1"
-"""What stands for the entity and the user of an effect that is not yet about a request."""
+_ENTITY, _USER, _ROLE = "type:\0", "\1", "\2"
+"""What stands for the entity, the user and the first active role of an effect that is not yet about a request."""
 
 
 def with_effects(request: RequestColumns, program: Mapping[str, Any]) -> RequestColumns:
@@ -71,17 +71,17 @@ def _rules(request: RequestColumns, program: Mapping[str, Any]) -> Iterator[tupl
 
 def _effect(request: RequestColumns, reader: ConditionReader, effect: Mapping[str, Any]) -> Column:
     """One effect as a struct, of which `Effect` says what it changes."""
-    target, user = effect["target"], request.columns["user"]
+    target = effect["target"]
     type_ = target["type"]
     named = _entity(_path(request, target["slot"]), type_, reader.depth(type_))
     entity = F.coalesce(named, F.lit(type_))
-    change = Effect.of(f"{effect['text']} ({_ENTITY})", _USER).change
+    change = Effect.of(f"{effect['text']} ({_ENTITY})", _USER, [_ROLE]).change
     assert change is not None
     row, about = F.lit(None), F.lit(None)
     if change.row is None:
         about = entity
     else:
-        cells = [part for name, cell in change.row.items() for part in (F.lit(name), _cell(str(cell), named, user))]
+        cells = [part for name, cell in change.row.items() for part in (F.lit(name), _cell(str(cell), named, request))]
         row = F.create_map(*cells)
     text = F.concat(F.lit(f"{effect['text']} ("), entity, F.lit(")"))
     return F.struct(
@@ -109,8 +109,12 @@ def _entity(path: Column, type_: str, depth: int) -> Column:
     return F.when(is_named, F.concat(F.lit(f"{type_}:"), beginning))
 
 
-def _cell(text: str, entity: Column, user: Column) -> Column:
+def _cell(text: str, entity: Column, request: RequestColumns) -> Column:
     if text == _ENTITY:
         return entity
-    before, mark, _ = text.partition(_USER)
-    return F.concat(F.lit(before), user) if mark else F.lit(text)
+    if text.endswith(_USER):
+        return F.concat(F.lit(text.removesuffix(_USER)), request.columns["user"])
+    if text.endswith(_ROLE):  # without the column, the operations that name a role as the owner are denied
+        roles = request.columns.get("active_roles", F.array().cast("array<string>"))
+        return F.concat(F.lit(text.removesuffix(_ROLE)), F.get(roles, 0))
+    return F.lit(text)

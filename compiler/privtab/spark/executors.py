@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from privtab.client import Asker, Embedded
 from privtab.client import connect as connect_to
-from privtab.engines.columns import ATTRIBUTE, DEPTH, FLAG, MALFORMED, NAME, NULL, UNKNOWN, WITH
+from privtab.engines.columns import ATTRIBUTE, DEPTH, FLAG, MALFORMED, NAME, NO_ROLE, NULL, UNKNOWN, WITH
 from privtab.engines.dedupe import distinct
 from privtab.engines.given import GivenColumns
 from privtab.errors import DecisionError, InvalidRequest, UsageError
@@ -260,5 +260,7 @@ def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> 
         vocabulary.check(request)
     except InvalidRequest as error:
         message = str(error)
+        if shape.needs_active_role and not roles and not message.startswith("malformed"):
+            return NO_ROLE
         return MALFORMED if message.startswith("malformed path") else NAME if message.startswith("malformed") else DEPTH
     return request

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from privtab import moments
 from privtab.effects import Change
@@ -141,14 +141,19 @@ def _violated(
         for text in sorted(objects[type_])
     ]
     for _, request in requests:
-        vocabulary(program).check(request)
+        vocabulary(program).check_question(request)
         excerpt.read_for(request)
     state = excerpt.state()
     now = moments.now()
     for moment in (now, *(edge for edge in state.edges() if edge > now)):
         reference = Reference(program, state.at(moment))
         through: dict[str, set[str]] = {}
+        roles = tuple(sorted(reference.holdings.of_user(user)[2]))
         for operation, request in requests:
+            if program.rules[request.resource.type, request.action].needs_active_role:
+                if not roles:
+                    continue
+                request = replace(request, active_roles=roles)  # noqa: PLW2901  naming all of them is no narrower
             decision = reference.decide(request)
             if decision.allowed:
                 reasons = decision.context.get("reasons", ())

@@ -196,7 +196,7 @@ def _effects(
     removed: list[Change] = []
     added: dict[str, list[dict[str, str]]] = {}
     for effect in decision.effects:
-        change = effect.change or Effect.of(effect, request.user).change
+        change = effect.change or Effect.of(effect, request.user, request.active_roles).change
         assert change is not None
         if change.row is None:
             removed += _about(excerpt, change.table, Entity.parse(change.about or ""))

@@ -201,7 +201,7 @@ class OwnerDecl:
     """`semantics.owner`."""
 
     kinds: tuple[Word, ...] | None = None
-    creator: bool = False
+    creator: Located[bool | Literal["active_role"]] | None = None
     holds: tuple[Word, ...] = ()
 
 

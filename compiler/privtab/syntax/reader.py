@@ -156,12 +156,12 @@ class PolicyReader(NodeReader):
         self.wrong(node, "`version`", "text")
         return None
 
-    def flag(self, node: Node, what: str) -> Located[bool] | None:
-        """`true` or `false`."""
+    def flag(self, node: Node, what: str, others: tuple[str, ...] = ()) -> Located[bool] | None:
+        """`true` or `false`; `others`: the values besides, for the finding."""
         if isinstance(node, Scalar) and isinstance(node.value, bool):
             return Located(node.value, self.span(node))
         intended = _word_for_boolean(node, ("false", "true"), no="false")
-        self.wrong(node, what, "`true` or `false`", f"write `{intended}`" if intended else None)
+        self.wrong(node, what, listed(("true", "false", *others), last="or"), f"write `{intended}`" if intended else None)
         return None
 
     def levels(self, node: Node, what: str) -> Located[int] | None:

@@ -96,6 +96,7 @@ _SHAPES: dict[str, dict[str, Any]] = {
     "snake": {"type": "string", "pattern": _SNAKE},
     "open": {"type": "string", "pattern": _WORD},
     "flag": {"type": "boolean"},
+    "creator": {"enum": [True, False, "active_role"]},
     "levels": {"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": 1, "maximum": MOST_LEVELS}]},
     "line": _LINE,
     "deprecated": {"type": ["string", "boolean"]},

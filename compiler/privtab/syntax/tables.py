@@ -255,12 +255,18 @@ def _owner(reader: PolicyReader, node: Node) -> OwnerDecl | None:
         reader.wrong(node, "`owner`", "`none` or a mapping", "write `owner: {creator: true}`")
         return None
     fields = reader.fields(node, "ownership", "`owner`") or {}
-    creator = reader.flag(fields["creator"][1], "`creator`") if "creator" in fields else None
     return OwnerDecl(
         kinds=reader.choices(fields["kinds"][1], "kinds", "`kinds`") if "kinds" in fields else None,
-        creator=creator is not None and creator.value,
+        creator=_creator(reader, fields["creator"][1]) if "creator" in fields else None,
         holds=(reader.words(fields["holds"][1], "`holds`") or ()) if "holds" in fields else (),
     )
+
+
+def _creator(reader: PolicyReader, node: Node) -> Located[bool | Literal["active_role"]] | None:
+    if isinstance(node, Scalar) and node.value == "active_role":
+        return Located("active_role", reader.span(node))
+    flag = reader.flag(node, "`creator`", ("active_role",))
+    return None if flag is None else Located(flag.value, flag.span)
 
 
 def _tables(

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 from privtab.analysis.diff.effects import verdict
 from privtab.analysis.diff.nodes import DeclarationChange, Detail, Verdict
 from privtab.attributes import KINDS, Attribute, Attributes
-from privtab.ir.nodes import Alias, EntityType, Privilege, Program, Role, Semantics
+from privtab.ir.nodes import Alias, EntityType, OwnerSemantics, Privilege, Program, Role, Semantics
 from privtab.state.names import StateNames
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def _semantics(before: Semantics, after: Semantics) -> Iterator[DeclarationChang
         yield from change("owner", _presence(old), _presence(new), state)
     else:
         yield from change("owner.kinds", _list(old.kinds), _list(new.kinds), _inclusion(old.kinds, new.kinds))
-        yield from change("owner.creator", _yes_no(old.creator), _yes_no(new.creator))
+        yield from change("owner.creator", _creator(old), _creator(new))
         yield from change("owner.holds", _list(old.holds), _list(new.holds), _inclusion(old.holds, new.holds))
     yield from change("subjects", _list(before.subjects), _list(after.subjects))
     for name, kinds, others in (
@@ -223,6 +223,10 @@ def _inclusion(before: Collection[str], after: Collection[str]) -> Verdict:
 
 def _list(names: Collection[str]) -> str:
     return ", ".join(names) or "nothing"
+
+
+def _creator(owner: OwnerSemantics) -> str:
+    return owner.creator if isinstance(owner.creator, str) else _yes_no(owner.creator)
 
 
 def _yes_no(value: bool) -> str:  # noqa: FBT001  one value in, its word out

@@ -19,7 +19,7 @@ def outcomes(effects: Iterable[Effect], *, gains: bool) -> frozenset[Outcome]:
         (effect.kind, what, effect.target)
         for effect in effects
         if (effect.kind != "revoke") == gains
-        for what in effect.privileges or (effect.what,)
+        for what in effect.privileges or (effect.text,)
     )
 
 
@@ -50,4 +50,4 @@ def combine_verdicts(first: Verdict, second: Verdict) -> Verdict:
 
 def effect_texts(rule: Rule) -> tuple[str, ...]:
     """The effects, with types as targets: `grant ALL (namespace)`."""
-    return tuple(f"{effect.kind} {effect.what} ({target_text(effect.target, rule)})" for effect in rule.effects)
+    return tuple(f"{effect.text} ({target_text(effect.target, rule)})" for effect in rule.effects)

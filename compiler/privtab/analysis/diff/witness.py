@@ -91,10 +91,19 @@ class WitnessCheck:
                 values=separation.values,
                 separate_ancestors=separate_ancestors,
             )
-            witness = self._decide(shows, builder.request(separation.flags), builder.tables())
+            witness = self._decide(shows, *self._as_role(builder.request(separation.flags), builder.tables()))
             if (witness.before == "allow", witness.after == "allow") == expected:
                 return self._minimised(witness)
         raise AssertionError(f"{shape.rule.id}: this witness does not show it: {witness}")
+
+    def _as_role(self, request: Request, tables: Tables) -> tuple[Request, Tables]:
+        """With an active role that the caller holds, where a side needs one; all other roles are active as well."""
+        rules = (*self.before.rules.values(), *self.after.rules.values())
+        if not any(rule.needs_active_role for rule in rules):
+            return request, tables
+        held = [*tables.get("assignments", ()), {"principal": f"user:{request.user}", "role": "active"}]
+        roles = tuple(dict.fromkeys(row["role"] for row in reversed(held)))
+        return replace(request, active_roles=roles), {**tables, "assignments": held}
 
     def _minimised(self, witness: Witness) -> Witness:
         """The witness without rows that are not needed: without any one of those that remain, the answers are others."""
@@ -143,7 +152,7 @@ def answer(program: Program, tables: Tables, request: Request) -> tuple[Answer, 
     assert rule is not None
     # As in `Reference.decide`, without looking for other ways to an allow.
     evaluation = EvaluationContext(reference, request)
-    if not evaluation.holds(evaluation.condition(rule)):
+    if evaluation.unheld or not evaluation.holds(evaluation.condition(rule)):
         return "deny", ()
     explanation = Explanation(evaluation, rule, Listing(()), allowed=True)
     return "allow", tuple(map(explanation.effect_text, rule.effects))

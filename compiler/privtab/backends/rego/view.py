@@ -134,6 +134,7 @@ class Emitter:
             f'input.resource.type == "{rule.entity}"',
             *form,
             *(f'lib.said("{flag}")' for flag in rule.required_flags),
+            *(("count(input.context.active_roles) > 0",) if rule.needs_active_role else ()),
         )
         # Check the user last, since that only matters if all else holds.
         user_check = ("lib.named(user)",) if self._may_hold_without_rows(rule) else ()

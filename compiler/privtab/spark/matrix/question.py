@@ -77,6 +77,8 @@ def check(question: Question, vocabulary: Vocabulary) -> None:
         is_requested = question.operations is None or not question.operations.isdisjoint((name, name.partition("/")[2]))
         for flag in sorted(shape.missing_flags(question.flags)) if is_requested else ():
             raise UsageError(f"`{name}` needs the flag `{flag}`: add `{flag}` or `{flag}{NOT_SET}` to the flags")
+        if is_requested and shape.needs_active_role:
+            raise UsageError(f"`{name}` needs an active role in each request: name the other operations")
     slots = {slot for shape in shapes.values() for slot in shape.withs}
     for slot, entity in (question.withs or {}).items():
         if slot not in slots:
