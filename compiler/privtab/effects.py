@@ -98,7 +98,13 @@ class Effect(str):
         entity = key if ":" in key else None
         match what:
             case "owner":
-                table, row = "owners", {"entity": entity, "owner": f"role:{active_roles[0]}" if by_role and active_roles else f"user:{user}"}
+                table, row = (
+                    "owners",
+                    {
+                        "entity": entity,
+                        "owner": f"role:{active_roles[0]}" if by_role and active_roles else f"user:{user}",
+                    },
+                )
             case "member":
                 table, row = "members", {"user": user, "of": entity}
             case _:

@@ -33,6 +33,7 @@ from privtab.state.load import load
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.validate import validate
 
+
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
     return load_program(files(tmp_path_factory.mktemp("policy"))[0])
@@ -80,7 +81,9 @@ def test_the_first_active_role_owns_what_is_created(engine: str, engines: dict[s
     for action, roles, allowed, owner in CASES:
         asked = request_for(action, roles)
         if allowed is None:
-            with pytest.raises(InvalidRequest, match=r"needs context.active_roles: the first of them becomes the owner"):
+            with pytest.raises(
+                InvalidRequest, match=r"needs context.active_roles: the first of them becomes the owner"
+            ):
                 engines[engine].decide(asked)
             continue
         decision: Decision = engines[engine].decide(asked)
@@ -123,7 +126,9 @@ def test_opa_denies_a_request_without_an_active_role(rule: str, opa: OpaServer) 
 def test_columns_deny_with_a_reason(program: Program, state: State) -> None:
     batches = Batches(PythonEngine(policy_artifacts(program).program, Index(index(program, state))))
     for action, roles, allowed, _ in CASES:
-        bare = None if roles is None else pa.array([[role.removeprefix("role:") for role in roles]], pa.list_(pa.string()))
+        bare = (
+            None if roles is None else pa.array([[role.removeprefix("role:") for role in roles]], pa.list_(pa.string()))
+        )
         answers = batches.decide_columns(["ann"], ["w/new"], action=action, type="dataset", active_roles=bare)
         assert list(answers.allowed) == [bool(allowed)]
         assert answers.reason(0) == (NO_ROLE if allowed is None else None)

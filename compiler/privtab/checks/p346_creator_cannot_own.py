@@ -21,7 +21,9 @@ def find(policy: Policy) -> Iterator[Diagnostic]:
     kinds = " or ".join(owner.kinds)
     reported: set[Span] = set()
     for row in policy.rows.values():
-        owning = any((outcome.kind, outcome.what, outcome.of_role) == ("become", "owner", False) for outcome in row.outcomes)
+        owning = any(
+            (outcome.kind, outcome.what, outcome.of_role) == ("become", "owner", False) for outcome in row.outcomes
+        )
         implied = row.decl.body.becomes is None
         if owning and row.decl.span not in reported and not (implied and reported):
             reported.add(row.decl.span)

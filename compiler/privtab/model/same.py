@@ -22,7 +22,9 @@ def _row(row: m.Row) -> Hashable:
         row.decl.sensitive,
         row.withs,
         frozenset(flag.name.value for flag in row.decl.flags if flag.required),
-        frozenset((o.kind, o.use.members if o.use is not None else o.what, o.slot, o.type, o.of_role) for o in row.outcomes),
+        frozenset(
+            (o.kind, o.use.members if o.use is not None else o.what, o.slot, o.type, o.of_role) for o in row.outcomes
+        ),
     )
 
 

@@ -120,7 +120,11 @@ KEYS: dict[str, tuple[Key, ...]] = {
     ),
     "ownership": (
         Key("kinds", "kinds", "who may own: user, group, role"),
-        Key("creator", "creator", "`true`: the creator of an entity becomes its owner; `active_role`: the first active role of the request does"),
+        Key(
+            "creator",
+            "creator",
+            "`true`: the creator of an entity becomes its owner; `active_role`: the first active role of the request does",
+        ),
         Key("holds", "words", "privileges and sets that an owner has on what they own; `ALL`: every one"),
     ),
     "row": (

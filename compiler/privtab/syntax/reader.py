@@ -161,7 +161,9 @@ class PolicyReader(NodeReader):
         if isinstance(node, Scalar) and isinstance(node.value, bool):
             return Located(node.value, self.span(node))
         intended = _word_for_boolean(node, ("false", "true"), no="false")
-        self.wrong(node, what, listed(("true", "false", *others), last="or"), f"write `{intended}`" if intended else None)
+        self.wrong(
+            node, what, listed(("true", "false", *others), last="or"), f"write `{intended}`" if intended else None
+        )
         return None
 
     def levels(self, node: Node, what: str) -> Located[int] | None:
