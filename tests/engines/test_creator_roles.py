@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import requests as http
-from creator_role_policy import CASES, EFFECT, NO_ROLE, files
+from creator_role_policy import CASES, EFFECT, NO_ROLE, POLICY, files
 
 from privtab import Client, Embedded
+from privtab.analysis.diff import diff
 from privtab.analysis.paths import ReachableRights
 from privtab.analysis.what_can import what_can
 from privtab.analysis.who_can import who_can
@@ -28,6 +29,7 @@ from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_artifacts, wasm_modules
 from privtab.reference.evaluate import Reference
 from privtab.request import Decision, Entity, Request
+from privtab.scenarios.suggest import suggestions
 from privtab.state.index import index
 from privtab.state.load import load
 from privtab.state.nodes import Assignment, Grant, State
@@ -156,3 +158,23 @@ def test_whoever_names_no_role_creates_nothing(program: Program) -> None:
         assert ("create" in {allowed.operation for allowed in answer.allowed}) is expected
         rights = ReachableRights(reference, state, "ann", active_roles=roles)
         assert any(action.rule.operation == "create" for action in rights.actions) is expected
+
+
+def test_a_diff_from_the_caller_as_the_owner_shows_a_request_that_names_a_role(tmp_path: Path) -> None:
+    before, after = tmp_path / "before.yaml", tmp_path / "after.yaml"
+    after.write_text(POLICY, encoding="utf-8")
+    before.write_text(POLICY.replace("creator: active_role", "creator: true"), encoding="utf-8")
+    found = diff(load_program(before), load_program(after))
+    row = next(row for row in found.rows if row.operation == "create")
+    [witness] = row.witnesses
+    assert witness.request.active_roles == ("active",)
+    assert (len(witness.effects_before), len(witness.effects_after)) == (1, 1)
+    assert witness.effects_after[0].startswith("become owner by active_role (")
+    assert "active_role" in {detail.after for change in found.declared for detail in change.details}
+
+
+def test_suggested_needs_leave_out_what_needs_an_active_role(program: Program) -> None:
+    text = suggestions(program, {rule.id: (rule, [(frozenset(), (), "item")]) for rule in program.rules.values()})
+    assert "# dataset/create needs active roles: write `cases` with `active_roles` for it" in text
+    assert "ask: adopt dataset" in text
+    assert "ask: create" not in text

@@ -22,7 +22,11 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
         for outcome in row.outcomes:
             if outcome.kind == "grant":
                 kinds, key = semantics.grantees, "grantees"
-            elif (outcome.kind, outcome.what) == ("become", "owner") and semantics.owner is not None:
+            elif (outcome.kind, outcome.what, outcome.of_role) == (
+                "become",
+                "owner",
+                False,
+            ) and semantics.owner is not None:
                 kinds, key = semantics.owner.kinds, "owner.kinds"
             else:
                 continue

@@ -42,7 +42,7 @@ from privtab.engines.given import NONE_GIVEN, GivenColumns
 from privtab.engines.index import Index
 from privtab.engines.kernel import Batch, Kernel, in_columns
 from privtab.engines.rows import RowEngine
-from privtab.engines.varying import Rows, allow_rows, decide_rows, with_nameless, with_unusable
+from privtab.engines.varying import Rows, allow_rows, decide_rows, lengths, with_nameless, with_unusable
 from privtab.errors import InvalidRequest
 from privtab.request import NOT_SET, Entity, Request, flag_name
 from privtab.vocabulary import Vocabulary, check_role_names
@@ -252,8 +252,7 @@ class Batches:
             if unusable_rows is not None:
                 answers.reasons[unusable_rows & (answers.reasons == OK)] = NAME
         if rule.get("needs_active_role"):
-            named = 0 if active is None else pc.list_value_length(active).fill_null(0).to_numpy(zero_copy_only=False)
-            answers.reasons[(answers.reasons == OK) & (named == 0)] = NO_ROLE
+            answers.reasons[(answers.reasons == OK) & (active is None or lengths(active) == 0)] = NO_ROLE
         given = given.of_types(reader.attributes, kinds)
         all_rows = Rows(form=form, names=names, columns=columns, groups=groups, active=active, given=given)
         if (depth := reader.depth(form.type)) > 1 and not (reader.nested or reader.flat):

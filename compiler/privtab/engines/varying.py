@@ -44,7 +44,7 @@ class Rows:
             return np.ones(len(self.names), np.bool_)
         found = self.given.any(len(self.names))
         if self.groups is not None:
-            found |= pc.list_value_length(self.groups).fill_null(0).to_numpy(zero_copy_only=False) > 0
+            found |= lengths(self.groups) > 0
         return found
 
     def take(self, rows: Codes) -> Rows:
@@ -157,4 +157,10 @@ def with_unusable(groups: pa.Array) -> Truth | None:
         return None
     found = np.zeros(len(groups), np.bool_)
     found[pc.list_parent_indices(groups).to_numpy(zero_copy_only=False)[wrong]] = True
+    return found
+
+
+def lengths(column: pa.Array) -> Codes:
+    """How many names each row of a column of lists has; none for a null."""
+    found: Codes = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
     return found
