@@ -56,7 +56,7 @@ class ArrayMatrix(Matrix):
         entity = self.entity(key)
         if entity is None:
             return None
-        return entity.type, len(beginnings(entity.id)) > self.world.reader.depth(entity.type)
+        return entity.type, self.vocabulary.complete(entity)
 
     def operations(self, type_: str, *, named: bool) -> tuple[Operation, ...]:
         """The operations of the matrix on entities of a type."""
