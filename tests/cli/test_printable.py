@@ -54,7 +54,7 @@ SCENARIOS = f"""\
 scenarios: 1
 policy: shop.yaml
 cases:
-  - {{user: "{YAML}", action: open, resource: "store:s", decision: allow, why: "{YAML}"}}
+  - {{user: bob, action: open, resource: "store:s", decision: allow, why: "{YAML}"}}
 """
 
 
@@ -143,7 +143,6 @@ def test_no_command_repeats_its_arguments_raw(command: tuple[str, ...], privtab:
         "who-can open store:s -p shop.yaml -s state.yaml --allow-partial",
         "who-can open store:s -p shop.yaml -s state.yaml --allow-partial --format csv",
         "what-can {odd} -p shop.yaml -s good.yaml",
-        "what-can {odd} -p shop.yaml -s good.yaml --format json",
         "decide -p shop.yaml -s good.yaml --requests asked.jsonl",
         "paths ann READ store:{odd} -p shop.yaml -s good.yaml",
         "diff {odd}.yaml wider.yaml",
@@ -209,8 +208,8 @@ def test_texts_of_a_registry_are_printed_as_text(privtab: Privtab, folder: Path)
 def test_decisions_are_json_that_says_all_of_it(privtab: Privtab, folder: Path) -> None:
     ran = privtab("decide", "-p", "shop.yaml", "-s", "good.yaml", "--requests", "asked.jsonl")
     first, second, third = map(json.loads, ran.out.splitlines())
-    assert ODD in first["context"]["error"]["message"]
-    assert second["context"]["missing"] == [[f"READ (store:{ODD})"]]
+    for refused in (first, second):
+        assert MARK in refused["context"]["error"]["message"]
     assert third["decision"] is False
 
 

@@ -15,7 +15,7 @@ from privtab.ir.nodes import ByType, Compare, Has, Rule, Self
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.reference.explain import Explanation
-from privtab.request import Decision, Request
+from privtab.request import NOT_SET, Decision, Request
 from privtab.state.nodes import State
 from privtab.state.places import NOWHERE, Places
 
@@ -124,9 +124,11 @@ def _demanding(reference: Reference, request: Request) -> tuple[str, ...]:
     """The fewest flags, or nearly, without which a denied request would be allowed; none if it would be denied without all of them."""
 
     def allowed(flags: Sequence[str]) -> bool:
-        return reference.decide(replace(request, flags=request.flags.difference(flags))).allowed
+        # An operation may require that a flag is said to be set or not.
+        stated = request.flags.difference(flags).union(f"{flag}{NOT_SET}" for flag in flags)
+        return reference.decide(replace(request, flags=stated)).allowed
 
-    return _fewest(sorted(request.flags), allowed)
+    return _fewest(sorted(flag for flag in request.flags if not flag.endswith(NOT_SET)), allowed)
 
 
 def _fewest(names: Sequence[str], allowed: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
