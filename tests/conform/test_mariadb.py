@@ -63,8 +63,8 @@ def test_every_cell_agrees_and_nothing_is_left_behind(url: str) -> None:
 def test_a_table_that_the_server_does_not_obey_is_reported(url: str, tmp_path: Path) -> None:
     policy = tmp_path / "wrong.yaml"
     text = POLICY.read_text(encoding="utf-8")
-    text = text.replace("truncate: DROP (table)", "truncate: DELETE (table)")
-    text = text.replace("grant_select: SELECT (table) and GRANT_OPTION (table)", "grant_select: GRANT_OPTION (table)")
+    text = text.replace("truncate: {requires: DROP (table)", "truncate: {requires: DELETE (table)")
+    text = text.replace("grant_select: {requires: SELECT (table) and GRANT_OPTION (table)", "grant_select: {requires: GRANT_OPTION (table)")
     policy.write_text(text, encoding="utf-8")
     rows = {row.name: row for row in conformance(policy, url, rows="table").rows}
     assert rows["table/truncate"].verdict is Verdict.NARROWER, "it takes DROP"

@@ -68,7 +68,7 @@ def test_a_path_may_be_a_list_of_columns_of_names(spark: SparkSession, tmp_path:
             (True, None),
             (True, None),
             (False, "null"),
-            (False, "malformed path"),
+            (False, "wrong depth"),
         ]
 
 
