@@ -64,7 +64,10 @@ def test_a_table_that_the_server_does_not_obey_is_reported(url: str, tmp_path: P
     policy = tmp_path / "wrong.yaml"
     text = POLICY.read_text(encoding="utf-8")
     text = text.replace("truncate: {requires: DROP (table)", "truncate: {requires: DELETE (table)")
-    text = text.replace("grant_select: {requires: SELECT (table) and GRANT_OPTION (table)", "grant_select: {requires: GRANT_OPTION (table)")
+    text = text.replace(
+        "grant_select: {requires: SELECT (table) and GRANT_OPTION (table)",
+        "grant_select: {requires: GRANT_OPTION (table)",
+    )
     policy.write_text(text, encoding="utf-8")
     rows = {row.name: row for row in conformance(policy, url, rows="table").rows}
     assert rows["table/truncate"].verdict is Verdict.NARROWER, "it takes DROP"

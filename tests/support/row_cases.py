@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 
 from worlds import stated_flags
 
+from privtab.attributes import GivenAttributes, Scalar
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.formula import call_condition, item_condition
 from privtab.ir.nodes import (
     RESOURCE,
+    Compare,
     Formula,
     Has,
     HasBelow,
@@ -24,6 +26,7 @@ from privtab.ir.nodes import (
     Self,
     ServiceAdmin,
     Target,
+    Term,
 )
 from privtab.ir.request_dependence import rule_flags
 from privtab.request import Entity, Request
@@ -118,6 +121,8 @@ class World:
         self.number = number
         self.rule = rule
         self.types = {RESOURCE: rule.entity, **types}
+        self.attributes: dict[str, Scalar] = {}
+        """What the request says of its user."""
 
     @property
     def user(self) -> str:
@@ -174,6 +179,10 @@ class World:
                 rows.service_admins.append(self.user)
             case Self():
                 pass  # the request names the user
+            case Compare(left=Term(kind="user", attribute=attribute), operator="=", right=(value,)):
+                self.attributes[attribute] = value
+            case Compare():
+                raise NotImplementedError(f"{atom}: no shipped policy compares so")
 
     def request(self, flags: frozenset[str], *, named: bool, is_self: bool) -> Request:
         resource = self.entity(Target(slot=RESOURCE, type=self.rule.entity))
@@ -189,6 +198,7 @@ class World:
             resource=resource,
             with_=objects,
             flags=stated_flags(self.rule, flags),
+            attributes=GivenAttributes(user=dict(self.attributes)),
         )
 
 
