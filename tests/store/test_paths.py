@@ -222,7 +222,7 @@ def test_nothing_that_a_store_lets_a_user_gain_is_said_to_have_no_path(tmp_path:
     for seed in range(6):
         gained, sure = check(seed, tmp_path)
         total, certain = total + gained, certain + sure
-    assert total > 20
+    assert total > 10
     assert certain > total / 2
 
 
