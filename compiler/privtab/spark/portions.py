@@ -273,7 +273,7 @@ class _Portions:
         """What the users of a portion are in and hold, and their groups: the rows as they were written."""
         tables = self.state.tables
         users = asked.select("portion", "user").where(F.col("user").isNotNull()).distinct()
-        reach = closed(self.hierarchy, self._keys(), {t: tables[t] for t in ("memberships",)})["memberships"]
+        reach = closed(self.hierarchy, self._keys(), {"memberships": tables["memberships"]})["memberships"]
         groups = reach.join(users, "user").select("portion", F.col("group").alias("name"))
         memberships = tables["memberships"].join(users, "user").select("portion", *CANONICAL["memberships"])
         if "groups" in self.request.columns and self.names.request_groups:
