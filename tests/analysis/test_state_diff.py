@@ -272,11 +272,11 @@ def objects(program: Program, universe: Universe, rule: Rule) -> Iterator[tuple[
         if rule.entity in program.flat:
             resources += [Entity(rule.entity, f"{parent}/") for parent in above]
         else:
-            end = "" if shape.nested is None or shape.flat is not None else "/"
+            nests = shape.nested is not None and shape.flat is None
             resources += [
-                Entity(rule.entity, parent.id + end)
+                Entity(rule.entity, parent.id and f"{parent.id}/")
                 for parent in above
-                if not end or count_names(parent.id) < shape.most
+                if not nests or count_names(parent.id) < shape.most
             ]
     pools = [[e for t in slot.types for e in universe.by_type[t].values()] for slot in rule.withs]
     for resource in resources:

@@ -123,4 +123,4 @@ def test_invalid_names_are_refused_by_every_engine(opa_binary: Path, tmp_path: P
             groups=pa.array([[], [], [], []], pa.list_(pa.string())),
         )  # fmt: skip
         assert columns.allowed.tolist() == [True, False, False, False]
-        assert [columns.reason(row) for row in range(4)] == [None, "null", "malformed path", "malformed path"]
+        assert [columns.reason(row) for row in range(4)] == [None, "null", "wrong depth", "malformed path"]

@@ -106,7 +106,7 @@ ROWS: tuple[tuple[str, str, str, str | None, str | None], ...] = (
     ("ann", "list", "table:/", None, MALFORMED),
     ("ann", "list", "table:/c/a/", None, MALFORMED),
     ("ann", "list", "table:c/a%/", None, MALFORMED),
-    ("ann", "list", "table:c/a\n/", None, NO),
+    ("ann", "list", "table:c/a\n/", None, MALFORMED),
     ("ann", "show", "namespace:c/a/b/*", None, MALFORMED),
 )
 

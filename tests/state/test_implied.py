@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import generated_programs
@@ -121,9 +122,11 @@ def test_mistakes_are_found_where_they_are(text: str, message: str) -> None:
 @pytest.mark.parametrize("seed", seeds(range(40), quick=10))
 def test_rows_that_are_read_back_give_the_same_index(seed: int) -> None:
     of = generated_programs.program(seed, "implies")
-    document = index(of, worlds.state(of, seed))
-    again = index(of, as_written(of, from_index(document)))
-    assert (again["allow"], again["deny"]) == (document["allow"], document["deny"])
+    rows = from_index(index(of, worlds.state(of, seed)))
+    # Not the first index: it also has the entries of roles that only groups without members hold, which no row tells.
+    implying_nothing = replace(of, privileges={n: replace(found, implies=()) for n, found in of.privileges.items()})
+    exact, again = index(implying_nothing, rows), index(of, as_written(of, rows))
+    assert (again["allow"], again["deny"]) == (exact["allow"], exact["deny"])
 
 
 def test_rows_read_back_do_not_imply_once_more() -> None:

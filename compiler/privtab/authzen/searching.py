@@ -51,7 +51,7 @@ def subjects(search: Search, vocabulary: Vocabulary, directory: Directory) -> Se
     template = _with_subject(body, _NOBODY, vocabulary)
     vocabulary.check(template)
     objects = (template.resource, *template.with_.values())
-    named_users = {last_name(entity.id) for entity in objects if entity.type in directory.people and entity.id}
+    named_users = {last_name(entity.id) for entity in objects if entity.type in directory.people} - {""}
     names = sorted({*directory.users, *named_users}) if named_users else directory.users
     return SearchPlan(names=names, request_for=lambda name: replace(template, user=name))
 

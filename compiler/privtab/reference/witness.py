@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 from typing import assert_never
@@ -30,7 +30,7 @@ from privtab.paths import base_type, level_of
 from privtab.request import Entity, Request
 from privtab.state import attribute_rows
 from privtab.state.load import to_tables
-from privtab.state.nodes import Assignment, AttributeRow, Grant, Placement, State, merged
+from privtab.state.nodes import Assignment, AttributeRow, Effect, Grant, Placement, State, merged
 
 GROUP, REQUEST_GROUP = "team", "guests"
 """Names of the group in the state and of the group that a request brings."""
@@ -198,10 +198,7 @@ class WitnessBuilder:
     def _rows(self, fact: Fact) -> State:
         match fact:
             case Granted(effect=effect, name=name, target=target, carrier=carrier):
-                grant = Grant(
-                    grantee=self._principal(carrier), effect=effect, privilege=name, entity=self.entity(target)
-                )
-                return State(grants=(grant,), memberships=self._memberships(carrier))
+                return self._grant(effect, name, self.entity(target), carrier)
             case Owned(target=target, kind="role", carrier=carrier):
                 assignment = Assignment(principal=self._principal(carrier), role=self._role)
                 return State(
@@ -229,12 +226,26 @@ class WitnessBuilder:
             case Administers():
                 return State(service_admins=(self.user,))
             case GrantedBelow(privilege=privilege, target=target):
-                user, entity = f"user:{self.user}", self._elsewhere(target, privilege)
-                return State(grants=(Grant(grantee=user, effect="allow", privilege=privilege, entity=entity),))
+                return self._grant("allow", privilege, self._elsewhere(target, privilege), "user")
             case OwnedBelow(target=target):
                 return State(owners=((self._elsewhere(target), f"user:{self.user}"),))
             case _:
                 assert_never(fact)
+
+    def _grant(self, effect: Effect, privilege: str, entity: Entity, carrier: Carrier) -> State:
+        """A grant to the caller or their group; to a role that these hold, where the policy refuses other grantees."""
+        grantee = principal = self._principal(carrier)
+        assignments: tuple[Assignment, ...] = ()
+        if principal.partition(":")[0] not in self.grantees:
+            grantee = f"role:{_fresh('staff' if carrier == 'user' else 'crew_of_group', self.program.roles)}"
+            assignments = (Assignment(principal=principal, role=grantee.removeprefix("role:")),)
+        grant = Grant(grantee=grantee, effect=effect, privilege=privilege, entity=entity)
+        return State(grants=(grant,), assignments=assignments, memberships=self._memberships(carrier))
+
+    @property
+    def grantees(self) -> Collection[str]:
+        """The kinds of principals that grants may be to."""
+        return self.program.semantics.grantees
 
     def _principal(self, carrier: Carrier) -> str:
         match carrier:

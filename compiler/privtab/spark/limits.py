@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LOCAL = 20_000_000
+"""Most rows of a state that one process holds, the driver or a task."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:

@@ -25,6 +25,7 @@ from privtab.locations import Locations
 from privtab.request import Entity
 from privtab.spark.arguments import RequestColumns
 from privtab.spark.kernel import CHANGED, CODE, CODES, Layout, answer_columns, codes, readable
+from privtab.spark.limits import LOCAL
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import ShippedBytes, contents
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 Chains = Mapping[str, Sequence[tuple[str, int]]]
 ROWS = 2_000_000
 """Most rows of a portion, if the paths of the state allow it."""
-LOCAL = 20_000_000
-"""Most rows of a state that one process holds, the driver or a task."""
 REPEATED = 4
 """Most portions that contain the same row, on average, if the paths of the state allow it."""
 DEEPEST = 3

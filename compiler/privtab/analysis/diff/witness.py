@@ -58,6 +58,12 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
         found = self._entity(known, target.type, names[: known.depth(target.type)])
         return Entity(self.original_types.get(found.type, found.type), found.id)
 
+    @property
+    def grantees(self) -> Collection[str]:
+        """The kinds that both programs take, if any."""
+        own, others = self.program.semantics.grantees, self.other_program.semantics.grantees
+        return [kind for kind in own if kind in others] or own
+
     def is_in_state(self, term: Term) -> bool:
         """As WitnessBuilder.is_in_state, for attributes of either program."""
         declared = self.program.attribute(term) or self.other_program.attribute(term)

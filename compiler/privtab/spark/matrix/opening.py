@@ -14,6 +14,7 @@ from privtab.hints import hint
 from privtab.ir.nodes import Program
 from privtab.ir.support import Feature
 from privtab.names import KINDS, bare_name, is_wildcard, last_name
+from privtab.spark.limits import LOCAL
 from privtab.spark.matrix.by_index import IndexMatrix
 from privtab.spark.matrix.compute import ArrayMatrix
 from privtab.spark.matrix.principals import Holding, Subject
@@ -21,7 +22,6 @@ from privtab.spark.matrix.question import Matrix, Question
 from privtab.spark.matrix.world import World
 from privtab.spark.moments import Moment, moment_of, state_at
 from privtab.spark.policies import OpenPolicy
-from privtab.spark.portions import LOCAL
 from privtab.spark.state.bundles import bundled, is_bundle, require_complete
 from privtab.spark.states import opened
 from privtab.state.chains import GROUP
