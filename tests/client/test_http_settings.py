@@ -30,11 +30,11 @@ from privtab.importing import answers
 from privtab.pipeline import policy_artifacts
 from privtab.pushdown.document import load as mapping
 from privtab.pushdown.target import Options
-from privtab.pushdown.targets.gravitino import opened as target
 from privtab.registry import Registry
 from privtab.registry.deploy.fleet import FleetUnreadable, OpaReader, ServerReader
 from privtab.registry.deploy.push import push
 from privtab.state.nodes import State
+from privtab_systems.push.gravitino import opened as target
 
 TOKEN = "a-token-of-the-test"  # noqa: S105
 TROUBLE = (PrivtabError, FleetUnreadable)

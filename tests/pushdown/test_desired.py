@@ -27,8 +27,8 @@ from privtab.pushdown.rights import (
     in_order,
     to_text,
 )
-from privtab.pushdown.targets import postgresql
 from privtab.state.nodes import Assignment, Grant, State
+from privtab_systems.push import postgresql
 
 INVENTORY = Inventory(
     accounts=frozenset(Account("login", user) for user in USERS),

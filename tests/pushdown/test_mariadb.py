@@ -17,10 +17,10 @@ from privtab.pipeline import load_program
 from privtab.pushdown.document import Document, load
 from privtab.pushdown.rights import Account, NativeGrant, Object
 from privtab.pushdown.run import PushReport, push
-from privtab.pushdown.targets.mariadb import TRAITS
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
 from privtab.state.nodes import Assignment, Grant, State
+from privtab_systems.push.mariadb import TRAITS
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("mariadb-10-11")]
 

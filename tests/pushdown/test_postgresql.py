@@ -18,11 +18,11 @@ from privtab.ir.nodes import Program
 from privtab.pushdown.document import Document
 from privtab.pushdown.rights import Account, NativeGrant, NativeOwnership, Object
 from privtab.pushdown.run import PushReport, push
-from privtab.pushdown.targets.postgresql import LONGEST_NAME
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.store.store import Store
+from privtab_systems.push.postgresql import LONGEST_NAME
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgresql-15")]
 

@@ -15,7 +15,7 @@ from privtab.importing.template import Template
 from privtab.ir.nodes import Program
 from privtab.names import KINDS
 from privtab.pushdown.rights import OWNER, Object
-from privtab.pushdown.target import TARGETS, Traits, target_module
+from privtab.pushdown.target import Traits, target_module, target_names
 from privtab.state.nodes import ALL_TABLES
 from privtab.syntax.node_reader import DocumentProblem, DocumentReader, near
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
@@ -112,7 +112,7 @@ class _Reader(DocumentReader):
             return None
         self.word(fields[MARK], f"`{MARK}`", ("1",))
         self.text(fields["title"], "`title`")
-        target = self.word(fields["target"], "`target`", TARGETS)
+        target = self.word(fields["target"], "`target`", target_names())
         if target is None:
             return None
         traits = target_module(target).TRAITS

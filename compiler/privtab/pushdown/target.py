@@ -1,24 +1,19 @@
-"""What every target is: one protocol. A new target is one module of `privtab.pushdown.targets`."""
+"""What every target is: one protocol. A new target is one module, which a package names as an entry point."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Protocol
 
-from privtab.pushdown import targets
+from privtab import _plugins
 from privtab.pushdown.rights import Account, AccountKind, Inventory, Object, Right
 
 if TYPE_CHECKING:
     from privtab.pushdown.document import Document
     from privtab.pushdown.plan import Plan
-
-TARGETS = tuple(sorted(module.name for module in iter_modules(targets.__path__)))
-"""The words by which mapping documents name targets: those of their modules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +95,12 @@ class TargetModule(Protocol):
         """The target at an address. Raises UsageError for an address of another kind, PushError if it is not reached."""
 
 
+def target_names() -> tuple[str, ...]:
+    """The words by which mapping documents name targets: those of their entry points."""
+    return _plugins.names(_plugins.PUSH_TARGETS)
+
+
 def target_module(name: str) -> TargetModule:
     """The module of a target."""
-    module: TargetModule = import_module(f"{targets.__name__}.{name}")
+    module: TargetModule = _plugins.module(_plugins.PUSH_TARGETS, name)
     return module

@@ -21,10 +21,10 @@ from privtab.errors import (
     UsageError,
 )
 from privtab.serving.guard import HttpError
-from privtab.store.server.apis.gravitino.answers import ApiRequest
-from privtab.store.server.apis.gravitino.objects import Named
 from privtab.store.server.app import StoreScope, StoreServer, route
 from privtab.store.server.calls import Answer, Call, NotFound
+from privtab_systems.apis.gravitino.answers import ApiRequest
+from privtab_systems.apis.gravitino.objects import Named
 
 VERSION, PREFIX = "/api/version", "/api/metalakes"
 MEDIA = "application/vnd.gravitino.v1+json"

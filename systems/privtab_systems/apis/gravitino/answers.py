@@ -12,7 +12,8 @@ from privtab.names import decode_name, encode_name
 from privtab.request import Entity
 from privtab.serving.guard import HttpError
 from privtab.store.guarded import DesiredChange, WriteOptions
-from privtab.store.server.apis.gravitino.objects import (
+from privtab.store.server.calls import NotFound, flag
+from privtab_systems.apis.gravitino.objects import (
     Exists,
     Illegal,
     Missing,
@@ -21,8 +22,7 @@ from privtab.store.server.apis.gravitino.objects import (
     last_of,
     without_secrets,
 )
-from privtab.store.server.apis.gravitino.paths import ACTS, KINDS
-from privtab.store.server.calls import NotFound, flag
+from privtab_systems.apis.gravitino.paths import ACTS, KINDS
 
 
 class ApiRequest(Objects):

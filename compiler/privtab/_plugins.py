@@ -1,0 +1,30 @@
+"""Plug-ins: modules that installed packages name by entry points, privtab's own package of systems among them."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from privtab.errors import UsageError
+
+PUSH_TARGETS = "privtab.push_targets"
+STORE_APIS = "privtab.store_apis"
+
+
+def names(group: str) -> tuple[str, ...]:
+    """The names of all plug-ins of a kind."""
+    return tuple(sorted(_found(group)))
+
+
+def module(group: str, name: str) -> Any:
+    """The module of a plug-in, loaded. Raises UsageError if no installed package has it."""
+    found = _found(group).get(name)
+    if found is None:
+        raise UsageError(f"no installed package has `{name}` among its entry points `{group}`")
+    return found.load()
+
+
+@cache
+def _found(group: str) -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=group)}

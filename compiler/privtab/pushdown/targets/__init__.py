@@ -1,1 +1,0 @@
-"""The targets, one module each, named as mapping documents name it."""
