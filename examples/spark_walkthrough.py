@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name by which Spark us
 from rich.console import Console
 
 from privtab import AccessDenied
-from privtab.spark import certify, decide, entitlements, plan, register, require, user, visible
+from privtab.spark import certify, decide, entitlements, plan, require, user, visible
 
 HERE = Path(__file__).resolve().parent
 POLICY, STATE = "gravitino/1.1.0", str(HERE.parent / "policy_src" / "gravitino" / "state.yaml")
@@ -77,9 +77,8 @@ console.print("\n[bold]entitlements[/]: who may load or drop the orders, and thr
 for row in matrix.orderBy("operation", "user").collect():
     console.print(f"  {row.operation:5} {row.user:6} {row.via_kind} {row.via_principal} at {row.via_entity}")
 
-# %% The same in SQL; the options say of whom, so that the matrix of one user alone is worked out
-register(spark)
-spark.read.format("privtab").options(policy=POLICY, state=STATE, users="bob").load().createOrReplaceTempView("of_bob")
+# %% The same in SQL, worked out for one user alone
+entitlements(POLICY, STATE, users=["bob"], spark=spark).createOrReplaceTempView("of_bob")
 console.print("\n[bold]SQL[/]: what bob may do with tables, by operation")
 query = "SELECT operation, count(*) AS tables FROM of_bob WHERE type = 'table' GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 5"
 for row in spark.sql(query).collect():

@@ -11,11 +11,10 @@ from typing import Any
 
 def main(policy: str, state: str, bundles: str, remote: str) -> None:
     """One JSON document: for each entry point what it raises or answers, and the plan that `auto` takes."""
-    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     from privtab.errors import DecisionUnavailable
-    from privtab.spark import decide, decide_with, entitlements, plan, read_state, register, register_function
+    from privtab.spark import decide, decide_with, entitlements, plan, read_state, register_function
 
     if remote:
         os.environ["SPARK_TESTING"] = "1"  # the server listens on a free port
@@ -33,15 +32,6 @@ def main(policy: str, state: str, bundles: str, remote: str) -> None:
         requests.createOrReplaceTempView("asked")
         return sorted(tuple(row) for row in spark.sql("SELECT user, may(user, 'look', path) FROM asked").collect())
 
-    def source(policy: str = f"{bundles}/policy.tar.gz", state: str = f"{bundles}/state.tar.gz") -> int | str:
-        register(spark)
-        try:
-            return int(
-                spark.read.format("privtab").options(policy=policy, state=state, operations="look").load().count()
-            )
-        except PySparkException as error:
-            return next(line for line in str(error).splitlines() if "UsageError: " in line)
-
     def grants() -> int:
         table = spark.sql("SELECT 'user:ann' AS grantee, 'allow' AS effect, 'LOOK' AS privilege, 'box:s/a/1' AS entity")
         return int(read_state(spark, {"grants": table}, policy).findings().count())
@@ -51,8 +41,6 @@ def main(policy: str, state: str, bundles: str, remote: str) -> None:
         "auto": lambda: rows(decide(requests, policy, state, **arguments)),
         "decide_with": lambda: rows(decide_with(requests, bundles, **arguments)),
         "entitlements": lambda: entitlements(policy, state, operations=["look"], spark=spark).count(),
-        "register": source,
-        "register, YAML": lambda: source(policy, state),
         "register_function": may,
         "read_state": grants,
     }

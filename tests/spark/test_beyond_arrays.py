@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from privtab.spark import (
     each_batch,
     entitlements,
     plan,
-    register,
     register_function,
     require,
     user,
@@ -321,10 +319,8 @@ def test_entitlements_are_found_by_the_index(spark: SparkSession, files: tuple[s
         certificate = certify(*files, tmp_path / plan_, plan=plan_, spark=spark, attributes=given)
         assert certificate.totals.entitlements == len(named)
         assert ("attributes", "request.hour = 3, request.mfa = True") in certificate.origin.asked
-    register(spark)
-    options = {"policy": files[0], "state": files[1], "attributes": json.dumps(given), "users": "ben"}
-    read = spark.read.format("privtab").options(**options).load()
-    assert entitlement_rows(read) == {row for row in named if row[0] == "user:ben"}
+    of_ben = entitlements(*files, users=["ben"], attributes=given, spark=spark)
+    assert entitlement_rows(of_ben) == {row for row in named if row[0] == "user:ben"}
 
 
 @pytest.mark.parametrize(

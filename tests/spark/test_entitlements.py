@@ -14,6 +14,7 @@ import worlds
 from pyspark.sql import SparkSession
 from worlds.attributes import request_attributes
 
+from privtab.engines.packed import packed, unpacked
 from privtab.errors import FileError, InvalidRequest, StateInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
@@ -22,7 +23,6 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.spark import entitlements
 from privtab.spark.matrix import candidates, opening
-from privtab.spark.matrix.broadcast import opened, pickled_matrix
 from privtab.spark.matrix.opening import open_matrix, open_state
 from privtab.spark.matrix.question import Question
 from privtab.spark.policies import open_policy
@@ -97,9 +97,8 @@ def rows(
     """The matrix without Spark."""
     policy = open_policy(program)
     source = open_state(policy, state)
-    matrix = opened(
-        pickled_matrix(open_matrix(policy, source, question or Question(), users=users, principals=principals))
-    )
+    # As executors get it.
+    matrix = unpacked(packed(open_matrix(policy, source, question or Question(), users=users, principals=principals)))
     return [row for batch in matrix.of(entities) for row in batch.to_pylist()]
 
 

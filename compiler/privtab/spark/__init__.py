@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from privtab.spark.matrix.frame import entitlements
     from privtab.spark.micro_batches import each_batch
     from privtab.spark.policies import OpenPolicy, open_policy
-    from privtab.spark.source import register
     from privtab.spark.state import SparkState, read_state
 
 __all__ = [
@@ -38,7 +37,6 @@ __all__ = [
     "open_policy",
     "plan",
     "read_state",
-    "register",
     "register_function",
     "require",
     "user",
@@ -56,7 +54,6 @@ _PLACES = {
     "policies": ("OpenPolicy", "open_policy"),
     "gate": ("require",),
     "matrix.frame": ("entitlements",),
-    "source": ("register",),
     "filtering": ("user", "visible"),
     "state": ("SparkState", "read_state"),
 }

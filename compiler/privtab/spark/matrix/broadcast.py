@@ -13,12 +13,6 @@ if TYPE_CHECKING:
     from privtab.spark.matrix.question import Matrix
 
 
-def pickled_matrix(matrix: Matrix) -> ShippedBytes:
-    """Pack a matrix as bytes, to be pickled with the object that uses it."""
-    content = packed(matrix)
-    return ShippedBytes(digest=digest(content), content=content)
-
-
 def ship(matrix: Matrix, spark: SparkSession) -> ShippedBytes:
     """Make a matrix available to a session's executors: pickled with the function if it is small, otherwise as a file."""
     content = packed(matrix)

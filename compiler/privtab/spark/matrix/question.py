@@ -128,7 +128,6 @@ class Matrix:
         self.revision = revision
         self.question = question
         check(question, vocabulary)
-        self._pushed: frozenset[str] | None = None
 
     def of(self, keys: Iterable[str | None]) -> Iterator[pa.RecordBatch]:
         """The rows of entities (`type:path`); keys that are no entities of the policy are skipped."""
@@ -176,13 +175,7 @@ class Matrix:
             if self._is_requested(type_, name) and (why := self.omission_reason(type_, name))
         }
 
-    def narrow(self, operations: frozenset[str]) -> None:
-        """Keep only the operations with these names; unknown names are ignored."""
-        self._pushed = operations
-
     def _is_requested(self, type_: str, name: str) -> bool:
-        if self._pushed is not None and name not in self._pushed:
-            return False
         requested = self.question.operations
         return requested is None or name in requested or f"{type_}/{name}" in requested
 
