@@ -1,4 +1,4 @@
-"""Decide all of a real data set: 3,485 users by 10,127 permissions on Spark, and a sample with OPA and Wasm.
+"""Decide all of a real data set: 3,485 users by 10,127 permissions on Spark, and a sample with OPA.
 
     python bench/americas.py [FOLDER]     a single run
 
@@ -173,13 +173,11 @@ def sampled(data: Data, count: int, seed: int = 0) -> list[tuple[str, str]]:
 
 
 def through_bundles(data: Data, count: int, clock: Clock) -> None:
-    """Decide a sample with a real OPA and with Wasm; raises WrongAnswerError if an answer differs from the data."""
+    """Decide a sample with a real OPA; raises WrongAnswerError if an answer differs from the data."""
     from privtab import Client
     from privtab.bundle.pack import state_bundle
-    from privtab.client import Embedded
-    from privtab.opa import wasm
     from privtab.opa.server import OpaServer
-    from privtab.pipeline import load_program, policy_artifacts, wasm_modules
+    from privtab.pipeline import load_program, policy_bundle
     from privtab.request import Entity, Request
 
     program = load_program(POLICY)
@@ -188,17 +186,11 @@ def through_bundles(data: Data, count: int, clock: Clock) -> None:
     truth = [pair in data.user_permission for pair in pairs]
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
-        artifacts = policy_artifacts(program)
-        (place / "policy.tar.gz").write_bytes(artifacts.bundle())
+        (place / "policy.tar.gz").write_bytes(policy_bundle(program))
         (place / "state.tar.gz").write_bytes(state_bundle(program, data.state()))
-        module = wasm.build(wasm_modules(program), artifacts.entrypoints)
-        (place / "wasm.tar.gz").write_bytes(artifacts.wasm_bundle(module))
         bundles = {"policy": place / "policy.tar.gz", "state": place / "state.tar.gz"}
         with OpaServer(bundles) as opa, Client(opa.url, system=program.system) as client, clock.stage("OPA"):
             _compare("OPA", client.check_many(requests), truth)
-        engine = Embedded(place / "wasm.tar.gz", state=place / "state.tar.gz", engine="wasm")
-        with clock.stage("Wasm"):
-            _compare("Wasm", engine.check_many(requests), truth)
 
 
 def _compare(name: str, answers: Sequence[object], truth: Sequence[bool]) -> None:

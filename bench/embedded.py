@@ -21,7 +21,6 @@ from typing import Any
 from masks import Masks
 from measure import Contestant, Report, Spread, Table, Target, race, resident
 
-BATCH = 1_000
 SINGLES = 2_000
 MANY = 100_000
 SHIPPED = "gravitino/1.1.0"
@@ -30,8 +29,6 @@ STATE = "state.yaml"
 HAND, CHECK, LOAD = "by hand, bit masks", "Embedded.check", "Embedded.check, the policy's own row `load`"
 HAND_LOOP, CHECK_MANY = f"by hand, a loop over {MANY:,}", f"Embedded.check_many, {MANY:,} requests"
 COLUMNS = f"decide_columns, {MANY:,} rows"
-THIN, WASM_MANY = "Wasm, hand-written policy and a thin caller, batches", "Embedded(engine=wasm).check_many"
-THIN_ONE, WASM = "the same, one per call", "Embedded(engine=wasm).check"
 CEDAR = "cedarpy, all entities parsed before"
 
 
@@ -45,8 +42,7 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
         folder = Path(name)
         for size in sizes:
             prepared = Prepared(size=size, folder=folder)
-            for contestants in (_in_python(prepared), _in_wasm(prepared)):
-                raced |= race(contestants, repetitions)
+            raced |= race(_in_process(prepared), repetitions)
             cedar = _cedar(prepared) if size == "S" else []
             raced |= race(cedar, min(repetitions, 3)) if cedar else {}
             memory[size] = _memory(prepared, min(repetitions, 3))
@@ -83,7 +79,6 @@ def _targets(size: str, rates: Mapping[str, Spread]) -> list[Target]:
     wanted = [
         ("a decision, Embedded / by hand", CHECK, HAND, 0.5),
         (f"{MANY:,} decisions, check_many / a loop by hand", CHECK_MANY, HAND_LOOP, 2.0),
-        ("Wasm in batches, Embedded / a thin caller", WASM_MANY, THIN, 0.8),
         ("a decision, Embedded / cedarpy", CHECK, CEDAR, 4.0),
     ]
     return [
@@ -98,7 +93,7 @@ def _over(ours: Spread, theirs: Spread) -> Spread:
     return Spread(values=ours.values[:count]).over(Spread(values=theirs.values[:count]))
 
 
-def _in_python(prepared: Any) -> list[Contestant]:
+def _in_process(prepared: Any) -> list[Contestant]:
     import pyarrow as pa
 
     from privtab import Entity, Request
@@ -131,47 +126,6 @@ def _in_python(prepared: Any) -> list[Contestant]:
         return answers
 
     return [*found, Contestant(size=size, name=COLUMNS, run=columns, truth=truth)]
-
-
-def _in_wasm(prepared: Any) -> list[Contestant]:
-    from prepared import BY_HAND, by_hand_data
-    from workload import ancestors
-
-    from privtab import Entity, Request
-    from privtab.client.embedded import Embedded
-    from privtab.engines.opa_wasm import Instance
-    from privtab.opa import wasm
-    from privtab.pipeline import policy_artifacts, wasm_modules
-
-    world, size = prepared.world, prepared.size
-    artifacts = policy_artifacts(prepared.program)
-    bundle = prepared.folder / "policy.wasm.tar.gz"
-    bundle.write_bytes(artifacts.wasm_bundle(wasm.build(wasm_modules(prepared.program), artifacts.entrypoints)))
-    client = Embedded(bundle, prepared.ours()["state"], engine="wasm")
-    entrypoints = ("by_hand/allow", "by_hand/decisions")
-    module = wasm.build({"by_hand.rego": BY_HAND.read_text(encoding="utf-8")}, entrypoints)
-    thin = Instance(module, _json({"by_hand_state": by_hand_data(world, members=False)}), entrypoints)
-    items = [(user, ancestors(table)) for user, table in world.requests]
-    many = [Request(user=user, action="select", resource=Entity("table", table)) for user, table in world.requests]
-    truth = world.may_select
-
-    def thin_many() -> list[bool]:
-        parts = (items[start : start + BATCH] for start in range(0, len(items), BATCH))
-        return [a for part in parts for a in thin.call("by_hand/decisions", _json({"items": part}))[0]["result"]]
-
-    def thin_one() -> list[bool]:
-        inputs = ({"user": user, "path": path} for user, path in items[:SINGLES])
-        return [thin.call("by_hand/allow", _json(one))[0]["result"] for one in inputs]
-
-    asked = [(user, ("table", table)) for user, table in world.requests[:SINGLES]]
-    return [
-        Contestant(size=size, name=THIN, run=thin_many, truth=truth),
-        Contestant(size=size, name=WASM_MANY, run=lambda: client.check_many(many), truth=truth),
-        Contestant(size=size, name=THIN_ONE, run=thin_one, truth=truth[:SINGLES]),
-        Contestant(
-            size=size, name=WASM, run=lambda: [client.check(u, "select", t) for u, t in asked], truth=truth[:SINGLES]
-        ),
-    ]
 
 
 def _cedar(prepared: Any) -> list[Contestant]:

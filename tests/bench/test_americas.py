@@ -1,4 +1,4 @@
-"""The whole matrix of made-up access data of the shape of the real one: on Spark, and a sample through OPA and Wasm."""
+"""The whole matrix of made-up access data of the shape of the real one: on Spark, and a sample through OPA."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ def test_one_pair_that_should_not_be_is_noticed(spark: SparkSession) -> None:
 def test_a_sample_has_the_same_answers_elsewhere() -> None:
     clock = americas.Clock()
     americas.through_bundles(americas.made_up(users=300, roles=60, permissions=700), 20_000, clock)
-    assert set(clock.stages) == {"OPA", "Wasm"}
+    assert set(clock.stages) == {"OPA"}

@@ -35,9 +35,8 @@ from privtab.client.embedded import Embedded
 from privtab.engines.python import MANY
 from privtab.errors import AccessDenied, DecisionUnavailable, FileError, InvalidRequest, UsageError
 from privtab.ir.nodes import Program
-from privtab.opa import wasm
 from privtab.opa._files import FileService
-from privtab.pipeline import policy_artifacts, policy_bundle, wasm_modules
+from privtab.pipeline import policy_artifacts, policy_bundle
 from privtab.request import Entity, Request
 from privtab.state.load import from_tables
 from privtab.state.validate import validate
@@ -270,7 +269,7 @@ def test_missing_places_are_reported(bundle_files: BundleFiles, tmp_path: Path) 
         Embedded(bundle_files.policy, tmp_path / "again.tar.gz", bundle_files.state)
     with pytest.raises(UsageError, match="give bundles"):
         Embedded()
-    with pytest.raises(UsageError, match="unknown engine"):
+    with pytest.raises(UsageError, match="there is no engine `cobol`"):
         Embedded(bundle_files.policy, engine="cobol")
 
 
@@ -631,34 +630,24 @@ def test_no_thread_is_left(bundle_files: BundleFiles) -> None:
         assert threading.active_count() == before
 
 
-# --- the engine `wasm` ---
+# --- the engine ---
 
 
-@pytest.mark.slow
-def test_wasm_gives_the_same_answers(bundle_files: BundleFiles, opa_binary: Path) -> None:
-    program = bundle_files.program()
-    artifacts = policy_artifacts(program)
-    module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa_binary)
-    (bundle_files.folder / "policy.wasm.tar.gz").write_bytes(artifacts.wasm_bundle(module))
-    with Embedded(bundle_files.folder) as python, Embedded(bundle_files.folder, engine="wasm", refresh=0) as client:
-        assert python.status().engine == "python"
-        assert client.status().engine == "wasm"
-        assert client.revision() == python.revision()
-        requests = [
-            Request(user=u, action="look", resource=Entity("box", f"s/a/{n}")) for u in ("ann", "bob") for n in "12"
-        ]
-        assert client.check_many(requests) == python.check_many(requests) == [True, False, False, False]
-        for request in requests:
-            assert client.decide(request).context == python.decide(request).context
-            assert client.check(request) is python.check(request)
-        assert client.visible("ann", "list", "box", ["s/a/1", "s/a/2"]) == ["s/a/1"]
-        with pytest.raises(InvalidRequest):
-            client.check("ann", "look", "box:s/a")
-        bundle_files.put_state(GRANTS[1:])
-        assert not client.check("ann", "look", "box:s/a/1")
-        with pytest.raises(UsageError, match="the engine `python`"):
-            client.batches()
-    with pytest.raises(UsageError, match="compile --wasm"):
+def test_the_policy_of_a_bundle_with_wasm_is_decided_by_its_program(bundle_files: BundleFiles) -> None:
+    artifacts = policy_artifacts(bundle_files.program())
+    (bundle_files.folder / "policy.wasm.tar.gz").write_bytes(artifacts.wasm_bundle(b"a module"))
+    alone = [bundle_files.folder / "policy.wasm.tar.gz", bundle_files.state]
+    for sources in (alone, [bundle_files.folder], [alone[0], bundle_files.folder]):
+        with Embedded(*sources) as client:
+            assert client.status().engine == "python"
+            assert client.check("ann", "look", "box:s/a/1")
+            assert not client.check("bob", "look", "box:s/a/1")
+
+
+def test_there_is_one_engine(bundle_files: BundleFiles) -> None:
+    with Embedded(bundle_files.policy, bundle_files.state, engine="python") as client:
+        assert client.check("ann", "look", "box:s/a/1")
+    with pytest.raises(UsageError, match=r"there is no engine `wasm` in process: leave `engine` out"):
         Embedded(bundle_files.policy, bundle_files.state, engine="wasm")
 
 
@@ -667,7 +656,7 @@ import sys
 
 class Refused:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"numpy", "pyarrow", "wasmtime", "yaml", "lark", "jinja2", "typer", "httpcore"}:
+        if name.partition(".")[0] in {"numpy", "pyarrow", "yaml", "lark", "jinja2", "typer", "httpcore"}:
             raise ImportError(name)
 
 sys.meta_path.insert(0, Refused())
@@ -678,25 +667,18 @@ asked = [Request(user="ann", action="look", resource=Entity("box", f"s/a/{n % 2 
 assert client.check_many(asked) == [True, False] * 1500
 assert client.check("ann", "look", "box:s/a/1")
 assert client.decide("ann", "look", "box:s/a/1").allowed
-for wrong in (client.batches, lambda: Embedded(sys.argv[3], sys.argv[2], engine="wasm")):
-    try:
-        wrong()
-    except UsageError as error:
-        print(error)
+try:
+    client.batches()
+except UsageError as error:
+    print(error)
 """
 
 
 def test_the_base_install_is_enough(bundle_files: BundleFiles) -> None:
-    artifacts = policy_artifacts(bundle_files.program())
-    (bundle_files.folder / "policy.wasm.tar.gz").write_bytes(artifacts.wasm_bundle(b"a module"))
-    bundles = [str(bundle_files.policy), str(bundle_files.state), str(bundle_files.folder / "policy.wasm.tar.gz")]
-    command = [sys.executable, "-c", ALONE, *bundles]
+    command = [sys.executable, "-c", ALONE, str(bundle_files.policy), str(bundle_files.state)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        f"columns need the extra `fast`: {how_to_install('fast')}",
-        f"the engine `wasm` needs the extra `wasm`: {how_to_install('wasm')}",
-    ]
+    assert done.stdout.splitlines() == [f"columns need the extra `fast`: {how_to_install('fast')}"]
 
 
 def test_a_client_shows_itself(client: Embedded) -> None:

@@ -22,8 +22,7 @@ from privtab.engines.index import Index, combined_document
 from privtab.errors import FileError, PolicyError, UsageError
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
-from privtab.opa.wasm import build
-from privtab.pipeline import policy_artifacts, wasm_modules
+from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity
 from privtab.state.index import index
@@ -69,7 +68,7 @@ def until(holds: Callable[[], bool], seconds: float = 15.0) -> None:
         time.sleep(0.02)
 
 
-@pytest.fixture(scope="module", params=["opa", "python", "wasm"])
+@pytest.fixture(scope="module", params=["opa", "python"])
 def client(
     request: pytest.FixtureRequest, lake: Program, partly: OpaServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Client | Embedded]:
@@ -82,13 +81,8 @@ def client(
     bundles = shard_bundles(lake, STATE)
     for key in (PEOPLE, ROOT_HERE):
         (tmp_path / shard_file(key)).write_bytes(bundles[key])
-    artifacts = policy_artifacts(lake, sharded=True)
-    if request.param == "wasm":
-        bundle = artifacts.wasm_bundle(build(wasm_modules(lake), artifacts.entrypoints))
-    else:
-        bundle = artifacts.bundle()
-    (tmp_path / "policy.tar.gz").write_bytes(bundle)
-    with Embedded(tmp_path, engine=request.param) as asker:
+    (tmp_path / "policy.tar.gz").write_bytes(policy_artifacts(lake, sharded=True).bundle())
+    with Embedded(tmp_path) as asker:
         yield asker
 
 

@@ -12,23 +12,22 @@ import generated_programs
 import pytest
 import requests as http
 import worlds
+from wasm_engine import WasmEngine
 
 from privtab import pipeline
 from privtab.bundle import state_bundle
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.engines.wasm import WasmEngine
 from privtab.errors import InvalidRequest
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.opa import wasm
 from privtab.opa.server import OpaServer
-from privtab.pipeline import policy_artifacts, wasm_modules
+from privtab.pipeline import policy_artifacts, policy_revision
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.state.index import index, index_bytes
+from privtab.state.index import index
 from privtab.state.nodes import Assignment, Grant, State
 
 POLICY = """
@@ -281,10 +280,8 @@ def test_engines_agree_in_generated_worlds(number: int) -> None:
 
 @pytest.mark.slow
 def test_wasm_agrees(office: Program, opa_binary: Path) -> None:
-    artifacts = policy_artifacts(office)
-    module = wasm.build(wasm_modules(office), artifacts.entrypoints, opa_binary)
-    engine = WasmEngine(module, artifacts.program, json.loads(index_bytes(office, STATE)[1]))
-    reference = Reference(office, STATE, artifacts.revision)
+    engine = WasmEngine(office, STATE, opa_binary)
+    reference = Reference(office, STATE, policy_revision(office))
     requests = [*ALLOWED, *DENIED]
     assert engine.decide_many(requests) == [reference.decide(user_request) for user_request in requests]
     assert engine.allow_many(requests) == [True] * len(ALLOWED) + [False] * len(DENIED)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import requests as http
 from creator_role_policy import CASES, EFFECT, NO_ROLE, POLICY, files
+from wasm_engine import wasm_client
 
 from privtab import Client, Embedded
 from privtab.analysis.diff import diff
@@ -24,9 +25,8 @@ from privtab.errors import InvalidRequest
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
-from privtab.opa import wasm
 from privtab.opa.server import OpaServer
-from privtab.pipeline import load_program, policy_artifacts, wasm_modules
+from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.request import Decision, Entity, Request
 from privtab.scenarios.suggest import suggestions
@@ -54,22 +54,19 @@ def opa(
 ) -> Iterator[OpaServer]:
     folder = tmp_path_factory.mktemp("bundles")
     artifacts = policy_artifacts(program)
-    module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa_binary)
     (folder / "policy.tar.gz").write_bytes(artifacts.bundle())
-    (folder / "wasm.tar.gz").write_bytes(artifacts.wasm_bundle(module))
     (folder / "state.tar.gz").write_bytes(state_bundle(program, state))
     with OpaServer([folder / "policy.tar.gz", folder / "state.tar.gz"], binary=opa_binary) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def engines(program: Program, state: State, opa: OpaServer) -> dict[str, Any]:
-    parts = opa.bundles["state"]
+def engines(program: Program, state: State, opa: OpaServer, opa_binary: Path) -> dict[str, Any]:
     return {
         "reference": Reference(program, state),
         "opa": Client(opa.url),
-        "python": Embedded(opa.bundles["policy"], parts, engine="python"),
-        "wasm": Embedded(parts.with_name("wasm.tar.gz"), parts, engine="wasm"),
+        "python": Embedded(opa.bundles["policy"], opa.bundles["state"]),
+        "wasm": wasm_client(program, state, opa_binary),
     }
 
 

@@ -6,18 +6,17 @@ from pathlib import Path
 
 import pytest
 import worlds
+from wasm_engine import WasmEngine
 
 from privtab import pipeline
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.engines.wasm import WasmEngine
 from privtab.errors import InvalidRequest
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.opa import wasm
-from privtab.pipeline import policy_artifacts, wasm_modules
+from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.index import index
@@ -236,8 +235,7 @@ def test_wasm_decides_as_the_reference(tmp_path: Path, opa_binary: Path) -> None
         )
         state = worlds.state(program, seed)
         artifacts = policy_artifacts(program)
-        module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa_binary)
-        engine = WasmEngine(module, artifacts.program, index(program, state))
+        engine = WasmEngine(program, state, opa_binary)
         reference = Reference(program, state, artifacts.revision)
         requests = worlds.requests(program, seed, 3)
         expected = [reference.decide(request) for request in requests]

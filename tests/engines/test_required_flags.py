@@ -11,18 +11,19 @@ import pyarrow as pa
 import pytest
 import requests as http
 import required_flag_policy
+from wasm_engine import wasm_client
 
 from privtab import Client, Embedded, pipeline
 from privtab.bundle import state_bundle
+from privtab.client import Asker
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.opa import wasm
 from privtab.opa.server import OpaServer
-from privtab.pipeline import policy_artifacts, wasm_modules
+from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.index import index
@@ -61,11 +62,11 @@ CASES: tuple[tuple[str, frozenset[str], bool | None], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clinic:
-    """The policy with a state, its bundles, and an OPA that runs them."""
+    """The policy with a state, and clients of it."""
 
     program: Program
     state: State
-    bundles: Mapping[str, list[Path]]
+    clients: Mapping[str, Asker]
     """By engine."""
     url: str
 
@@ -78,14 +79,19 @@ def clinic(tmp_path_factory: pytest.TempPathFactory, opa_binary: Path) -> Iterat
     state, findings = validate(program, from_tables({"grants": ROWS}, "clinic"))
     assert not findings
     artifacts = policy_artifacts(program)
-    module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa_binary)
-    policy, who, in_wasm = (folder / f"{name}.tar.gz" for name in ("policy", "state", "wasm"))
+    policy, who = (folder / f"{name}.tar.gz" for name in ("policy", "state"))
     policy.write_bytes(artifacts.bundle())
     who.write_bytes(state_bundle(program, state))
-    in_wasm.write_bytes(artifacts.wasm_bundle(module))
     with OpaServer({"policy": policy, "state": who}, binary=opa_binary) as opa:
         yield Clinic(
-            program=program, state=state, bundles={"python": [policy, who], "wasm": [in_wasm, who]}, url=opa.url
+            program=program,
+            state=state,
+            clients={
+                "opa": Client(opa.url),
+                "python": Embedded(policy, who),
+                "wasm": wasm_client(program, state, opa_binary),
+            },
+            url=opa.url,
         )
 
 
@@ -144,7 +150,7 @@ def test_opa_over_http_denies_with_a_reason(clinic: Clinic, rule: str) -> None:
 
 @pytest.mark.parametrize("kind", ["opa", "python", "wasm"])
 def test_clients_refuse_requests_without_the_flag(clinic: Clinic, kind: str) -> None:
-    with Client(clinic.url) if kind == "opa" else Embedded(*clinic.bundles[kind], engine=kind) as client:
+    with clinic.clients[kind] as client:
         for action, flags, allowed in CASES:
             if allowed is None:
                 for ask in (client.check, client.decide):

@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 import requests as http
 from engine_agreement import ask, differences, serving
+from wasm_engine import WasmEngine
 
 from privtab import pipeline
 from privtab.engines.batches import Batches
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
-from privtab.engines.wasm import WasmEngine
 from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program
-from privtab.opa import wasm
-from privtab.pipeline import policy_artifacts, wasm_modules
+from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.index import index
@@ -229,8 +228,7 @@ def test_opa_agrees(nested: bool, program: Program, state: State, opa_binary: Pa
 @pytest.mark.slow
 def test_wasm_agrees(nested: bool, program: Program, state: State, opa_binary: Path) -> None:
     artifacts = policy_artifacts(program)
-    module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa_binary)
-    engine = WasmEngine(module, artifacts.program, index(program, state))
+    engine = WasmEngine(program, state, opa_binary)
     reference = Reference(program, state, artifacts.revision)
     requests = questions(nested=nested)
     expected = [reference.decide(request).to_json() for request in requests]

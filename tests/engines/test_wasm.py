@@ -1,37 +1,25 @@
-"""The `wasm` engine against the reference meaning: the policy's Rego as OPA compiles it, every part of every decision."""
+"""The Wasm that OPA compiles a policy to, against the reference meaning: every part of every decision."""
 
 from __future__ import annotations
 
-import json
-import pickle
 import random
-import threading
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import worlds
+from wasm_engine import WasmEngine
 
 from privtab import pipeline
-from privtab.engines.wasm import WasmEngine
-from privtab.errors import InvalidRequest, PolicyError, UsageError
 from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
-from privtab.opa import wasm
-from privtab.pipeline import policy_artifacts, wasm_modules
+from privtab.pipeline import policy_revision
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.state.index import index
 from privtab.state.nodes import Grant, State
 
 
 def engine_and_reference(program: Program, state: State, binary: Path) -> tuple[WasmEngine, Reference]:
     """The engine and the truth."""
-    artifacts = policy_artifacts(program)
-    module = wasm.build(wasm_modules(program), artifacts.entrypoints, binary)
-    engine = WasmEngine(module, artifacts.program, index(program, state))
-    return engine, Reference(program, state, artifacts.revision)
+    return WasmEngine(program, state, binary), Reference(program, state, policy_revision(program))
 
 
 @pytest.mark.slow
@@ -121,87 +109,3 @@ def test_listings_are_filtered(shipped: tuple[WasmEngine, Reference, Program]) -
             if reference.decide(Request(user=user, action="list", resource=item)).allowed
         ]
         assert engine.visible(request, items) == expected
-
-
-def test_possibly_invalid_requests_are_checked_in_full(shipped: tuple[WasmEngine, Reference, Program]) -> None:
-    engine, _, program = shipped
-    names = vocabulary(program)
-    chance = random.Random(5)
-    good = Request(user="ann", action="list", resource=Entity("dataset", "x/x/x"))
-    assert engine.columns([good] * 200) == engine.allow_many([good] * 200)
-    refused = 0
-    for _ in range(300):
-        path = "".join(chance.choice("xxx//%2é") for _ in range(chance.randint(0, 7)))
-        odd = replace(good, resource=Entity("dataset", path))
-        try:
-            names.check(odd)
-        except InvalidRequest:
-            refused += 1
-            assert engine.columns([*[good] * 150, odd]) is None, path
-    assert refused > 200
-    for spoilt in (
-        replace(good, user=""),
-        replace(good, user=None),  # type: ignore[arg-type]
-        replace(good, action="fly"),
-        replace(good, flags=frozenset({"force"})),
-        good.to_json(),
-    ):
-        assert engine.columns([*[good] * 150, spoilt]) is None  # type: ignore[list-item]
-
-
-def test_threads_take_turns(shipped: tuple[WasmEngine, Reference, Program]) -> None:
-    engine, reference, program = shipped
-    requests = worlds.requests(program, 8, 2)
-    expected = [reference.decide(request).allowed for request in requests]
-    found: list[bool] = []
-
-    def ask() -> None:
-        found.append([engine.allow(request) for request in requests] == expected)
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [True] * 4
-
-
-def test_another_process_makes_its_own_instance(shipped: tuple[WasmEngine, Reference, Program]) -> None:
-    engine, reference, program = shipped
-    copy = pickle.loads(pickle.dumps(engine))  # noqa: S301  (our own)
-    requests = worlds.requests(program, 9, 1)
-    assert copy.allow_many(requests) == [reference.decide(request).allowed for request in requests]
-
-
-@pytest.mark.slow
-def test_memory_does_not_grow_with_each_call(shipped: tuple[WasmEngine, Reference, Program]) -> None:
-    engine, _, program = shipped
-    requests = worlds.requests(program, 11, 20)
-
-    def size() -> int:
-        return engine._instance._memory.data_len(engine._instance._store)
-
-    engine.decide_many(requests)
-    before = size()
-    for _ in range(20):
-        engine.decide_many(requests)
-    assert size() == before
-
-
-@pytest.mark.parametrize(
-    ("module", "error", "message"),
-    [(None, UsageError, "compile --wasm"), (b"\0asm nonsense", PolicyError, "cannot be run")],
-)
-def test_without_a_module_there_is_no_engine(
-    module: bytes | None, error: type[Exception], message: str, shipped: tuple[WasmEngine, Reference, Program]
-) -> None:
-    program: dict[str, Any] = json.loads(json.dumps(dict(policy_artifacts(shipped[2]).program)))
-    with pytest.raises(error, match=message):
-        WasmEngine(module, program, {})
-
-
-def test_half_a_surrogate_pair_in_a_state_is_refused(shipped: tuple[WasmEngine, Reference, Program]) -> None:
-    _, _, program = shipped
-    state = index(program, State()) | {"service_admins": {"half \ud800": True}}
-    with pytest.raises(PolicyError, match=r"not valid Unicode: '\\ud800'"):
-        WasmEngine(b"\0asm", dict(policy_artifacts(program).program), state)

@@ -12,13 +12,12 @@ import pytest
 import worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wasm_engine import WasmEngine
 
 from privtab.engines.index import combined_document
 from privtab.engines.python import Opener, PythonEngine
-from privtab.engines.wasm import WasmEngine
 from privtab.engines.windowed import WindowedIndex
-from privtab.opa import wasm
-from privtab.pipeline import policy_artifacts, wasm_modules
+from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index, index_bytes
 from privtab.state.nodes import TABLES, State
@@ -56,7 +55,7 @@ def test_the_python_engine_agrees_with_the_reference_over_shards_with_windows(po
     artifacts = policy_artifacts(program)
     requests = worlds.requests(program, seed, 1)
     for at in worlds.moments(state):
-        opened = opener.open(artifacts.program, parts, None, at)
+        opened = opener.open(artifacts.program, parts, at)
         reference = Reference(program, state.at(at), artifacts.revision)
         assert opened.window.holds(at)
         for request in requests:
@@ -108,12 +107,9 @@ def test_wasm_agrees_with_the_reference_at_every_moment(opa_binary: Path) -> Non
     for number in range(4):
         program = generated_programs.program(number, *(("below",) if number % 2 else ()))
         artifacts = policy_artifacts(program)
-        module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa_binary)
         state = worlds.timed(worlds.state(program, number), number)
         clock = [0]
-        engine = WasmEngine(
-            module, artifacts.program, json.loads(index_bytes(program, state)[1]), partial(clock.__getitem__, 0)
-        )
+        engine = WasmEngine(program, state, opa_binary, clock=partial(clock.__getitem__, 0))
         requests = worlds.requests(program, number, 1)
         for at in worlds.moments(state):
             clock[0] = at

@@ -28,7 +28,6 @@ HEAVY = (
     "httpcore",
     "opa_client",
     "prometheus_client",
-    "wasmtime",
 )
 LOADED = f"""
 import sys

@@ -12,11 +12,13 @@ import pytest
 import requests as http
 from engine_agreement import ask, put_state, serving
 from row_cases import Case, Rows, cases
+from wasm_engine import WasmEngine
 
-from privtab import engines, pipeline
+from privtab import pipeline
+from privtab.engines.index import Index
+from privtab.engines.python import PythonEngine
 from privtab.ir.nodes import Program
-from privtab.opa import wasm
-from privtab.pipeline import policy_artifacts, wasm_modules
+from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index
 
@@ -33,11 +35,10 @@ def answers(program: Program, text: str, opa: Path) -> Mapping[str, list[tuple[C
         sent = {"requests": [case.request.to_json() for case in every_case]}
         by_engine = {"opa": ask(session, url, world.program.system, "decisions", sent)}
     requests = [case.request for case in every_case]
-    artifacts, document = policy_artifacts(program), index(program, state)
-    for name in engines.ENGINES:
-        opener = engines.opener(name)
-        module = wasm.build(wasm_modules(program), artifacts.entrypoints, opa) if opener.takes_wasm else None
-        by_engine[name] = opener.open(artifacts.program, [opener.keep(document)], module, 0).engine.allow_many(requests)
+    by_engine["python"] = PythonEngine(policy_artifacts(program).program, Index(index(program, state))).allow_many(
+        requests
+    )
+    by_engine["wasm"] = WasmEngine(program, state, opa).allow_many(requests)
     reference = Reference(program, state)
     by_engine["reference"] = [reference.decide(request).allowed for request in requests]
     found: dict[str, list[tuple[Case, Mapping[str, bool]]]] = {}

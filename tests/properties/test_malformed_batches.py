@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,14 +14,11 @@ import worlds
 from engine_agreement import World, put_state, serving
 from malformed_requests import ODD, broken
 from row_cases import Rows, cases
+from wasm_engine import WasmEngine
 
-from privtab.engines.wasm import WasmEngine
-from privtab.errors import InvalidRequest, PolicyError
-from privtab.opa import wasm
-from privtab.pipeline import wasm_modules
+from privtab.errors import InvalidRequest
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
-from privtab.state.index import index
 from privtab.state.nodes import State
 
 Ask: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
@@ -186,15 +182,7 @@ def test_wasm_allows_no_item_that_is_none(opa_binary: Path) -> None:
     with serving([worlds.policy(seed, f"wasm{seed}") for seed in range(2)], opa_binary) as (_, loaded):
         for world in loaded:
             state, reference, chosen = made_up(world, rnd, 12)
-            module = wasm.build(wasm_modules(world.program), world.artifacts.entrypoints, opa_binary)
-            engine = WasmEngine(module, world.artifacts.program, index(world.program, state))
-
-            def ask(rule: str, body: Mapping[str, Any], engine: WasmEngine = engine) -> Any:
-                try:
-                    return engine._ask(rule, json.loads(json.dumps(body)))
-                except PolicyError:
-                    return None
-
+            ask = WasmEngine(world.program, state, opa_binary).ask
             more, yes = check(reference, ask, chosen, rnd)
             number, allowed = number + more, allowed + yes
             requests = [broken(request.to_json(), rnd) for request in chosen for _ in range(10)]

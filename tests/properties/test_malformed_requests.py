@@ -14,15 +14,12 @@ from engine_agreement import ask, put_state, serving
 from malformed_requests import broken
 from row_cases import Rows, cases
 from unusual_names import UNUSABLE
+from wasm_engine import WasmEngine
 
 from privtab.characters import is_unicode
-from privtab.engines.wasm import WasmEngine
 from privtab.errors import InvalidRequest
-from privtab.opa import wasm
-from privtab.pipeline import wasm_modules
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.state.index import index
 from privtab.state.nodes import State
 from privtab.vocabulary import Vocabulary
 
@@ -72,10 +69,8 @@ def test_every_engine_takes_the_same_characters_for_parts_of_names(opa_binary: P
         shown = ask(session, url, "open", "visible", {**body, "subject": subject, "items": [keys for _, keys in items]})
         assert shown == list(range(len(USABLE)))
         assert not any(ask(session, url, "open", "decisions", {"requests": [r.to_json() for r in narrowed]}))
-        document, state = world.artifacts.program, index(world.program, State())
-        module = wasm.build(wasm_modules(world.program), world.artifacts.entrypoints, opa_binary)
-        engine = WasmEngine(module, document, state)
-        assert engine.allow_many(requests) == expected
+        document = world.artifacts.program
+        assert WasmEngine(world.program, State(), opa_binary).allow_many(requests) == expected
     checked = Vocabulary.from_program(document)
     for request, good in zip([*requests, *narrowed], [*expected, *(name in USABLE for name in names)], strict=True):
         with nullcontext() if good else pytest.raises(InvalidRequest, match="cannot contain the character U"):

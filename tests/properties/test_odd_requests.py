@@ -9,14 +9,13 @@ import pyarrow as pa
 import pytest
 import requests as http
 from engine_agreement import ask, put_state, serving
+from wasm_engine import wasm_client
 
 from privtab import Client
 from privtab.bundle import state_bundle
 from privtab.client.embedded import Embedded
 from privtab.engines.python import MANY
 from privtab.errors import InvalidRequest
-from privtab.opa import wasm
-from privtab.pipeline import wasm_modules
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, State
@@ -69,12 +68,11 @@ def test_invalid_names_are_refused_by_every_engine(opa_binary: Path, tmp_path: P
         put_state(session, url, world.program, STATE)
         reference = Reference(world.program, STATE)
         policy, state = tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz"
-        module = wasm.build(wasm_modules(world.program), world.artifacts.entrypoints, opa_binary)
-        policy.write_bytes(world.artifacts.wasm_bundle(module))
+        policy.write_bytes(world.artifacts.bundle())
         state.write_bytes(state_bundle(world.program, STATE))
         with (
             Embedded(policy, state) as python,
-            Embedded(policy, state, engine="wasm") as in_wasm,
+            wasm_client(world.program, STATE, opa_binary) as in_wasm,
             Client(url) as client,
         ):
             assert python.check(GOOD)

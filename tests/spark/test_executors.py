@@ -1,4 +1,4 @@
-"""Clients inside executors: a real OPA, and the Wasm that it compiles."""
+"""Clients inside executors: a real OPA, and bundles."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from privtab.bundle import state_bundle
 from privtab.client import Asker
 from privtab.errors import UsageError
 from privtab.opa.server import OpaServer
-from privtab.opa.wasm import build
-from privtab.pipeline import policy_artifacts, wasm_modules
+from privtab.pipeline import policy_artifacts
 from privtab.spark import decide_with
 from privtab.state.load import load
 from privtab.state.validate import validate
@@ -33,9 +32,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = pipeline.load_program(policy)
     artifacts = policy_artifacts(program)
     rows, _ = validate(program, load(state))
-    module = build(wasm_modules(program), artifacts.entrypoints)
     (folder / "policy.tar.gz").write_bytes(artifacts.bundle())
-    (folder / "wasm.tar.gz").write_bytes(artifacts.wasm_bundle(module))
     (folder / "state.tar.gz").write_bytes(state_bundle(program, rows))
     return folder
 
@@ -62,11 +59,11 @@ def test_an_opa_answers_and_hears_each_request_once(spark: SparkSession, opa: st
 
 
 @pytest.mark.slow
-def test_wasm_in_the_executor_answers_the_whole_request(spark: SparkSession, bundles: Path) -> None:
-    where = [str(bundles / "wasm.tar.gz"), str(bundles / "state.tar.gz")]
+def test_bundles_in_the_executor_answer_the_whole_request(spark: SparkSession, bundles: Path) -> None:
+    where = [str(bundles / "policy.tar.gz"), str(bundles / "state.tar.gz")]
 
     def connect() -> Asker:
-        return Embedded(*where, engine="wasm")
+        return Embedded(*where)
 
     rows = [
         ("bob", "move", "box:s/a/1", "shelf:s/b", None, []),

@@ -1,4 +1,4 @@
-"""The engines of `decide`: the reference, an OPA, or an engine in process."""
+"""The engines of `decide`: the reference, an OPA, or the engine in process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privtab import engines
 from privtab.cli._output import spinner
 from privtab.request import Decision, Request
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from privtab.state.nodes import State
 
 
-ENGINES = ("reference", "opa", *engines.ENGINES)
+ENGINES = ("reference", "opa", "python")
 """By name; the first is the default."""
 
 if TYPE_CHECKING:
@@ -49,23 +48,19 @@ def answering(engine: str, program: Program, state: State) -> AbstractContextMan
         case "opa":
             return started(program, state)
         case _:
-            return nullcontext(in_process(engine, program, state))
+            return nullcontext(in_process(program, state))
 
 
-def in_process(engine: str, program: Program, state: State) -> Answers:
-    """Answers from one of `engines.ENGINES`, on the content of the bundles."""
+def in_process(program: Program, state: State) -> Answers:
+    """Answers from the engine in process, on the content of the bundles."""
+    from privtab.engines.python import Opener
     from privtab.moments import now
-    from privtab.pipeline import policy_artifacts, wasm_modules
+    from privtab.pipeline import policy_artifacts
     from privtab.state.index import index
 
-    opener, artifacts, module = engines.opener(engine), policy_artifacts(program), None
-    if opener.takes_wasm:
-        from privtab.opa.wasm import build
-
-        with spinner("compiling to Wasm"):
-            module = build(wasm_modules(program), artifacts.entrypoints)
-    state_content = opener.keep(index(program, state))
-    return Answers(opener.open(artifacts.program, [state_content], module, now()).engine.decide_many)
+    opener = Opener()
+    opened = opener.open(policy_artifacts(program).program, [opener.keep(index(program, state))], now())
+    return Answers(opened.engine.decide_many)
 
 
 @contextmanager

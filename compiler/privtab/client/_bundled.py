@@ -16,7 +16,7 @@ from privtab.client._bundles import BundleLocation, Document, ReadBundle
 from privtab.client._observe import LOG
 from privtab.client._protocol import ActiveSystem, Revision
 from privtab.client._trust import RollbackGuard
-from privtab.engines import Engine, Shortcuts, opener
+from privtab.engines.python import NAME, Opener, PythonEngine, Shortcuts
 from privtab.errors import (
     DecisionError,
     DecisionUnavailable,
@@ -47,7 +47,7 @@ class ActiveBundles:
     bundles: Mapping[str, ReadBundle]
     active: ActiveSystem
     revision: Revision
-    engine: Engine
+    engine: PythonEngine
     shortcuts: Shortcuts
     missing: frozenset[str] = frozenset()
     """The keys of the root entities whose shards are not among the bundles."""
@@ -71,20 +71,19 @@ class BundledEngine:
         self,
         locations: Sequence[BundleLocation],
         *,
-        engine: str,
         system: str | None,
         refresh: float | None,
         max_staleness: float | None,
         order: RollbackGuard | None = None,
     ) -> None:
         self.locations = locations
-        self.name = engine
+        self.name = NAME
         self.problem: str | None = None
         self._system = system
         self._refresh = refresh
         self._max_staleness = max_staleness
         self._loaded: ActiveBundles | None = None
-        self._opener = opener(engine)
+        self._opener = Opener()
         self._order = order or RollbackGuard()
         self.shortcuts: Shortcuts = {}
         """Of the active policy and state; use it without further checks only if `still` and `timeless`."""
@@ -235,7 +234,7 @@ class BundledEngine:
 
     def _opened(self, bundles: Mapping[str, ReadBundle]) -> ActiveBundles:
         """Open an engine on these bundles; raises if the policy or its state is missing or ambiguous."""
-        programs = self._programs(bundles.values())
+        programs = _programs(bundles.values())
         states = _states((bundle.where, bundle.content.states) for bundle in bundles.values())
         if self._system is None and len(programs) > 1:
             names = ", ".join(f"`{name}`" for name in sorted(programs))
@@ -243,12 +242,10 @@ class BundledEngine:
         name = self._system or next(iter(programs), None)
         if name is None or name not in programs:
             raise protocol.no_bundle(name)
-        (policy_location, program), active = programs[name], protocol.read_active_system(name, programs[name][1])
+        program, active = programs[name], protocol.read_active_system(name, programs[name])
         if active.vocabulary.system not in states:
             raise protocol.no_bundle(active.vocabulary.system, "state")
-        opened = self._opener.open(
-            program, states[active.vocabulary.system], bundles[policy_location].content.wasm, moments.now()
-        )
+        opened = self._opener.open(program, states[active.vocabulary.system], moments.now())
         return ActiveBundles(
             bundles=bundles,
             active=active,
@@ -258,15 +255,6 @@ class BundledEngine:
             missing=opened.missing,
             window=opened.window,
         )
-
-    def _programs(self, bundles: Iterable[ReadBundle]) -> dict[str, tuple[str, Any]]:
-        """The bundle and the program of each package. Of a policy in both Rego and Wasm, the form that the engine runs is used."""
-        chosen: list[ReadBundle] = []
-        for wasm in (self._opener.takes_wasm, not self._opener.takes_wasm):
-            packages = {name for bundle in chosen for name in bundle.content.programs}
-            of_kind = [bundle for bundle in bundles if (bundle.content.wasm is not None) is wasm]
-            chosen += [bundle for bundle in of_kind if packages.isdisjoint(bundle.content.programs)]
-        return _merged((bundle.where, bundle.content.programs) for bundle in chosen)
 
     # --- answers ---
 
@@ -358,12 +346,12 @@ def _is_part(document: Any) -> bool:
     return isinstance(document, StatePart) or (isinstance(document, Mapping) and in_parts(document))
 
 
-def _merged(sources: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, tuple[str, Any]]:
-    """The bundle and the document of each name; raises UsageError if two bundles hold the same name."""
-    merged: dict[str, tuple[str, Any]] = {}
-    for where, documents in sources:
-        for name, document in documents.items():
-            if name in merged:
-                raise UsageError(f"{merged[name][0]} and {where} both hold `{name}`: name one of them")
-            merged[name] = where, document
-    return merged
+def _programs(bundles: Iterable[ReadBundle]) -> dict[str, Any]:
+    """The program of each package; of a policy as Rego and as Wasm, the one beside the Rego. Raises UsageError for duplicates."""
+    chosen: dict[str, ReadBundle] = {}
+    for bundle in sorted(bundles, key=lambda bundle: bundle.content.wasm):
+        for name in bundle.content.programs:
+            other = chosen.setdefault(name, bundle)
+            if other is not bundle and other.content.wasm is bundle.content.wasm:
+                raise UsageError(f"{other.where} and {bundle.where} both hold `{name}`: name one of them")
+    return {name: bundle.content.programs[name] for name, bundle in chosen.items()}

@@ -31,7 +31,6 @@ Keep: TypeAlias = Callable[[Document], Any]
 MANIFEST = ".manifest"
 PROGRAMS = "privtab_program"
 STATES = "privtab_state"
-WASM = "policy.wasm"
 SHARDS = "shards.json"
 ARCHIVES = (".tar.gz", ".tgz")
 LONGEST = 60.0
@@ -47,7 +46,8 @@ class Content:
     programs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     states: Mapping[str, Any] = field(default_factory=dict)
     """As converted by `Keep`."""
-    wasm: bytes | None = None
+    wasm: bool = False
+    """Whether its policy is Wasm, beside the program."""
     signed: Signed | None = None
     """The content of its signature, if verification was requested."""
 
@@ -63,7 +63,7 @@ class ReadBundle:
 
 
 def unpacked(packed: bytes) -> dict[str, bytes]:
-    """The manifest, data and Wasm files of a bundle, by path; raises BrokenBundle."""
+    """The manifest and data files of a bundle, by path; raises BrokenBundle."""
     return {name: file.read() for name, _, file in entries(io.BytesIO(packed)) if _is_relevant(name)}
 
 
@@ -90,7 +90,7 @@ def content(files: Mapping[str, bytes], keep: Keep, trust: Trust | None = None) 
                 if not _within(roots, "/".join(path), value):
                     raise BrokenBundle(f"`{'/'.join(path)}` lies outside the roots of its manifest")
                 documents[path[0]][path[1]] = value if path[0] == PROGRAMS else keep(value)
-    return Content(programs=documents[PROGRAMS], states=documents[STATES], wasm=files.get(WASM))
+    return Content(programs=documents[PROGRAMS], states=documents[STATES], wasm=bool(manifest.get("wasm")))
 
 
 def _documents(path: list[str], value: Any) -> Iterator[tuple[tuple[str, str], Any]]:
@@ -121,9 +121,9 @@ def _covers(root: str, path: str) -> bool:
 
 
 def _is_relevant(name: str) -> bool:
-    """Whether a file can hold a program or a state, or is the manifest or Wasm; other data is ignored."""
+    """Whether a file can hold a program or a state, or is the manifest; other data is ignored."""
     folder, _, file = name.rpartition("/")
-    return name in (MANIFEST, WASM) or (file == "data.json" and folder.partition("/")[0] in ("", PROGRAMS, STATES))
+    return name == MANIFEST or (file == "data.json" and folder.partition("/")[0] in ("", PROGRAMS, STATES))
 
 
 # --- locations -------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ class ClientEngine(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in logs: `opa`, `python`, `wasm`."""
+        """The name in logs: `opa` or `python`."""
 
     def active_system(self) -> ActiveSystem:
         """The vocabulary and the revision of the active policy; cheap, kept current by the engine."""

@@ -21,7 +21,7 @@ from privtab.client._observe import LOG, HookLike
 from privtab.client._protocol import EntityLike
 from privtab.client._transport import Timeout
 from privtab.client._trust import RollbackGuard, Trusted
-from privtab.engines import ENGINES
+from privtab.engines.python import NAME
 from privtab.errors import UsageError
 from privtab.request import Request
 
@@ -58,7 +58,7 @@ class Embedded(Asker):
         self,
         *sources: Source,
         state: Source | None = None,
-        engine: str = "python",
+        engine: str = NAME,
         system: str | None = None,
         refresh: float | None = None,
         mode: Mode | str | None = None,
@@ -78,8 +78,10 @@ class Embedded(Asker):
             sources = (*sources, state)
         if not sources:
             raise UsageError("give bundles: a file, a folder, `package:name` or an address")
-        if engine not in ENGINES:
-            raise UsageError(f"unknown engine `{engine}`; there are: {', '.join(ENGINES)}")
+        if engine != NAME:
+            raise UsageError(
+                f"there is no engine `{engine}` in process: leave `engine` out, bundles are decided by `{NAME}`"
+            )
         if refresh is not None and not refresh >= 0:
             raise UsageError(f"refresh is {refresh!r}: give seconds, 0 or more")
         arguments = {name: value for name, value in locals().items() if name in _config.NAMES}
@@ -101,7 +103,6 @@ class Embedded(Asker):
         system = settings["system"]
         self._bundled = BundledEngine(
             locations,
-            engine=engine,
             system=protocol.check_system(system) if system is not None else None,
             refresh=refresh,
             max_staleness=settings["max_staleness"],
@@ -136,15 +137,8 @@ class Embedded(Asker):
         return self._bundled.still
 
     def contents(self) -> tuple[Mapping[str, Any], Index]:
-        """The active program and the index of the active state, for searches over the names in a state.
-
-        UsageError: the engine is `wasm`, which has no such index.
-        """
-        from privtab.engines.python import PythonEngine
-
+        """The active program and the index of the active state, for searches over the names in a state."""
         engine = self._bundled.now().engine
-        if not isinstance(engine, PythonEngine):
-            raise UsageError(f"the engine `{self._bundled.name}` cannot list its state; the engine `python` can")
         return engine.program, engine.index
 
     def refresh(self, *, at_least: int | None = None) -> bool:
@@ -158,13 +152,9 @@ class Embedded(Asker):
     def batches(self) -> Batches | TimedBatches:
         """The current policy and state as a decider of whole columns, usable in other processes; without modes and hooks.
 
-        If rows of the state hold for a time, each call decides for the moment at which it is made. Raises UsageError without the extra `fast` and for engines other than `python`.
+        If rows of the state hold for a time, each call decides for the moment at which it is made. Raises UsageError without the extra `fast`.
         """
-        from privtab.engines.python import PythonEngine
-
         engine = self._bundled.now().engine
-        if not isinstance(engine, PythonEngine):
-            raise UsageError("only the engine `python` answers columns")
         try:
             batches = engine.batches()
         except ImportError as error:

@@ -1,30 +1,41 @@
-"""The `python` engine: a policy's program over the index of a state, in this process."""
+"""The engine `python`: a policy's program over the index of a state, in this process."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from privtab import moments
-from privtab.engines import NoShortcuts, OpenEngine
 from privtab.engines.index import Index, PrivilegeNumbers, StatePart, in_parts
 from privtab.engines.rows import RowEngine
 from privtab.engines.shortcuts import Shortcut, shortcut
 from privtab.engines.windowed import WindowedIndex, is_windowed
 from privtab.errors import DecisionUnavailable
+from privtab.moments import ALWAYS, Window
 from privtab.request import Request
 
 if TYPE_CHECKING:
     from privtab.engines.batches import Answers, Batches
     from privtab.engines.columns import TextPool
 
+NAME = "python"
 MANY = 1000
 """Requests from which on columns pay off."""
+
+Shortcuts: TypeAlias = Mapping[tuple[str, str], Shortcut]
+"""By (type, operation): the decision for (user, path); None: ask the engine."""
 
 
 def _no_shortcut(user: str, path: str) -> None:
     """The shortcut of operations that have none."""
+
+
+class NoShortcuts(dict[tuple[str, str], Shortcut]):
+    """For states in which each request must be checked first."""
+
+    def __missing__(self, key: tuple[str, str]) -> Shortcut:
+        return _no_shortcut
 
 
 class LazyShortcuts(dict[tuple[str, str], Shortcut]):
@@ -48,7 +59,6 @@ class LazyShortcuts(dict[tuple[str, str], Shortcut]):
 class PythonEngine(RowEngine):
     """Decides requests one by one, and large batches column by column."""
 
-    name = "python"
     _batches: Batches | Literal[False] | None = None
     """False: numpy or pyarrow is not installed."""
     timed: TimedBatches | None = None
@@ -88,6 +98,20 @@ class PythonEngine(RowEngine):
         return self._batches
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenEngine:
+    """An engine over a policy and a state."""
+
+    engine: PythonEngine
+    revision: str | None
+    """The revision of the state."""
+    missing: frozenset[str]
+    """The keys of the root entities whose shards of the state are missing."""
+    shortcuts: Shortcuts
+    window: Window = ALWAYS
+    """The time in which the engine's answers count: at its end, some row of the state begins or ends to hold."""
+
+
 class TimedBatches:
     """Batches over a state in which rows hold for a time: each call is answered for the moment at which it is made."""
 
@@ -107,35 +131,30 @@ class TimedBatches:
         """As Batches.decide_columns."""
         now, opened = moments.now(), self._opened
         if opened is None or not opened.window.holds(now):
-            opened = self._opened = Opener().open(self._program, self._state, None, now)
-        assert isinstance(opened.engine, PythonEngine)
+            opened = self._opened = Opener().open(self._program, self._state, now)
         return opened.engine.batches().decide_columns(users, resources, **options)
 
 
 class Opener:
-    """As engines.Opener."""
-
-    takes_wasm = False
+    """Opens the engine on the content of bundles. It can be pickled."""
 
     def __init__(self) -> None:
         self._numbers: PrivilegeNumbers | None = None
 
     def keep(self, document: Mapping[str, Any]) -> Index | StatePart | WindowedIndex:
-        """The index, or a part of it."""
+        """What is kept of a state's document, or of that of one of its parts: the index, or a part of it."""
         if not in_parts(document):
             return WindowedIndex(document) if is_windowed(document) else Index(document)
         # Parts that are loaded one by one become one index, so they must number privileges alike.
         self._numbers = self._numbers or PrivilegeNumbers()
         return StatePart(document, self._numbers)
 
-    def open(self, program: Mapping[str, Any], state: Sequence[Any], module: bytes | None, moment: int) -> OpenEngine:
-        """As engines.Opener.open."""
-        del module
+    def open(self, program: Mapping[str, Any], state: Sequence[Any], moment: int) -> OpenEngine:
+        """Open the engine for a moment, on what was kept of a state, whole or in parts. Raises PolicyError."""
         index = Index.of(state) if isinstance(state[0], StatePart) else state[0]
         if isinstance(index, WindowedIndex) or index.windows:
             windowed = index if isinstance(index, WindowedIndex) else WindowedIndex.of(index)
-            now = self.open(program, [windowed.at(moment)], None, moment)
-            assert isinstance(now.engine, PythonEngine)
+            now = self.open(program, [windowed.at(moment)], moment)
             now.engine.timed = TimedBatches(program, state)
             return replace(now, window=windowed.window(moment))
         engine = PythonEngine(program, index, partial=True)

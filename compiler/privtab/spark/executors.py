@@ -1,4 +1,4 @@
-"""Decide whole DataFrames through a client in each executor: an OPA, or bundles evaluated in process (Python or Wasm).
+"""Decide whole DataFrames through a client in each executor: an OPA, or bundles evaluated in process.
 
 For policies or states that are available only to a decision point. The distinct requests of a chunk of rows are sent in batches.
 """
@@ -75,7 +75,7 @@ def decide_with(
     """Like `decide`, but through a decision point: executors send it the distinct requests of each chunk of `rows`.
 
     `connect`: the address of an OPA or the location of bundles, reachable from the executors; a client; or a function that makes
-    one, such as `lambda: Embedded("/bundles", engine="wasm")`. The driver uses it too, to read the names of the policy. `on_error`:
+    one, such as `lambda: Embedded("/bundles")`. The driver uses it too, to read the names of the policy. `on_error`:
     `fail` ends the job with the client's error; `deny` denies the rows that got no answer, with the reason `no answer`.
 
     On a stream, bundles are checked for changes, so that no answer is based on a check more than `refresh` seconds old. An OPA

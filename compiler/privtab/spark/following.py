@@ -106,7 +106,6 @@ def _engine(source: FollowedState) -> BundledEngine:
     """Checks the state after half of the bound, so that a failed check can be repeated within the bound."""
     return BundledEngine(
         [_PolicyLocation(source.policy), _state_location(source)],
-        engine="python",
         system=source.policy.system,
         refresh=source.refresh / 2,
         max_staleness=source.refresh or None,
@@ -146,7 +145,7 @@ class _StateLocation(BundleLocation):
         return [
             bundle
             if before.get(bundle.where) is bundle
-            else replace(bundle, content=replace(bundle.content, programs={}, wasm=None))
+            else replace(bundle, content=replace(bundle.content, programs={}))
             for bundle in found
         ]
 

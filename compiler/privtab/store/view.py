@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any
 
 from privtab import moments
-from privtab.engines import OpenEngine, opener
+from privtab.engines.python import OpenEngine, Opener
 from privtab.errors import InvalidRequest, StateInvalid, StoreError
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
@@ -120,13 +120,13 @@ class Snapshot:
 
     @cached_property
     def _kept(self) -> Any:
-        return opener("python").keep(json.loads(index_bytes(self.program, self.state)[1]))
+        return Opener().keep(json.loads(index_bytes(self.program, self.state)[1]))
 
     def opened(self) -> OpenEngine:
         """The engine for this moment."""
         now, found = moments.now(), self._opened
         if found is None or not found.window.holds(now):
-            found = self._opened = opener("python").open(self.document, [self._kept], None, now)
+            found = self._opened = Opener().open(self.document, [self._kept], now)
         return found
 
     def allowed(self, requests: Sequence[Request]) -> list[bool]:
