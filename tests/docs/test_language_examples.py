@@ -232,12 +232,13 @@ DECISION = re.compile(
 
 
 def test_every_decision_has_a_status_and_is_in_the_index() -> None:
-    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
-    for path in (ROOT / "docs" / "decisions").glob("*.md"):
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    for path in folder.glob("[0-9]*.md"):
         found = DECISION.match(path.read_text(encoding="utf-8"))
         assert found, f"{path.name}: # NNNN: title, **Status.**, **Decision.**, **Why.**, **What follows.**"
         assert found["number"] == path.name[:4]
-        entry = f"- [{found['number']} {found['title']}](decisions/{path.name})"
+        entry = f"- [{found['number']} {found['title']}]({path.name})"
         marked = " (superseded" if found["status"].startswith("Superseded") else ""
         assert f"{entry}{marked}" in index, path.name
 
