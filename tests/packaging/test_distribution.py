@@ -30,7 +30,7 @@ def test_the_wheel_carries_templates_policies_and_opa_files(wheel: Path) -> None
 def test_the_wheel_carries_nothing_but_the_package(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         tops = {name.split("/")[0] for name in archive.namelist()}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"privtab"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"privtab", "privtab_systems"}
 
 
 def test_the_source_distribution_carries_what_the_wheel_is_built_from(dist: Path) -> None:
