@@ -25,6 +25,7 @@ import decisions
 import embedded
 import exact
 import features
+import imports
 import keys
 import load
 import memory
@@ -67,6 +68,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "questions": questions.report,
     "conformance": conformance.report,
     "pack": pack.report,
+    "imports": imports.report,
     "hostile": exact.report,
     "store": store.report,
     "store_feed": store_feed.report,

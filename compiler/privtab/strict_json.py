@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import chain
 from typing import Any
 
 from privtab.characters import is_unicode
@@ -49,21 +48,15 @@ def _compact(text: str) -> Any:
     )  # a search for one character is much faster than one for two
     if '\\"' in text or any(f'"{space}' in text for space in spaces):
         return None
-    value = _plain(text)
-    return value if _members(value) == text.count('":') else None
+    members = 0
 
+    def counted(found: dict[str, Any]) -> dict[str, Any]:
+        nonlocal members
+        members += len(found)
+        return found
 
-def _members(value: Any) -> int:
-    """The number of members of all objects in a value."""
-    found = 0
-    level: list[Any] = [value]
-    while level:
-        objects = [item for item in level if isinstance(item, dict)]
-        lists = [item for item in level if isinstance(item, list)]
-        found += sum(map(len, objects))
-        inner = chain(chain.from_iterable(map(dict.values, objects)), chain.from_iterable(lists))
-        level = [item for item in inner if item.__class__ in _NESTED]
-    return found
+    value = json.JSONDecoder(object_hook=counted, parse_constant=_no_number).decode(text)
+    return value if members == text.count('":') else None
 
 
 def _check_pairs(value: object) -> None:
@@ -92,6 +85,4 @@ def _no_number(text: str) -> float:
     raise ValueError(f"{text} is not a number")
 
 
-_NESTED: frozenset[Any] = frozenset({dict, list})
-_plain = json.JSONDecoder(parse_constant=_no_number).decode
 _decode = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number).decode

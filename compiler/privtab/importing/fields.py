@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -28,7 +28,8 @@ OTHERS = "*"
 """The name for all fields that have no name of their own."""
 _NAMES = ("name", "displayName", "userName", "id")
 _LONGEST = 60
-_Object: TypeAlias = Mapping[str, object]
+_Place: TypeAlias = tuple[str, Mapping[str, object], Union["_Place", None]]
+"""The name of a field, the object that has it, and the place of that object: what a message is made of if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +96,19 @@ class FieldSearch:
         if isinstance(answer, list) != fields.listed:
             expected = "a list" if fields.listed else "an object"
             raise FileError(f"the answer to {where} is {_short(answer)}, not {expected}")
-        self._objects(fields, answer, "", (), where)
+        self._objects(fields, answer, None, where)
         return answer
 
-    def _objects(self, fields: Fields, value: object, path: str, around: tuple[_Object, ...], where: str) -> None:
+    def _objects(self, fields: Fields, value: object, place: _Place | None, where: str) -> None:
         named, known, if_empty, required = fields.named, fields.known, fields.harmless_if_empty, fields.required
         for item in value if isinstance(value, list) else (value,):
             if not isinstance(item, dict):
-                raise FileError(f"`{path}` in the answer to {where} holds {_short(item)}, not an object")
+                raise FileError(f"`{_path(place)}` in the answer to {where} holds {_short(item)}, not an object")
+            names = [name for name in item if name not in known and (item[name] or name not in if_empty)]
+            if not names and not required:
+                continue
             deeper: list[tuple[Fields | Loss, str, object]] = []
-            for name in [name for name in item if name not in known and (item[name] or name not in if_empty)]:
+            for name in names:
                 content = item[name]
                 kind = named.get(name) or named.get(OTHERS)
                 if kind is Word.KNOWN:
@@ -124,24 +128,32 @@ class FieldSearch:
                 for name, kind_ in required.items():
                     if not isinstance(item.get(name), kind_):
                         what = "list" if kind_ is list else "object"
-                        raise FileError(f"the answer to {where} has no {what} `{_below(path, name)}`")
+                        raise FileError(f"the answer to {where} has no {what} `{_path((name, item, place))}`")
                 for kind, name, content in deeper:
                     if isinstance(kind, Fields):
-                        self._objects(kind, content, _below(path, name), (item, *around), where)
+                        self._objects(kind, content, (name, item, place), where)
                     else:
-                        self._note(_below(path, name), kind, content, (item, *around))
+                        self._note((name, item, place), kind, content)
 
-    def _note(self, path: str, loss: Loss, content: object, around: tuple[_Object, ...]) -> None:
+    def _note(self, place: _Place, loss: Loss, content: object) -> None:
+        path = _path(place)
         found = self.found.get(path)
         if found is None:
+            around = (item for _, item, _ in _outwards(place))
             names = (item[name] for item in around for name in _NAMES if isinstance(item.get(name), str | int))
             of = "".join(f" of `{name}`" for name in islice(names, 1))
             found = self.found[path] = FoundField(loss=loss, example=f"`{path}`{of} is {_short(content)}")
         found.count += 1
 
 
-def _below(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+def _outwards(place: _Place | None) -> Iterator[_Place]:
+    while place is not None:
+        yield place
+        place = place[2]
+
+
+def _path(place: _Place | None) -> str:
+    return ".".join([name for name, _, _ in _outwards(place)][::-1])
 
 
 def _short(value: object) -> str:

@@ -101,6 +101,8 @@ def _texts(value: object) -> list[str]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, list):
+        if {*map(type, value)} == {str}:
+            return value
         return [text for item in value for text in _texts(item)]
     if isinstance(value, int) and not isinstance(value, bool):
         return [str(value)]
