@@ -223,13 +223,17 @@ def test_connect_takes_settings_and_refuses_invalid_ones() -> None:
 
 
 def test_every_setting_is_an_argument() -> None:
-    import inspect
-
     own = {setting.name for setting in SETTINGS if setting.help.startswith("`Embedded`")}
-    both = set(inspect.signature(AsyncClient).parameters)
-    assert both >= _config.NAMES - own
-    assert set(inspect.signature(Client).parameters) >= _config.NAMES - own - {"batch_window"}
-    assert set(inspect.signature(Embedded).parameters) >= own
+    of_opa = _config.NAMES - own - {"url"}
+    assert set(_config.AsyncArguments.__annotations__) == of_opa
+    assert set(_config.OpaArguments.__annotations__) == of_opa - {"batch_window"}
+    assert own <= set(_config.BundleArguments.__annotations__) <= _config.NAMES
+
+
+@pytest.mark.parametrize("client", [Client, AsyncClient, Embedded])
+def test_an_argument_that_does_not_exist_is_refused(client: Any) -> None:
+    with pytest.raises(TypeError, match=r"tokn.*did you mean `token`"):
+        client("http://127.0.0.1:1", tokn="secret")
 
 
 def test_the_page_shows_the_settings_as_they_are(update_golden: bool) -> None:

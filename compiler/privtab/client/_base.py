@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar, Unpack
 
 from privtab.client._asking import ClientFlows, Mode
 from privtab.client._engine import ClientEngine, Flow, run
 from privtab.client._observe import CURRENT, CallContext, HookLike, Observer
-from privtab.client._protocol import EntityLike, Revision
+from privtab.client._protocol import Details, EntityLike, Revision
 from privtab.effects import Effect
 from privtab.request import Decision, Request
 from privtab.vocabulary import Vocabulary
@@ -90,52 +90,20 @@ class Asker:
         user: str | Request,
         action: str | None = None,
         resource: EntityLike | None = None,
-        *,
-        with_: Mapping[str, EntityLike] | None = None,
-        groups: Iterable[str] = (),
-        flags: Iterable[str] | Mapping[str, bool] = (),
-        active_roles: Iterable[str] | None = None,
-        attributes: Mapping[str, Any] | None = None,
+        **details: Unpack[Details],
     ) -> bool:
         """Whether `user` may do `action` on `resource`."""
-        return self._run(
-            self._client_flows.check(
-                user,
-                action,
-                resource,
-                with_=with_,
-                groups=groups,
-                flags=flags,
-                active_roles=active_roles,
-                attributes=attributes,
-            )
-        )
+        return self._run(self._client_flows.check(user, action, resource, **details))
 
     def decide(
         self,
         user: str | Request,
         action: str | None = None,
         resource: EntityLike | None = None,
-        *,
-        with_: Mapping[str, EntityLike] | None = None,
-        groups: Iterable[str] = (),
-        flags: Iterable[str] | Mapping[str, bool] = (),
-        active_roles: Iterable[str] | None = None,
-        attributes: Mapping[str, Any] | None = None,
+        **details: Unpack[Details],
     ) -> Decision:
         """The decision with its explanation: the rule, what is missing or which grants allow it, and the effects of success."""
-        return self._run(
-            self._client_flows.decide(
-                user,
-                action,
-                resource,
-                with_=with_,
-                groups=groups,
-                flags=flags,
-                active_roles=active_roles,
-                attributes=attributes,
-            )
-        )
+        return self._run(self._client_flows.decide(user, action, resource, **details))
 
     explain = decide
 
@@ -144,52 +112,20 @@ class Asker:
         user: str | Request,
         action: str | None = None,
         resource: EntityLike | None = None,
-        *,
-        with_: Mapping[str, EntityLike] | None = None,
-        groups: Iterable[str] = (),
-        flags: Iterable[str] | Mapping[str, bool] = (),
-        active_roles: Iterable[str] | None = None,
-        attributes: Mapping[str, Any] | None = None,
+        **details: Unpack[Details],
     ) -> Decision:
         """The decision if it is an allow; otherwise raises AccessDenied, which says what is missing."""
-        return self._run(
-            self._client_flows.require(
-                user,
-                action,
-                resource,
-                with_=with_,
-                groups=groups,
-                flags=flags,
-                active_roles=active_roles,
-                attributes=attributes,
-            )
-        )
+        return self._run(self._client_flows.require(user, action, resource, **details))
 
     def effects(
         self,
         user: str | Request,
         action: str | None = None,
         resource: EntityLike | None = None,
-        *,
-        with_: Mapping[str, EntityLike] | None = None,
-        groups: Iterable[str] = (),
-        flags: Iterable[str] | Mapping[str, bool] = (),
-        active_roles: Iterable[str] | None = None,
-        attributes: Mapping[str, Any] | None = None,
+        **details: Unpack[Details],
     ) -> tuple[Effect, ...]:
         """The effects to carry out after success; raises AccessDenied if the request is denied."""
-        return self._run(
-            self._client_flows.effects(
-                user,
-                action,
-                resource,
-                with_=with_,
-                groups=groups,
-                flags=flags,
-                active_roles=active_roles,
-                attributes=attributes,
-            )
-        )
+        return self._run(self._client_flows.effects(user, action, resource, **details))
 
     # --- many ---
 
@@ -213,31 +149,14 @@ class Asker:
         action: str,
         type_or_items: str | Iterable[T],
         items: Iterable[T] | None = None,
-        *,
-        with_: Mapping[str, EntityLike] | None = None,
-        groups: Iterable[str] = (),
-        flags: Iterable[str] | Mapping[str, bool] = (),
-        active_roles: Iterable[str] | None = None,
-        attributes: Mapping[str, Any] | None = None,
+        **details: Unpack[Details],
     ) -> list[T]:
         """The items of a listing that `user` may see, in their order.
 
         `visible("alice", "list", "table", ["m/c/s/t", "m/c/s/u"])` takes paths (or entities) of one type,
         `visible("alice", "list", ["table:m/c/s/t"])` entities with their type.
         """
-        return self._run(
-            self._client_flows.visible(
-                user,
-                action,
-                type_or_items,
-                items,
-                with_=with_,
-                groups=groups,
-                flags=flags,
-                active_roles=active_roles,
-                attributes=attributes,
-            )
-        )
+        return self._run(self._client_flows.visible(user, action, type_or_items, items, **details))
 
     def filter(
         self,
@@ -246,29 +165,13 @@ class Asker:
         items: Iterable[T],
         *,
         key: Callable[[T], EntityLike] | None = None,
-        with_: Mapping[str, EntityLike] | None = None,
-        groups: Iterable[str] = (),
-        flags: Iterable[str] | Mapping[str, bool] = (),
-        active_roles: Iterable[str] | None = None,
-        attributes: Mapping[str, Any] | None = None,
+        **details: Unpack[Details],
     ) -> list[T]:
         """The items on which `user` may do `action`, in their order; `key` returns the entity of an item, of any type.
 
         `filter("alice", "load", rows, key=lambda row: ("table", row.path))`
         """
-        return self._run(
-            self._client_flows.filter(
-                user,
-                action,
-                items,
-                key,
-                with_=with_,
-                groups=groups,
-                flags=flags,
-                active_roles=active_roles,
-                attributes=attributes,
-            )
-        )
+        return self._run(self._client_flows.filter(user, action, items, key, **details))
 
     # --- private ---
 

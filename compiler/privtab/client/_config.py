@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from privtab.client import _values
 from privtab.client._asking import Mode
 from privtab.errors import UsageError
 from privtab.hints import hint
+
+if TYPE_CHECKING:
+    from privtab.client._address import Cert, Verify
+    from privtab.client._transport import Timeout
 
 FILE = "privtab.toml"
 FILE_VARIABLE = "PRIVTAB_CONFIG"
@@ -45,6 +49,50 @@ class Setting:
     def variable(self) -> str:
         """The name of its environment variable."""
         return PREFIX + self.name.upper()
+
+
+class SharedArguments(TypedDict, total=False):
+    """The settings of every client, as keyword arguments; None: not given. `SETTINGS` says what each is."""
+
+    system: str | None
+    mode: Mode | str | None
+    max_staleness: float | None
+    timeout: Timeout | float | None
+    token: str | None
+    token_file: str | os.PathLike[str] | None
+    verify: Verify | None
+    cert: Cert
+
+
+class OpaArguments(SharedArguments, total=False):
+    """The settings of the clients of an OPA."""
+
+    total: float | None
+    retries: int | None
+    chunk_size: int | None
+    concurrency: int | None
+    pool_size: int | None
+    max_body: int | None
+    breaker_failures: int | None
+    breaker_seconds: float | None
+    cache_size: int | None
+    cache_ttl: float | None
+    cache_refresh: float | None
+
+
+class AsyncArguments(OpaArguments, total=False):
+    """The settings of `AsyncClient`."""
+
+    batch_window: float | str | None
+
+
+class BundleArguments(SharedArguments, total=False):
+    """The settings of `Embedded`."""
+
+    verification_key: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
+    verification_scope: str | None
+    min_sequence: int | None
+    sequence_file: str | os.PathLike[str] | None
 
 
 # --- the settings ----------------------------------------------------------------------------------------------------
@@ -271,8 +319,17 @@ class Settings:
         return f"Settings({', '.join(shown)})"
 
 
-def resolve(arguments: Mapping[str, Any]) -> Settings:
-    """The settings for these arguments (None: not given); raises UsageError, which names the source of an invalid one."""
+def resolve(
+    arguments: Mapping[str, Any], of: type[SharedArguments] | None = None, *, url: str | None = None
+) -> Settings:
+    """The settings for these arguments (None: not given); raises UsageError, which names the source of an invalid one.
+
+    Raises TypeError for an argument that `of` lacks, as calls do.
+    """
+    for name in arguments:
+        if of is not None and name not in of.__annotations__:
+            raise TypeError(f"unexpected keyword argument `{name}`" + hint(name, of.__annotations__))
+    arguments = {"url": url, **arguments}
     file, document = _file()
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}

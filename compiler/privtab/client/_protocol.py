@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack
 
 from privtab.attributes import NONE_GIVEN, GivenAttributes, given_attributes
 from privtab.client import _answers as answers
@@ -120,28 +120,25 @@ def named(type_: str, names: Sequence[object], where: str) -> Entity:
     return Entity(type_, path_of(*names))  # type: ignore[arg-type]
 
 
-def request(
-    user: object,
-    action: object,
-    resource: object,
-    *,
-    with_: Mapping[str, EntityLike] | None = None,
-    groups: Iterable[str] = (),
-    flags: Iterable[str] | Mapping[str, bool] = (),
-    active_roles: Iterable[str] | None = None,
-    attributes: Mapping[str, Any] | None = None,
-) -> Request:
+class Details(TypedDict, total=False):
+    """What a request can say beside user, action and resource: the keyword arguments of the clients' methods."""
+
+    with_: Mapping[str, EntityLike] | None
+    """Further objects, by the names that the operation gives them."""
+    groups: Iterable[str]
+    """The caller's groups, beside those of the state."""
+    flags: Iterable[str] | Mapping[str, bool]
+    """The flags that are set, or each with its value."""
+    active_roles: Iterable[str] | None
+    """The roles to which the caller's are narrowed; None: all count."""
+    attributes: Mapping[str, Any] | None
+    """Values of attributes: `{"user": {NAME: VALUE}, "entity": {…}, "request": {…}, "with": {OBJECT: {…}}}`."""
+
+
+def request(user: object, action: object, resource: object, **details: Unpack[Details]) -> Request:
     """Build a request from the arguments of a call; raises InvalidRequest if one is missing or of the wrong type."""
     if isinstance(user, Request):
-        if (
-            action is not None
-            or resource is not None
-            or with_
-            or tuple(groups)
-            or tuple(flags)
-            or active_roles is not None
-            or attributes
-        ):
+        if action is not None or resource is not None or (details and request_details(**details) != _NO_DETAILS):
             raise InvalidRequest(
                 "a Request takes no further arguments: it holds action, resource, with_, groups, flags, active_roles and "
                 "attributes already"
@@ -152,9 +149,7 @@ def request(
             user=user,  # type: ignore[arg-type]
             action=action,  # type: ignore[arg-type]
             resource=entity(resource),
-            **request_details(
-                with_=with_, groups=groups, flags=flags, active_roles=active_roles, attributes=attributes
-            ),
+            **request_details(**details),
         )
     )
 
@@ -177,6 +172,9 @@ def request_details(
         "active_roles": None if active_roles is None else _names(active_roles, "active_roles"),
         **({"attributes": given_attributes(attributes)} if attributes else {}),
     }
+
+
+_NO_DETAILS = request_details()
 
 
 def _flag_names(flags: Iterable[str] | Mapping[str, bool]) -> Iterable[str]:

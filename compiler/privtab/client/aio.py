@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from privtab.client import _config
 from privtab.client import sync as shared
-from privtab.client._address import Cert, Verify
 from privtab.client._asking import ClientFlows, Mode
 from privtab.client._async_engine import AsyncDriver, AsyncOpaEngine
 from privtab.client._base import Status
-from privtab.client._config import Settings
+from privtab.client._config import AsyncArguments, Settings
 from privtab.client._engine import Flow, arun
 from privtab.client._observe import CURRENT, CallContext, HookLike, Observer
 from privtab.client._opa import OpaFlows
-from privtab.client._protocol import EntityLike, Revision
-from privtab.client._transport import AsyncTransport, Timeout
+from privtab.client._protocol import Details, EntityLike, Revision
+from privtab.client._transport import AsyncTransport
 from privtab.effects import Effect
 from privtab.request import Decision, Request
 from privtab.vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    import os
 
 T = TypeVar("T")
 
@@ -39,31 +35,11 @@ class AsyncClient:
         self,
         url: str | None = None,
         *,
-        system: str | None = None,
-        timeout: Timeout | float | None = None,
-        total: float | None = None,
-        retries: int | None = None,
-        token: str | None = None,
-        token_file: str | os.PathLike[str] | None = None,
-        verify: Verify | None = None,
-        cert: Cert = None,
-        chunk_size: int | None = None,
-        concurrency: int | None = None,
-        pool_size: int | None = None,
-        max_body: int | None = None,
-        batch_window: float | str | None = None,
-        mode: Mode | str | None = None,
-        max_staleness: float | None = None,
-        breaker_failures: int | None = None,
-        breaker_seconds: float | None = None,
-        cache_size: int | None = None,
-        cache_ttl: float | None = None,
-        cache_refresh: float | None = None,
         hooks: Sequence[HookLike] = (),
         transport: AsyncTransport | None = None,
+        **arguments: Unpack[AsyncArguments],
     ) -> None:
-        arguments = {name: value for name, value in locals().items() if name in _config.NAMES}
-        settings = _config.resolve(arguments)
+        settings = _config.resolve(arguments, AsyncArguments, url=url)
         observer = Observer(hooks)
         self._settings = settings
         self._transport = transport or _transport(settings, observer)
@@ -123,52 +99,20 @@ class AsyncClient:
         user: str | Request,
         action: str | None = None,
         resource: EntityLike | None = None,
-        *,
-        with_: Mapping[str, EntityLike] | None = None,
-        groups: Iterable[str] = (),
-        flags: Iterable[str] | Mapping[str, bool] = (),
-        active_roles: Iterable[str] | None = None,
-        attributes: Mapping[str, Any] | None = None,
+        **details: Unpack[Details],
     ) -> bool:
         """As Client.check."""
-        return await self._run(
-            self._client_flows.check(
-                user,
-                action,
-                resource,
-                with_=with_,
-                groups=groups,
-                flags=flags,
-                active_roles=active_roles,
-                attributes=attributes,
-            )
-        )
+        return await self._run(self._client_flows.check(user, action, resource, **details))
 
     async def decide(
         self,
         user: str | Request,
         action: str | None = None,
         resource: EntityLike | None = None,
-        *,
-        with_: Mapping[str, EntityLike] | None = None,
-        groups: Iterable[str] = (),
-        flags: Iterable[str] | Mapping[str, bool] = (),
-        active_roles: Iterable[str] | None = None,
-        attributes: Mapping[str, Any] | None = None,
+        **details: Unpack[Details],
     ) -> Decision:
         """As Client.decide."""
-        return await self._run(
-            self._client_flows.decide(
-                user,
-                action,
-                resource,
-                with_=with_,
-                groups=groups,
-                flags=flags,
-                active_roles=active_roles,
-                attributes=attributes,
-            )
-        )
+        return await self._run(self._client_flows.decide(user, action, resource, **details))
 
     explain = decide
 
@@ -177,52 +121,20 @@ class AsyncClient:
         user: str | Request,
         action: str | None = None,
         resource: EntityLike | None = None,
-        *,
-        with_: Mapping[str, EntityLike] | None = None,
-        groups: Iterable[str] = (),
-        flags: Iterable[str] | Mapping[str, bool] = (),
-        active_roles: Iterable[str] | None = None,
-        attributes: Mapping[str, Any] | None = None,
+        **details: Unpack[Details],
     ) -> Decision:
         """As Client.require."""
-        return await self._run(
-            self._client_flows.require(
-                user,
-                action,
-                resource,
-                with_=with_,
-                groups=groups,
-                flags=flags,
-                active_roles=active_roles,
-                attributes=attributes,
-            )
-        )
+        return await self._run(self._client_flows.require(user, action, resource, **details))
 
     async def effects(
         self,
         user: str | Request,
         action: str | None = None,
         resource: EntityLike | None = None,
-        *,
-        with_: Mapping[str, EntityLike] | None = None,
-        groups: Iterable[str] = (),
-        flags: Iterable[str] | Mapping[str, bool] = (),
-        active_roles: Iterable[str] | None = None,
-        attributes: Mapping[str, Any] | None = None,
+        **details: Unpack[Details],
     ) -> tuple[Effect, ...]:
         """As Client.effects."""
-        return await self._run(
-            self._client_flows.effects(
-                user,
-                action,
-                resource,
-                with_=with_,
-                groups=groups,
-                flags=flags,
-                active_roles=active_roles,
-                attributes=attributes,
-            )
-        )
+        return await self._run(self._client_flows.effects(user, action, resource, **details))
 
     # --- many ---
 
@@ -240,27 +152,10 @@ class AsyncClient:
         action: str,
         type_or_items: str | Iterable[T],
         items: Iterable[T] | None = None,
-        *,
-        with_: Mapping[str, EntityLike] | None = None,
-        groups: Iterable[str] = (),
-        flags: Iterable[str] | Mapping[str, bool] = (),
-        active_roles: Iterable[str] | None = None,
-        attributes: Mapping[str, Any] | None = None,
+        **details: Unpack[Details],
     ) -> list[T]:
         """As Client.visible."""
-        return await self._run(
-            self._client_flows.visible(
-                user,
-                action,
-                type_or_items,
-                items,
-                with_=with_,
-                groups=groups,
-                flags=flags,
-                active_roles=active_roles,
-                attributes=attributes,
-            )
-        )
+        return await self._run(self._client_flows.visible(user, action, type_or_items, items, **details))
 
     async def filter(
         self,
@@ -269,26 +164,10 @@ class AsyncClient:
         items: Iterable[T],
         *,
         key: Callable[[T], EntityLike] | None = None,
-        with_: Mapping[str, EntityLike] | None = None,
-        groups: Iterable[str] = (),
-        flags: Iterable[str] | Mapping[str, bool] = (),
-        active_roles: Iterable[str] | None = None,
-        attributes: Mapping[str, Any] | None = None,
+        **details: Unpack[Details],
     ) -> list[T]:
         """As Client.filter."""
-        return await self._run(
-            self._client_flows.filter(
-                user,
-                action,
-                items,
-                key,
-                with_=with_,
-                groups=groups,
-                flags=flags,
-                active_roles=active_roles,
-                attributes=attributes,
-            )
-        )
+        return await self._run(self._client_flows.filter(user, action, items, key, **details))
 
     # --- private ---
 

@@ -6,20 +6,19 @@ import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from privtab._install import how_to_install
 from privtab.client import _config
 from privtab.client import _protocol as protocol
-from privtab.client._address import Cert, Token, Verify
+from privtab.client._address import Token
 from privtab.client._asking import Mode
 from privtab.client._base import Asker
 from privtab.client._bundled import BundledEngine
 from privtab.client._bundles import BundleLocation, HttpLocation, LocalLocation, PackageLocation
-from privtab.client._config import Settings
+from privtab.client._config import BundleArguments, Settings
 from privtab.client._observe import LOG, HookLike
-from privtab.client._protocol import EntityLike
-from privtab.client._transport import Timeout
+from privtab.client._protocol import Details, EntityLike
 from privtab.client._trust import RollbackGuard, Trusted
 from privtab.engines.python import NAME
 from privtab.errors import UsageError
@@ -59,20 +58,9 @@ class Embedded(Asker):
         *sources: Source,
         state: Source | None = None,
         engine: str = NAME,
-        system: str | None = None,
         refresh: float | None = None,
-        mode: Mode | str | None = None,
-        max_staleness: float | None = None,
-        timeout: Timeout | float | None = None,
-        token: str | None = None,
-        token_file: Source | None = None,
-        verify: Verify | None = None,
-        cert: Cert = None,
-        verification_key: Source | Sequence[Source] | None = None,
-        verification_scope: str | None = None,
-        min_sequence: int | None = None,
-        sequence_file: Source | None = None,
         hooks: Sequence[HookLike] = (),
+        **arguments: Unpack[BundleArguments],
     ) -> None:
         if state is not None:
             sources = (*sources, state)
@@ -84,8 +72,7 @@ class Embedded(Asker):
             )
         if refresh is not None and not refresh >= 0:
             raise UsageError(f"refresh is {refresh!r}: give seconds, 0 or more")
-        arguments = {name: value for name, value in locals().items() if name in _config.NAMES}
-        settings = _config.resolve(arguments)
+        settings = _config.resolve(arguments, BundleArguments)
         self._hooks = tuple(hooks)
         # A state in a store is made for the policy in the bundles.
         sources = tuple(sorted(sources, key=lambda source: os.fspath(source).startswith(STORE)))
@@ -166,15 +153,14 @@ class Embedded(Asker):
         user: str | Request,
         action: str | None = None,
         resource: EntityLike | None = None,
-        *,
-        with_: Mapping[str, EntityLike] | None = None,
-        groups: Iterable[str] = (),
-        flags: Iterable[str] | Mapping[str, bool] = (),
-        active_roles: Iterable[str] | None = None,
-        attributes: Mapping[str, Any] | None = None,
+        **details: Unpack[Details],
     ) -> bool:
         """Whether `user` may do `action` on `resource`."""
-        plain = with_ is None and active_roles is None and not (groups or flags or attributes)
+        plain = not details or (
+            details.keys() <= Details.__annotations__.keys()
+            and details.get("active_roles") is None
+            and not any(details.values())
+        )
         if plain and self._plain and not LOG.isEnabledFor(logging.DEBUG):
             # Fast path for the usual request. Anything unusual takes the general path, which reports errors.
             try:
@@ -193,16 +179,7 @@ class Embedded(Asker):
                         return answer
             except (TypeError, ValueError, AttributeError):
                 pass
-        return super().check(
-            user,
-            action,
-            resource,
-            with_=with_,
-            groups=groups,
-            flags=flags,
-            active_roles=active_roles,
-            attributes=attributes,
-        )
+        return super().check(user, action, resource, **details)
 
     def check_many(self, requests: Iterable[Request]) -> list[bool]:
         """Whether each of any number of requests is allowed, by position; with the extra `fast`, column by column.

@@ -7,29 +7,26 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from privtab.client import _config
 from privtab.client import _protocol as protocol
-from privtab.client._address import Cert, Verify, shown
-from privtab.client._asking import Mode
+from privtab.client._address import shown
 from privtab.client._base import Asker, Status
 from privtab.client._cache import Cache
-from privtab.client._config import Settings
+from privtab.client._config import OpaArguments, Settings
 from privtab.client._engine import Flow, run
 from privtab.client._fork import renew_after_fork
 from privtab.client._observe import HookLike, Observer
 from privtab.client._opa import OpaFlows, OpaSettings
 from privtab.client._protocol import ActiveSystem, Revision
 from privtab.client._resilience import Breaker, Resilience, Retries
-from privtab.client._transport import RequestsTransport, Timeout, Transport
+from privtab.client._transport import RequestsTransport, Transport
 from privtab.errors import UsageError
 from privtab.request import Decision, Entity, Request
 from privtab.vocabulary import OperationShape
 
 if TYPE_CHECKING:
-    import os
-
     import requests
 
 REFRESH_SECONDS = 60.0
@@ -54,31 +51,12 @@ class Client(Asker):
         self,
         url: str | None = None,
         *,
-        system: str | None = None,
-        timeout: Timeout | float | None = None,
-        total: float | None = None,
-        retries: int | None = None,
-        token: str | None = None,
-        token_file: str | os.PathLike[str] | None = None,
-        verify: Verify | None = None,
-        cert: Cert = None,
         session: requests.Session | None = None,
-        chunk_size: int | None = None,
-        concurrency: int | None = None,
-        pool_size: int | None = None,
-        max_body: int | None = None,
-        mode: Mode | str | None = None,
-        max_staleness: float | None = None,
-        breaker_failures: int | None = None,
-        breaker_seconds: float | None = None,
-        cache_size: int | None = None,
-        cache_ttl: float | None = None,
-        cache_refresh: float | None = None,
         hooks: Sequence[HookLike] = (),
         transport: Transport | None = None,
+        **arguments: Unpack[OpaArguments],
     ) -> None:
-        arguments = {name: value for name, value in locals().items() if name in _config.NAMES}
-        settings = _config.resolve(arguments)
+        settings = _config.resolve(arguments, OpaArguments, url=url)
         self._settings = settings
         self._hooks = tuple(hooks)
         observer = Observer(hooks)
