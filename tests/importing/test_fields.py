@@ -132,6 +132,9 @@ def test_further_pages_are_files_of_their_own(tmp_path: Path) -> None:
         imported(tmp_path, "scim", {"Users": page, "Groups": ANSWERS["scim"]["Groups"]})
     with pytest.raises(FileError, match="gives items twice"):
         imported(tmp_path, "scim", {"Users": page, "Users.startIndex=2": page})
+    in_another_order = {**page, "Resources": [{"userName": "ann", "id": "1"}]}
+    with pytest.raises(FileError, match="gives items twice"):
+        imported(tmp_path, "scim", {"Users": page, "Users.startIndex=2": in_another_order})
     changed = {"totalResults": 3, "Resources": [{"id": "2", "userName": "bob"}]}
     with pytest.raises(FileError, match="2 items, then 3"):
         imported(tmp_path, "scim", {"Users.startIndex=2": changed})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import marshal
+import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,8 +31,8 @@ from privtab.state.validate import validate
 PAGES = 100_000
 """Pages of one answer."""
 Row = dict[str, str]
-_SHARING_NOTHING = 2
-"""The version of marshal's format that writes equal values alike, in a quarter of the time that JSON takes."""
+_canonical = json.JSONEncoder(sort_keys=True, check_circular=False).encode
+"""Equal values alike, in whatever order an answer has their keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ class _Pages:
         self._total = total
         self._count += len(items)
         if self._count < total or self._items:
-            self._items.update(hash(marshal.dumps(item, _SHARING_NOTHING)) for item in items)
+            self._items.update(hash(_canonical(item)) for item in items)
             if len(self._items) < self._count:
                 raise FileError(
                     f"`{self._address}` gives items twice: a page is another's, or it changes while it is read"
@@ -208,7 +208,7 @@ class _Collector:
         if step.ask is None or (step.ask_when is not None and not holds(self._value(step.ask_when, context))):
             if step.each:
                 self._items(step, 0, context, context)
-            elif step.when is None or holds(self._value(step.when, context)):
+            else:
                 self._item(step, context)
         else:
             for data in self._answers(step, step.ask, context):
@@ -221,15 +221,17 @@ class _Collector:
             items = found if isinstance(found, list) else [] if found is None else [found]
         else:
             items = data if isinstance(data, list) else [data]
-        last, when = number >= len(step.each) - 1, step.when
+        last = number >= len(step.each) - 1
         for item in items:
             values = {**context, **item} if isinstance(item, dict) else {**context, ITEM: item}
-            if not last:
-                self._items(step, number + 1, values, values)
-            elif when is None or holds(self._value(when, values)):
+            if last:
                 self._item(step, values)
+            else:
+                self._items(step, number + 1, values, values)
 
     def _item(self, step: Step, values: Mapping[str, Any]) -> None:
+        if step.when is not None and not holds(self._value(step.when, values)):
+            return
         for rule in step.not_taken:
             found = self._value(rule.each, values)
             for item in found if isinstance(found, list) else [found] if holds(found) else []:

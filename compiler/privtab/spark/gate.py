@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Unpack
 
 from privtab.errors import AccessDenied, InvalidRequest, UsageError
 from privtab.names import bare_name
@@ -14,7 +14,7 @@ from privtab.spark.policies import PolicyLike, open_policy
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from privtab.client._protocol import EntityLike
+    from privtab.client._protocol import Details, EntityLike
 
 
 def require(
@@ -24,13 +24,9 @@ def require(
     action: str,
     resource: EntityLike,
     *,
-    with_: Mapping[str, EntityLike] | None = None,
-    flags: Iterable[str] | Mapping[str, bool] = (),
-    groups: Iterable[str] = (),
-    active_roles: Iterable[str] | None = None,
-    attributes: Mapping[str, Any] | None = None,
     spark: SparkSession | None = None,
     at: Moment = None,
+    **details: Unpack[Details],
 ) -> Decision:
     """The decision on a request, if it is allowed; otherwise raises AccessDenied, which says what is missing.
 
@@ -41,18 +37,12 @@ def require(
     name: Any = subject
     if isinstance(name, str):
         name = bare_name(name, "user")
+    flags = details.get("flags")
     if isinstance(flags, Mapping):
-        flags = [f"{flag}{NOT_SET}" if value is False else flag for flag, value in flags.items()]
-    more: dict[str, Any] = {
-        "with_": with_,
-        "flags": flags,
-        "groups": groups,
-        "active_roles": active_roles,
-        "attributes": attributes,
-    }
+        details["flags"] = [f"{flag}{NOT_SET}" if value is False else flag for flag, value in flags.items()]
     ask = getattr(state, "require", None)
     if callable(ask):
-        decision = ask(name, action, resource, **more)
+        decision = ask(name, action, resource, **details)
         if not isinstance(decision, Decision):
             # An AsyncClient returns a coroutine, which must not count as an allow.
             getattr(decision, "close", lambda: None)()
@@ -64,7 +54,7 @@ def require(
         raise InvalidRequest(f"subject is {subject!r}: give the name of a user")
     from privtab.client._protocol import request
 
-    return _decided(policy, state, request(name, action, resource, **more), spark, at)
+    return _decided(policy, state, request(name, action, resource, **details), spark, at)
 
 
 def _decided(policy: PolicyLike, state: Any, request: Request, spark: SparkSession | None, at: Moment) -> Decision:
