@@ -42,6 +42,9 @@ steps:
   - gett: /c
   - get: /d
     not_taken: {each: "@", why: x}
+  - get: /e
+    fields: {users: known}
+    page: {parameter: p, items: users}
 """
 
 
@@ -62,6 +65,7 @@ def test_every_mistake_is_found_at_its_place(tmp_path: Path) -> None:
         (13, "unknown key `gett` in a step"),
         (14, "`fields` is missing in a `get`"),
         (15, "`name` is missing in `not_taken`"),
+        (18, "`page` needs `next`, or `items` with `total`"),
     }
     helps = {finding.help for finding in caught.value.diagnostics}
     assert {"did you mean `grants`?", "did you mean `owner`?", "did you mean `get`?"} <= helps

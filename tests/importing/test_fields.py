@@ -11,7 +11,7 @@ import pytest
 from jmespath import Options, compile  # noqa: A004
 from ranger import LAKE
 
-from privtab._resources import import_documents
+from privtab._resources import import_documents, imports
 from privtab.errors import FileError
 from privtab.importing.answers import opened
 from privtab.importing.document import Document, Step, load
@@ -60,6 +60,18 @@ def imported(folder: Path, document: str, answers: Mapping[str, object], policy:
     values = {"metalake": "m"} if document == "gravitino" else {}
     with opened(str(folder / "saved")) as system:
         return run(load(document), system, load_program(folder / "lake.yaml"), values=values)
+
+
+def test_items_without_an_id_are_told_apart_by_all_that_they_hold(tmp_path: Path) -> None:
+    document = tmp_path / "people.yaml"
+    document.write_text((imports() / "scim.yaml").read_text(encoding="utf-8").replace(", id: id", ""), encoding="utf-8")
+    page = {**PEOPLE, "totalResults": 2}
+    again = {**page, "Resources": [{"userName": "ann", "id": "1"}]}
+    with pytest.raises(FileError, match="gives items twice"):
+        imported(tmp_path, str(document), {"Users": page, "Users.startIndex=2": again})
+    again = {**page, "Resources": [{"id": "1", "userName": "renamed"}]}
+    answers = {**ANSWERS["scim"], "Users": page, "Users.startIndex=2": again}
+    assert imported(tmp_path, str(document), answers).state is not None
 
 
 def stops(found: ImportResult) -> set[str]:
@@ -130,11 +142,9 @@ def test_further_pages_are_files_of_their_own(tmp_path: Path) -> None:
     page = {**PEOPLE, "totalResults": 2}
     with pytest.raises(FileError, match=r"no answer to `/Users.*startIndex=2"):
         imported(tmp_path, "scim", {"Users": page, "Groups": ANSWERS["scim"]["Groups"]})
-    with pytest.raises(FileError, match="gives items twice"):
-        imported(tmp_path, "scim", {"Users": page, "Users.startIndex=2": page})
-    in_another_order = {**page, "Resources": [{"userName": "ann", "id": "1"}]}
-    with pytest.raises(FileError, match="gives items twice"):
-        imported(tmp_path, "scim", {"Users": page, "Users.startIndex=2": in_another_order})
+    for again in ({"id": "1", "userName": "ann"}, {"userName": "ann", "id": "1"}, {"id": "1", "userName": "renamed"}):
+        with pytest.raises(FileError, match="gives items twice"):
+            imported(tmp_path, "scim", {"Users": page, "Users.startIndex=2": {**page, "Resources": [again]}})
     changed = {"totalResults": 3, "Resources": [{"id": "2", "userName": "bob"}]}
     with pytest.raises(FileError, match="2 items, then 3"):
         imported(tmp_path, "scim", {"Users.startIndex=2": changed})

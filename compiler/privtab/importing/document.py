@@ -39,7 +39,7 @@ STEP = (
     "steps",
 )
 LISTS = ("needs", "takes", "macros", "everyone")
-PAGE = ("parameter", "next", "items", "total", "first", "size")
+PAGE = ("parameter", "next", "items", "total", "id", "first", "size")
 EXCLUDED = ("name", "each", "why", "denies", "count")
 DENIES = "denies"
 LOSSES = (DENIES, "lost")
@@ -58,6 +58,8 @@ class Page:
     next: Expression | None = None
     items: Expression | None = None
     total: Expression | None = None
+    id: Expression | None = None
+    """Of an item: what no other item has."""
     first: int = 1
     """The number of the first item."""
     size: int | None = None
@@ -228,10 +230,12 @@ class _MappingReader(DocumentReader):
             return None
         parameter = self.text(fields["parameter"], "`parameter`")
         expressions = {
-            key: next(iter(self.expressions(fields.get(key), f"`{key}`")), None) for key in ("next", "items", "total")
+            key: next(iter(self.expressions(fields.get(key), f"`{key}`")), None)
+            for key in ("next", "items", "total", "id")
         }
         first, size = (self.number(fields.get(key), f"`{key}`") for key in ("first", "size"))
-        if parameter is None or (expressions["next"] is None) == (expressions["items"] is None):
+        by_number = [expressions[key] is not None for key in ("items", "total")]
+        if parameter is None or by_number != [expressions["next"] is None] * 2:
             self.report("I001", node, "`page` needs `next`, or `items` with `total`") if node is not None else None
             return None
         return Page(parameter=parameter.value, first=1 if first is None else first, size=size, **expressions)

@@ -145,7 +145,7 @@ class _Pages:
         self._address = address
         self._value = value
         self._marks: set[str] = set()
-        self._items: set[int] = set()
+        self._items: set[int | str] = set()
         self._total: int | None = None
         self._count = 0
 
@@ -177,7 +177,7 @@ class _Pages:
         self._total = total
         self._count += len(items)
         if self._count < total or self._items:
-            self._items.update(hash(_canonical(item)) for item in items)
+            self._items.update(map(self._id, items))
             if len(self._items) < self._count:
                 raise FileError(
                     f"`{self._address}` gives items twice: a page is another's, or it changes while it is read"
@@ -185,6 +185,11 @@ class _Pages:
         if self._count > total or (self._count < total and not items):
             raise FileError(f"`{self._address}` ends after {self._count:,} of {total:,} items")
         return str(self._count + page.first) if self._count < total else None
+
+    def _id(self, item: object) -> int | str:
+        """What tells an item from others: what the document names, or all that it holds."""
+        found = None if self._page.id is None else self._value(self._page.id, item)
+        return hash(_canonical(item)) if found is None else str(found)
 
 
 class _Collector:
