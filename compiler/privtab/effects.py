@@ -16,7 +16,7 @@ PRINCIPAL_TABLES = ("members", "memberships", "assignments", "grants", "owners")
 BY_ACTIVE_ROLE = " by active_role"
 """In the text of ownership: not the caller becomes the owner but the first active role of the request."""
 
-_TEXT = re.compile(rf"(grant|become|revoke) (\S+)({BY_ACTIVE_ROLE})? \((.+)\)", re.DOTALL)
+_TEXT = re.compile(rf"(grant|become|revoke) ([^()]+?)({BY_ACTIVE_ROLE})? \((.+)\)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

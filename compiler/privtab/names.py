@@ -38,6 +38,24 @@ def small_letters(name: str) -> str:
     return _NEXT_WORD.sub("_", name).lower()
 
 
+def quoted(privilege: str) -> str:
+    """A privilege's name as conditions spell it: in quotes if it has several words.
+
+    >>> quoted("READ"), quoted("USE CATALOG")
+    ('READ', '"USE CATALOG"')
+    """
+    return f'"{privilege}"' if " " in privilege else privilege
+
+
+def unquoted(text: str) -> str:
+    """The name of a privilege that may stand in quotes.
+
+    >>> unquoted("READ"), unquoted('"USE CATALOG"')
+    ('READ', 'USE CATALOG')
+    """
+    return text[1:-1] if len(text) > 2 and text[0] == text[-1] == '"' else text
+
+
 def encode_name(name: str) -> str:
     """Encode a name for a path: percent-encode `/` and `%`, and a name that consists only of `*` and `?`.
 

@@ -24,6 +24,7 @@ from privtab.errors import UsageError
 from privtab.ir.nodes import RESOURCE, Has, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
 from privtab.locations import GrowingLocations
+from privtab.names import quoted
 from privtab.paths import count_names
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
@@ -61,7 +62,7 @@ def generated_program(seed: int) -> Program | None:
                 "becomes: member",
             ]
         )
-        what = what.format(p=rnd.choice(worlds.PRIVILEGES), t=rnd.choice(types))
+        what = what.format(p=quoted(rnd.choice(worlds.PRIVILEGES)), t=rnd.choice(types))
         edited = row if "becomes" in row and "becomes" in what else f"{row[:-1]}, {what}}}"
         tried, _ = generated_programs.read(text.replace(row, edited, 1))
         return row if tried is None else edited

@@ -236,3 +236,21 @@ def test_alternatives_parsed_one_by_one_are_the_cell_parsed_as_a_whole(pieces: l
 )
 def test_alternatives_keep_their_places(text: str) -> None:
     assert x.parse_condition(text) == x._parse(text, "condition")
+
+
+def test_names_of_several_words_stand_in_quotes() -> None:
+    text = '"USE CATALOG" (catalog) and READ/"ALL PRIVILEGES" (table) and "a b" in user.roles'
+    parsed = x.parse_condition(text)
+    assert isinstance(parsed, x.AllOf)
+    first, second, third = parsed.parts
+    assert isinstance(first, x.PrivilegeTerm)
+    assert isinstance(second, x.PrivilegeTerm)
+    assert isinstance(third, x.Comparison)
+    assert [name.text for name in (*first.privileges, *second.privileges)] == ["USE CATALOG", "READ", "ALL PRIVILEGES"]
+    assert text[first.privileges[0].start : first.privileges[0].end] == '"USE CATALOG"'
+
+
+def test_a_name_of_several_words_without_quotes_is_an_error_that_says_so() -> None:
+    error = x.parse_condition("USE CATALOG (catalog)")
+    assert isinstance(error, CellError)
+    assert error.expected[-1] == "quotes around a name of several words"

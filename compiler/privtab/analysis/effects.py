@@ -13,7 +13,7 @@ from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import RESOURCE, Has, Member, Owner, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
 from privtab.locations import GrowingLocations
-from privtab.names import encode_name
+from privtab.names import encode_name, quoted
 from privtab.request import Entity
 
 MAX_CREATED = 5_000
@@ -50,7 +50,7 @@ class GainedFact:
             return f"{self.kind}:{self.privilege}" + (f" ({self.entity})" if self.entity.type else "")
         if self.kind in ("lift", "leave"):
             return f"no denial to {self.privilege} ({self.entity})"
-        return f"{self.privilege or self.kind} ({self.entity})"
+        return f"{quoted(self.privilege) or self.kind} ({self.entity})"
 
     def atom(self) -> Has | Owner | Member:
         """The atom that requires this fact, for a request about the entity."""

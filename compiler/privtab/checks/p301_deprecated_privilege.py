@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
+from privtab.names import quoted
 
 if TYPE_CHECKING:
     from privtab.model.nodes import Policy
@@ -49,5 +50,5 @@ def _finding(span: Span, name: str, advice: str, privilege: str | None) -> Diagn
     return KIND.at(
         span,
         f"`{name}` is deprecated",
-        f"write `{privilege}`, which means the same" if privilege is not None else advice,
+        f"write `{quoted(privilege)}`, which means the same" if privilege is not None else advice,
     )

@@ -12,7 +12,7 @@ from privtab.engines.attributes import Comparison, Operand, operand
 from privtab.engines.conditions import ConditionReader, RequestShape
 from privtab.engines.index import OWNER, Index
 from privtab.engines.plan import Caller, GrantSemantics, groups_of, roles_of
-from privtab.names import last_name, refers_to
+from privtab.names import last_name, quoted, refers_to
 from privtab.paths import base_type
 from privtab.request import roles_not_held
 
@@ -204,9 +204,9 @@ class Explanation:
             case "service_admin":
                 return "service admin"
             case "has":
-                return f"{atom['privilege']} ({self.key_or_type(atom)})"
+                return f"{quoted(atom['privilege'])} ({self.key_or_type(atom)})"
             case "has_below":
-                return f"{atom['privilege']} ({self.key_or_type(atom)} or below)"
+                return f"{quoted(atom['privilege'])} ({self.key_or_type(atom)} or below)"
             case "owns_below":
                 return f"owner ({self.key_or_type(atom)} or below)"
             case kind:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
+from privtab.names import quoted
 
 KIND = FindingKind("P221", "below-not-exact", Severity.ERROR)
 
@@ -23,4 +24,4 @@ def by_default(span: Span, privilege: str, role: str) -> Diagnostic:
 def nothing_below(span: Span, privilege: str, type_: str) -> Diagnostic:
     """Build the finding for a privilege that nothing below a type can hold."""
     message = f"nothing below a `{type_}` can hold `{privilege}`"
-    return KIND.at(span, message, f"write `{privilege} ({type_})`")
+    return KIND.at(span, message, f"write `{quoted(privilege)} ({type_})`")

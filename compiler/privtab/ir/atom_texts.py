@@ -25,6 +25,7 @@ from privtab.ir.nodes import (
     Term,
 )
 from privtab.ir.shapes import Leaf
+from privtab.names import quoted
 
 
 def target_text(target: Target, rule: Rule, types: Mapping[str, str] | None = None) -> str:
@@ -89,7 +90,7 @@ def atom_words(atom: Leaf, place: Callable[[Target], str]) -> str:
         case ByType():
             return atom.text
         case Has():
-            return f"{atom.privilege} ({place(atom.target)})"
+            return f"{quoted(atom.privilege)} ({place(atom.target)})"
         case Owner():
             return f"owner ({place(atom.target)})"
         case Member():
@@ -97,7 +98,7 @@ def atom_words(atom: Leaf, place: Callable[[Target], str]) -> str:
         case Holds():
             return f"holds ({place(atom.target)})"
         case HasBelow():
-            return f"{atom.privilege} ({place(atom.target)} or below)"
+            return f"{quoted(atom.privilege)} ({place(atom.target)} or below)"
         case OwnsBelow():
             return f"owner ({place(atom.target)} or below)"
         case Compare():

@@ -55,7 +55,7 @@ from privtab.ir.nodes import (
     WithSlot,
 )
 from privtab.ir.serialise import FORMAT, FORMAT_NEWER
-from privtab.names import KINDS
+from privtab.names import KINDS, quoted
 from privtab.paths import MOST_LEVELS, Level
 
 T = TypeVar("T")
@@ -335,13 +335,13 @@ def _condition_text(formula: Formula, rule: Rule, *, inner: bool = False) -> str
     """The text of a condition, as tables write it. `inner`: put a condition of several parts in parentheses."""
     match formula:
         case Has():
-            return f"{formula.privilege} ({target_text(formula.target, rule)})"
+            return f"{quoted(formula.privilege)} ({target_text(formula.target, rule)})"
         case Self(target=target):
             return "self" if target.slot == RESOURCE and target.type == rule.entity else f"self ({target.type})"
         case Owner(target=target) | Member(target=target) | Holds(target=target):
             return f"{type(formula).__name__.lower()} ({target_text(target, rule)})"
         case HasBelow():
-            return f"{formula.privilege} ({target_text(formula.target, rule)} or below)"
+            return f"{quoted(formula.privilege)} ({target_text(formula.target, rule)} or below)"
         case OwnsBelow():
             return f"owner ({target_text(formula.target, rule)} or below)"
         case ServiceAdmin():

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from privtab.ir.atom_texts import compare_text
 from privtab.ir.nodes import Compare, Program
+from privtab.names import quoted, unquoted
 from privtab.request import Entity
 from privtab.scenarios.comparison_texts import comparison, is_comparison
 from privtab.scenarios.params import Values
@@ -43,10 +44,10 @@ class HeldAtom:
         if self.compare is not None:
             return compare_text(self.compare, lambda target: target.slot)
         if self.below:
-            return f"{self.what or self.kind} ({self.on} or below)"
+            return f"{quoted(self.what) or self.kind} ({self.on} or below)"
         match self.kind:
             case "has":
-                return f"{self.what} ({self.on})"
+                return f"{quoted(self.what)} ({self.on})"
             case "self":
                 return "self"
             case "admin":
@@ -223,7 +224,7 @@ class WaysReader:
                 return tuple(frozenset({HeldAtom(what, "", str(key))}) for key in keys)
             case _:
                 found: list[HeldSet] = []
-                for name, key in product((part.strip() for part in what.split("/")), keys):
+                for name, key in product((unquoted(part.strip()) for part in what.split("/")), keys):
                     privileges = self._privileges(node, name, key)
                     if privileges is None:
                         return None

@@ -19,6 +19,7 @@ class CellError:
 
 _WORDS = {
     "NAME": "a name",
+    "TEXT": "a name in quotes",
     "LPAR": "`(`",
     "RPAR": "`)`",
     "COMMA": "`,`",
@@ -36,11 +37,12 @@ _WORDS = {
     "SELF": "`self`",
     "ANYONE": "`anyone`",
     "SERVICE_ADMIN": "`service admin`",
+    "QUOTES": "quotes around a name of several words",
     "$END": "the end of the cell",
 }
 
 
-_TERM = frozenset({"NAME", "LPAR", "CAN", "OWNER", "MEMBER", "HOLDS", "SELF", "ANYONE", "SERVICE_ADMIN"})
+_TERM = frozenset({"NAME", "TEXT", "LPAR", "CAN", "OWNER", "MEMBER", "HOLDS", "SELF", "ANYONE", "SERVICE_ADMIN"})
 
 
 def cell_error(text: str, error: UnexpectedInput) -> CellError:
@@ -51,6 +53,8 @@ def cell_error(text: str, error: UnexpectedInput) -> CellError:
             position = token.start_pos or 0
             end, message = position + max(1, len(token)), f"unexpected `{token}`"
             expected = set(error.accepts) or {"$END"}  # the input is complete: nothing can follow
+            if token.type == "NAME" and {"SLASH", "PLUS"} <= expected:
+                expected.add("QUOTES")
         case UnexpectedToken():
             position = end = len(text.rstrip())
             message = "the cell ends too early" if text.strip() else "the cell is empty"

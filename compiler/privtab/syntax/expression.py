@@ -125,8 +125,9 @@ Effects: TypeAlias = tuple[EffectTerm, ...]
 _DEEP = 100
 RESERVED = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone"})
 """Words of the grammar, which cannot be names of privileges or sets."""
-_NO_SHAPE = re.compile(r"[.=<>{]")
-"""What comparisons contain; cells with it are parsed as they are."""
+_NO_SHAPE = re.compile(r"[.=<>{\"]")
+"""What comparisons and names in quotes contain; cells with it are parsed as they are."""
+_NAMES = frozenset({"NAME", "TEXT"})
 _PARENTHESIS_OR_OR = re.compile(r"[()]|\bor\b")
 _BLANKS = " \t\r\n"
 _ANY_WORD = re.compile(
@@ -136,7 +137,7 @@ _ANY_WORD = re.compile(
 
 def _name(token: Token) -> Name:
     start = token.start_pos or 0
-    return Name(str(token), start, start + len(token))
+    return Name(token[1:-1] if token.type == "TEXT" else str(token), start, start + len(token))
 
 
 def _constant(token: Token) -> Constant:
@@ -145,7 +146,7 @@ def _constant(token: Token) -> Constant:
         case "INTEGER":
             return Constant(int(token), word)
         case "TEXT":
-            return Constant(token[1:-1], word)
+            return Constant(word.text, word)
         case _:
             return Constant({"true": True, "false": False}.get(str(token), str(token)), word)
 
@@ -176,7 +177,7 @@ class _Tree(Transformer[Token, Expression]):
 
     def held(self, children: list[Any]) -> Expression:
         *tokens, targets = children
-        names = tuple(_name(t) for t in tokens if t.type == "NAME")
+        names = tuple(_name(t) for t in tokens if t.type in _NAMES)
         return PrivilegeTerm(names, any(t.type == "PLUS" for t in tokens), targets)
 
     def owner(self, children: list[Any]) -> Expression:
@@ -216,7 +217,7 @@ class _Tree(Transformer[Token, Expression]):
 
     def effect(self, children: list[Any]) -> EffectTerm:
         *names, targets = children
-        return EffectTerm(tuple(_name(t) for t in names if t.type == "NAME"), targets or ())
+        return EffectTerm(tuple(_name(t) for t in names if t.type in _NAMES), targets or ())
 
     def effects(self, children: list[Any]) -> Effects:
         return tuple(children)

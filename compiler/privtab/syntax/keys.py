@@ -9,7 +9,9 @@ SNAKE = r"[a-z][a-z0-9_]*"
 NAME = r"[A-Za-z][A-Za-z0-9_]*"
 """Operations, attributes, flags: what requests name, in the spelling of their system."""
 OPEN = r"[^\W\d](?:[\w.:\-]*\w)?"
-"""Privileges, sets, roles, sources, readings, variants: names as other systems spell them."""
+"""Sets, roles, sources, readings, variants: names as other systems spell them."""
+PRIVILEGE = rf"{OPEN}(?: {OPEN})*"
+"""Privileges: also several words. Conditions have these in quotes: `"USE CATALOG" (catalog)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
     ),
     "privilege": (
         Key("on", "words", "entity types that it can be granted on; all, where absent"),
-        Key("alias_of", "open", "the privilege that this is another name of"),
+        Key("alias_of", "privilege_name", "the privilege that this is another name of"),
         Key("implies", "words", "privileges and sets that a grant of it gives as well; one step"),
         Key("deprecated", "deprecated", "what to use instead"),
         Key("title", "text", "its title in the document"),

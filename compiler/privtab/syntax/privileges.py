@@ -40,7 +40,7 @@ def read_privileges(reader: PolicyReader, node: Node, unreadable: set[str]) -> t
 
 
 def _privilege_name(reader: PolicyReader, node: Node, what: str) -> Word | None:
-    name = reader.name(node, what)
+    name = reader.name(node, what, "privilege")
     if name is not None and name.value in RESERVED:
         reader.take(p010_bad_name.finding(name.span, what, name.value, f"`{name.value}` is a word of conditions"))
         reader.lost.add(name.value)
@@ -56,7 +56,7 @@ def _privilege(reader: PolicyReader, name: Word, node: Node | None) -> Privilege
         reader.fields(node, "privilege", f"the privilege `{name.value}`", f"write `{name.value}: {{on: [TYPE]}}`") or {}
     )
     on = reader.words(fields["on"][1], "`on`") if "on" in fields else None
-    alias = reader.name(fields["alias_of"][1], "a privilege") if "alias_of" in fields else None
+    alias = reader.name(fields["alias_of"][1], "a privilege", "privilege") if "alias_of" in fields else None
     if on is not None and "alias_of" in fields:
         message = f"the alias `{name.value}` has an `on` of its own"
         advice = "drop it: an alias can be granted where its privilege can"

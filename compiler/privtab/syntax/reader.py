@@ -22,14 +22,22 @@ from privtab.source import SourceFile
 from privtab.syntax.cell_advice import advice
 from privtab.syntax.cell_errors import CellError
 from privtab.syntax.expression import parse_condition, parse_effects
-from privtab.syntax.keys import KEYS, NAME, OPEN, SNAKE, VALUES
+from privtab.syntax.keys import KEYS, NAME, OPEN, PRIVILEGE, SNAKE, VALUES
 from privtab.syntax.node_reader import NodeReader, kind_of
 from privtab.syntax.nodes import Cell, ConditionCell, EffectCell, Word
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
-_SPELLINGS = {"snake": re.compile(SNAKE), "name": re.compile(NAME), "open": re.compile(OPEN)}
-Spelling = Literal["snake", "name", "open"]
+_SPELLINGS = {
+    "snake": re.compile(SNAKE),
+    "name": re.compile(NAME),
+    "open": re.compile(OPEN),
+    "privilege": re.compile(PRIVILEGE),
+}
+Spelling = Literal["snake", "name", "open", "privilege"]
 Fields = dict[str, tuple[Scalar, Node]]
+
+_RULE = "names begin with a letter; then come letters, digits, `_`, `-`, `.` and `:`"
+_ADVICE = {"open": _RULE, "privilege": f"{_RULE}, in one word or several with one blank between them"}
 
 
 class PolicyReader(NodeReader):
@@ -209,9 +217,10 @@ class PolicyReader(NodeReader):
                 return Located(node.text, self.span(node))
             if isinstance(node.value, str):
                 found = p010_bad_name.of_request if spelling == "name" else p010_bad_name.finding
-                advice = "names begin with a letter; then come letters, digits, `_`, `-`, `.` and `:`"
-                self.take(found(self.span(node), what, node.text, advice if spelling == "open" else None))
+                advice = _ADVICE.get(spelling)
+                self.take(found(self.span(node), what, node.text, advice))
                 self.lost |= {node.text, p010_bad_name.snake_case(node.text), p010_bad_name.as_name(node.text)}
+                self.lost.add(" ".join(node.text.split()))
                 return None
         self.wrong(node, f"the name of {what}", "a word")
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from privtab.paths import MOST_LEVELS
-from privtab.syntax.keys import KEYS, LISTED, NAME, OPEN, SNAKE, VALUES, Key
+from privtab.syntax.keys import KEYS, LISTED, NAME, OPEN, PRIVILEGE, SNAKE, VALUES, Key
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _TEXT = {"type": "string"}
@@ -70,6 +70,7 @@ def _rows(row: str) -> dict[str, Any]:
 _SNAKE = f"^{SNAKE}$"
 _NAME = f"^{NAME}$"
 _WORD = f"^{OPEN}$"
+_PRIVILEGE = f"^{PRIVILEGE}$"
 _OPERATIONS = rf"^\s*{NAME}(\s*,\s*{NAME})*\s*,?\s*$"
 _MAY_BE_EMPTY = frozenset(
     {
@@ -95,6 +96,7 @@ _SHAPES: dict[str, dict[str, Any]] = {
     "version": {"type": ["string", "number"], "minLength": 1},
     "snake": {"type": "string", "pattern": _SNAKE},
     "open": {"type": "string", "pattern": _WORD},
+    "privilege_name": {"type": "string", "pattern": _PRIVILEGE},
     "flag": {"type": "boolean"},
     "creator": {"enum": [True, False, "active_role"]},
     "levels": {"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": 1, "maximum": MOST_LEVELS}]},
@@ -117,8 +119,8 @@ _SHAPES: dict[str, dict[str, Any]] = {
     "types": _by_name(_SNAKE, _ref("type")),
     "privileges": {
         "anyOf": [
-            {"type": "array", "items": _ref("open"), "uniqueItems": True},
-            _by_name(_WORD, {"anyOf": [_NOTHING, _ref("privilege")]}),
+            {"type": "array", "items": _ref("privilege_name"), "uniqueItems": True},
+            _by_name(_PRIVILEGE, {"anyOf": [_NOTHING, _ref("privilege")]}),
         ]
     },
     "sets": _by_name(_WORD, _ref("words")),

@@ -16,7 +16,7 @@ from privtab.request import Entity
 USERS = ("ann", "bob", "a/b", "c%")
 GROUPS = ("hr", "it")
 ROLES = ("reader", "writer", "admin")
-PRIVILEGES = ("READ", "WRITE", "USE", "ADMIN")
+PRIVILEGES = ("READ", "WRITE", "USE ALL", "ADMIN")
 
 
 @dataclass(frozen=True)

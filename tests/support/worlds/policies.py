@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from privtab.names import quoted
 from worlds import active, attributes, below, flat, hierarchy, implies, nested
 from worlds.names import PRIVILEGES, ROLES
 
@@ -96,7 +97,7 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
     if draft.owners:
         kinds = rnd.choice(["[user]", "[user]", "[user, group]", "[user, group, role]"])
         kinds = kinds if draft.generator("active") is None else "[user, group, role]"
-        holds = rnd.choice(["", "", ", holds: ALL", ", holds: [READ, USE]"])
+        holds = rnd.choice(["", "", ", holds: ALL", ", holds: [READ, USE ALL]"])
         semantics.append(f"owner: {{kinds: {kinds}, creator: {rnd.choice(['true', 'false'])}{holds}}}")
     if draft.gate:
         semantics.append("gate: member (top)")
@@ -212,7 +213,7 @@ def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> s
         if shared and rnd.random() < 0.5:
             return f"can {rnd.choice(shared)} ({name})"
         if found:
-            return f"{rnd.choice(found)} ({name})"
+            return f"{quoted(rnd.choice(found))} ({name})"
     reachable = draft.reachable(type_)
     choice = rnd.random()
     if choice < 0.12 and draft.owners:
@@ -243,4 +244,4 @@ def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> s
     chosen = rnd.sample(fitting, k=min(len(fitting), rnd.choice([1, 1, 1, 2])))
     around = type_ == target and all("top" in draft.on[p] for p in chosen)
     [name] = nested.levels(draft.generator("nested"), [target], around=around)
-    return f"{rnd.choice(['/', ' + ']).join(chosen)} ({below.target(draft, target, name, chosen)})"
+    return f"{rnd.choice(['/', ' + ']).join(map(quoted, chosen))} ({below.target(draft, target, name, chosen)})"

@@ -58,6 +58,7 @@ def render(
         "plain": PLAIN,
         "opaque": sorted(vocabulary(program).opaque),
     }
+    several_words = any(" " in privilege for privilege in program.privileges)
     base = f"privtab/{name}"
     modules = {
         f"{base}/policy.rego": _template("policy.rego.j2").render(**common),
@@ -74,7 +75,10 @@ def render(
             held=_held_attributes(program),
         ),
         f"{base}/explain/explain.rego": _template("explain.rego.j2").render(
-            **common, attributes=bool(program.attributes)
+            **common,
+            attributes=bool(program.attributes),
+            several_words=several_words,
+            privilege="{quoted(atom.privilege)}" if several_words else "{atom.privilege}",
         ),
     }
     if not indexed:

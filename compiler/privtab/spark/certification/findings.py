@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from privtab.moments import now
+from privtab.names import quoted
 from privtab.state.load import cells_of
 from privtab.state.wording import row_text
 
@@ -209,7 +210,7 @@ def _direct(state: State) -> Iterator[Finding]:
     grants_by_user: dict[str, list[str]] = defaultdict(list)
     for grantee, effect, privilege, entity in state.texts("grants", "grantee", "effect", "privilege", "entity"):
         if effect == "allow" and grantee.startswith("user:"):
-            grants_by_user[grantee].append(f"{privilege} ({entity})")
+            grants_by_user[grantee].append(f"{quoted(privilege)} ({entity})")
     for user, grants in sorted(grants_by_user.items(), key=lambda pair: (-len(pair[1]), pair[0])):
         yield Finding(
             kind="direct grant", level="low", about=user, text=f"granted directly: {abbreviated(sorted(set(grants)))}"
