@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
@@ -19,6 +19,7 @@ import requests
 import uvicorn
 from fastapi import Depends, FastAPI
 from fastapi import Request as WebRequest
+from pydantic import StringConstraints
 
 from privtab import Client, Decision
 from privtab.bundle.pack import state_bundle
@@ -315,6 +316,10 @@ def fastapi_app(guard: Any, tell: Tell = Tell.SUMMARY) -> FastAPI:
     async def search(q: str) -> str:
         return q
 
+    @app.get("/small/{path:path}", dependencies=[Depends(read)])
+    async def small(path: Annotated[str, StringConstraints(to_lower=True)]) -> str:
+        return path
+
     @app.get("/deep/{path:path}")
     async def deep(path: str) -> str:
         @behind.requires("read", "dataset", arg="path", user=lambda: "ben")
@@ -338,6 +343,13 @@ def test_a_handler_runs_for_an_allow_alone(client: Embedded) -> None:
             ("ann", "GET", "/search?q=web/clicks", 200),
             ("ben", "GET", "/search?q=web/salaries", 403),
             ("ben", "GET", "/search?q=web/clicks&q=web/salaries", 400),
+            ("ann", "GET", "/small/web/clicks", 200),
+            (
+                "ann",
+                "GET",
+                "/small/Web/clicks",
+                400,
+            ),  # the handler reads another name than the one that would be decided
             ("ann", "GET", "/deep/web/clicks", 200),
             ("ann", "GET", "/deep/web/salaries", 403),
         ):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from privtab.errors import DecisionError, UsageError
@@ -35,8 +35,9 @@ def Requires(  # noqa: N802  (named like FastAPI's `Depends` and `Security`)
 
     `Depends(Requires("load", "table", arg="table_id", user=current_user))`: arguments are taken from the path, then from the
     query. `user` is a dependency that returns a name, a Caller or None; by default, the caller of the guard. `guard` is a
-    Guard or a client. If the handler converts arguments (a number, another case), use `@requires`, which sees the converted
-    values. 403 for a denial, with the detail set by `tell`; 401 without a caller; 400, 503 and 500 without a decision.
+    Guard or a client. An argument that the handler reads as something else (`007` as a number, another case) is refused: use
+    `@requires`, which sees the converted values. 403 for a denial, with the detail set by `tell`; 401 without a caller; 400, 503
+    and 500 without a decision.
     """
     template = request_template(action, resource, arg, with_, flags)
     bound_guard = guard if isinstance(guard, Guard) else Guard(guard)
@@ -79,13 +80,26 @@ def answer_errors(app: FastAPI, *, tell: Tell | str = Tell.SUMMARY) -> None:
 def _values(template: RequestTemplate, request: Request) -> dict[str, Any]:
     """The arguments by name; None for missing ones.
 
-    The handler could read another value of a repeated argument, so they become a set of texts, which is no valid name or path.
+    Where the handler reads another value, as that of a repeated argument, they become a set of texts, which is no valid name or path.
     """
     values: dict[str, Any] = {}
     for name in template.names:
-        if name in request.path_params:
-            values[name] = request.path_params[name]
-            continue
-        sent = request.query_params.getlist(name)
-        values[name] = frozenset(sent) if len(sent) > 1 else next(iter(sent), None)
+        in_path = name in request.path_params
+        sent = [request.path_params[name]] if in_path else request.query_params.getlist(name)
+        read = {str(getattr(value, "value", value)) for text in sent for value in _read(request, name, text)}
+        texts = read.union(map(str, sent))
+        values[name] = frozenset(texts) if len(sent) > 1 or len(texts) > 1 else next(iter(sent), None)
     return values
+
+
+def _read(request: Request, name: str, text: object) -> Iterator[Any]:
+    """What the handler and its dependencies make of an argument."""
+    dependants = [request.scope["route"].dependant]
+    while dependants:
+        dependant = dependants.pop()
+        dependants += dependant.dependencies
+        for field in (*dependant.path_params, *dependant.query_params):
+            if field.alias == name:
+                value, errors = field.validate(text, {}, loc=(name,))
+                if not errors:  # otherwise FastAPI answers 422
+                    yield value
