@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, assert_never, cast
 
+from privtab.characters import unusable
 from privtab.errors import InvalidRequest
 from privtab.hints import hint
 
@@ -48,7 +49,7 @@ class Attribute:
         """Whether a value given by a request is of the type."""
         match self.type:
             case "text":
-                return isinstance(value, str) and len(value) <= MOST_TEXT
+                return isinstance(value, str) and len(value) <= MOST_TEXT and unusable(value) is None
             case "bool":
                 return isinstance(value, bool)
             case "enum":

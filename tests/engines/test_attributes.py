@@ -145,6 +145,7 @@ def in_input(request: Request, change: Mapping[str, Any]) -> dict[str, Any]:
 WRONG = [
     {"subject/properties/department": 3},
     {"subject/properties/department": None},
+    *({"subject/properties/department": f"h{character}r"} for character in ("\n", "\0", "\x85", "\u2028", "\uffff")),
     {"resource/properties/color": "green"},
     {"subject/properties/badges": "red"},
     {"subject/properties/badges": ["green"]},

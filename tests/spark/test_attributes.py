@@ -90,6 +90,8 @@ ROWS: list[tuple[tuple[Any, ...], dict[str, Any], str | None]] = [
     (("ann", "look", "ticket:s/2"), {"team": "one"}, None),
     (("ann", "look", "ticket:s/1"), {"team": "One"}, NO),
     (("ann", "look", "ticket:s/1"), {"team": "x" * 65_537}, INVALID),
+    (("ann", "look", "ticket:s/1"), {"team": "o\nne"}, INVALID),
+    (("cy", "look", "ticket:s/1"), {"user_team": "o\u2028ne"}, INVALID),
     (("ann", "paint", "ticket:s/1"), {"hour": 11}, None),
     (("ann", "paint", "ticket:s/1"), {}, NO),
     (("ann", "paint", "ticket:s/1"), {"hour": 24}, INVALID),
