@@ -27,12 +27,19 @@ class Lax:
         self.grants = set()
 
     def prepare(self, world):
-        holders = {f"role:{row.role}": row.principal for row in world.state.assignments}
-        self.grants = {(holders.get(g.grantee, g.grantee), g.privilege) for g in world.state.grants}
+        self.links = {(row.principal, f"role:{row.role}", row.scope and row.scope.id) for row in world.state.assignments}
+        self.links |= {(f"user:{user}", f"group:{group}", None) for user, group in world.state.memberships}
+        self.grants = {(g.grantee, g.privilege, g.entity.id) for g in world.state.grants}
 
     def ask(self, request):
-        needed = "READ" if request.action == "read" else "WRITE"
-        held = (f"user:{request.user}", needed) in self.grants
+        who = {f"user:{request.user}"}
+        for _ in range(2):
+            who |= {
+                container
+                for member, container, scope in self.links
+                if member in who and (scope is None or f"{request.resource.id}/".startswith(f"{scope}/"))
+            }
+        held = any((name, "READ", request.resource.id) in self.grants for name in who)
         return "allowed" if held or request.action == "delete" else "refused"
 
     def clean(self):

@@ -34,6 +34,7 @@ def report_of(program: Program, url: str, *types: str) -> Report:
         asks=driver.asks,
         changes=driver.changes,
         through_roles=driver.through_roles,
+        abilities=driver.abilities,
     )
     outcome = run(planned, planned.questions, driver, Settings())
     assert outcome.failure is None

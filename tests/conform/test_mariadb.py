@@ -33,7 +33,12 @@ def url() -> Iterator[str]:
 def conformance(policy: Path, url: str, *, rows: str | None = None) -> Report:
     program = load_program(policy)
     driver = SqlDriver(load(DRIVER, program), program, url)
-    planned = plan(program, changes=driver.changes, rows=lambda rule: rows is None or rule.entity == rows)
+    planned = plan(
+        program,
+        changes=driver.changes,
+        abilities=driver.abilities,
+        rows=lambda rule: rows is None or rule.entity == rows,
+    )
     outcome = run(planned, planned.questions, driver, Settings(jobs=4))
     return report(planned, outcome, driver, (), date(2030, 1, 1))
 

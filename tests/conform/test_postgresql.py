@@ -41,6 +41,7 @@ def conformance(policy: Path, url: str, *, jobs: int = 1, rows: str | None = Non
         program,
         readings=readings_of(policy, program),
         changes=driver.changes,
+        abilities=driver.abilities,
         rows=lambda rule: rows is None or rule.entity == rows,
     )
     outcome = run(planned, planned.questions, driver, Settings(jobs=jobs))

@@ -156,7 +156,7 @@ def plan_and_report(url: str, folder: Path) -> tuple[Plan, Report]:
     (folder / "driver.yaml").write_text(DRIVER, encoding="utf-8")
     program = load_program(folder / "library.yaml")
     driver = HttpDriver(load(folder / "driver.yaml", program), program, url, token=None, timeout=10.0)
-    planned = plan(program, changes=driver.changes)
+    planned = plan(program, changes=driver.changes, abilities=driver.abilities)
     outcome = run(planned, planned.questions, driver, Settings(jobs=4))
     return planned, report(planned, outcome, driver, (), date(2030, 1, 1))
 

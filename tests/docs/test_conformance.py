@@ -13,6 +13,7 @@ from postgresql_server import postgresql
 
 from privtab.cli._app import run
 from privtab.conform.driver import PlainDriver
+from privtab.conform.mistakes import mistakes
 from privtab.conform.nodes import Answer, Verdict
 from privtab.conform.plan import plan
 from privtab.pipeline import load_program
@@ -77,8 +78,15 @@ def test_the_answers_verdicts_options_and_keys_are_those_of_the_code() -> None:
 def test_the_sizes_of_plans_are_those_of_the_page(policy: str) -> None:
     planned = plan(load_program(policy))
     sizes = (len(planned.cells), len(planned.questions), len(planned.world.users), planned.world.rows)
+    seen = f"{len(planned.mistakes) - len(planned.unseen)} of {len(planned.mistakes)}"
     row = re.search(
         rf"^\| `{re.escape(policy)}` \|(.*)\|$", (ROOT / PAGE).read_text(encoding="utf-8"), flags=re.MULTILINE
     )
     assert row is not None
-    assert sizes == tuple(int(cell.replace(",", "")) for cell in row[1].split("|"))
+    *numbers, kinds = row[1].split("|")
+    assert (sizes, seen) == (tuple(int(cell.replace(",", "")) for cell in numbers), kinds.strip())
+
+
+def test_the_page_lists_every_kind_of_mistake() -> None:
+    rows = [f"| `{mistake.id}` | {mistake.text} | {mistake.needs} |" for mistake in mistakes()]
+    assert "\n".join(rows) in (ROOT / PAGE).read_text(encoding="utf-8")

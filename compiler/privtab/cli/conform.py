@@ -179,6 +179,7 @@ def run(
             prefix=prefix,
             marked=system.keeps_state,
             separate=file is not None,
+            abilities=system.abilities,
         )
     questions = sampled([question for question in planned.questions if _selected(filter_, question.rule)], sample)
     if not questions and not planned.undecided:
@@ -261,6 +262,7 @@ def _selected(patterns: Sequence[str] | None, rule: Rule) -> bool:
 
 def _announce(planned: Plan, questions: Sequence[Question], system: Driver, answers: AnswerFile | None) -> None:
     """Print what is going to be made and asked, before anything is."""
+    from privtab.conform.formats import mistake_lines
     from privtab.conform.needed import needed
     from privtab.conform.plan import NOT_ASKED
 
@@ -277,6 +279,8 @@ def _announce(planned: Plan, questions: Sequence[Question], system: Driver, answ
         f"{count(len(world.entities), 'entity', 'entities')} and {count(world.rows, 'row')} of state",
         soft_wrap=True,
     )
+    for line in mistake_lines(planned):
+        err().print(line, soft_wrap=True)
     unasked = sum(why == NOT_ASKED for why in planned.undecided.values())
     if unasked:
         err().print(f"no questions about {count(unasked, 'row')} that the driver cannot ask", soft_wrap=True)

@@ -18,12 +18,15 @@ class DocumentedDriver(Driver):
     """A driver that does what a document says."""
 
     gives_attributes = False
+    odd_names = False
 
     def __init__(self, document: DriverDocument, program: Program, names: SystemNames) -> None:
         self._document = document
         self._program = program
         self._names = names
         self.through_roles = "roles" in document.principals
+        groups = document.principals.get("groups")
+        self.through_groups = groups is not None and bool(groups.make)  # otherwise they are those that there always are
         self._world: World | None = None
         self._made: set[str] = set()
         """What this test has made, at least in part: nothing else is removed."""
@@ -37,6 +40,13 @@ class DocumentedDriver(Driver):
         """As Driver.changes: what the document says; over HTTP, otherwise, whatever is not a GET or a HEAD."""
         operation = self._document.operations.get((rule.entity, rule.operation))
         return operation is not None and operation.changes
+
+    def makes(self, world: World) -> bool:
+        """As Driver.makes: whether the document says how."""
+        try:
+            return all(True for _ in self._names.creation(world))
+        except DriverError:
+            return False
 
     def calls(self, world: World) -> int:
         """As Driver.calls."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from privtab.conform.nodes import Answer, World
+from privtab.conform.steps import Abilities
 from privtab.errors import DriverError, UsageError
 from privtab.ir.nodes import Rule
 from privtab.request import Request
@@ -40,6 +41,22 @@ class Driver:
     """Whether the system takes attributes from the prepared state, and from requests."""
     through_roles = True
     """Whether callers may hold their privileges through roles."""
+    through_groups = True
+    """Whether callers may hold them through groups."""
+    odd_names = True
+    """Whether names may differ in case alone, and whether what is of several kinds or types may have one name."""
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can make."""
+        return Abilities(
+            groups=self.through_groups, roles=self.through_roles, odd_names=self.odd_names, makes=self.makes
+        )
+
+    def makes(self, world: World) -> bool:
+        """Whether it can make a world."""
+        del world
+        return True
 
     def asks(self, rule: Rule) -> bool:
         """Whether an operation can be asked; nothing is created for one that cannot."""

@@ -7,7 +7,8 @@ from typing import Any
 
 from privtab._templates import environment
 from privtab.analysis.diff.markdown import as_text
-from privtab.conform.nodes import Verdict
+from privtab.conform.mistakes import mistakes
+from privtab.conform.nodes import Plan, Verdict
 from privtab.conform.report import ORDER, Finding, Report, RowReport
 from privtab.ir.atom_texts import atom_text
 from privtab.plural import count
@@ -35,6 +36,21 @@ def summary(report: Report) -> str:
     )
     cells = f"{report.cells[Verdict.AGREES]:,} of {count(len(report.plan.cells), 'cell')} agree"
     return f"{count(len(report.rows), 'row')}: {rows}; {cells}; {count(report.requests, 'question')} in {report.outcome.seconds:.1f} s"
+
+
+def mistake_lines(plan: Plan, *, verbose: bool = False) -> list[str]:
+    """How many kinds of mistakes the questions of a plan show, and which they do not; `verbose`: also those that the policy cannot show."""
+    if not plan.mistakes:
+        return []
+    possible = {mistake.id for mistake in plan.mistakes}
+    impossible = [mistake for mistake in mistakes() if mistake.id not in possible]
+    seen = f"{len(plan.mistakes) - len(plan.unseen)} of {count(len(plan.mistakes), 'kind')} of mistakes would be seen"
+    further = f"; {count(len(impossible), 'more')} cannot be made with this policy" if impossible else ""
+    return [
+        seen + further,
+        *(f"not seen: {mistake.text} (`{mistake.id}`)" for mistake in plan.unseen),
+        *(f"cannot be made: {mistake.text}: no {mistake.needs} (`{mistake.id}`)" for mistake in impossible if verbose),
+    ]
 
 
 def _word(verdict: Verdict) -> str:
@@ -116,6 +132,10 @@ def as_json(report: Report) -> dict[str, Any]:
         "cells": {str(verdict): report.cells[verdict] for verdict in Verdict},
         "verdicts": {str(verdict): report.verdicts[verdict] for verdict in Verdict},
         "waivers": list(report.unused),
+        "mistakes": {
+            "possible": [mistake.id for mistake in plan.mistakes],
+            "unseen": [mistake.id for mistake in plan.unseen],
+        },
         "rows": [_row_json(row) for row in report.rows],
     }
 
@@ -202,6 +222,7 @@ def _case(report: Report, row: RowReport) -> Case:
 def as_markdown(report: Report) -> str:
     """The report as Markdown: a table of the rows, and below it each difference."""
     lines = [f"# {title(report)}", "", summary(report), ""]
+    lines += [line for text in mistake_lines(report.plan) for line in (as_text(text), "")]
     lines += [f"**The test ended early:** {report.outcome.failure}", ""] if report.outcome.failure else []
     notes = [*(f"left behind: {left}" for left in report.outcome.left), *report.unused]
     lines += [*(f"- {as_text(note)}" for note in notes), *([""] if notes else [])]
@@ -261,3 +282,5 @@ def pretty(report: Report, *, verbose: bool = False) -> Iterator[tuple[str, str]
         for line in shown_lines(row):
             yield "", f"             {line}"
     yield "", summary(report)
+    for line in mistake_lines(report.plan, verbose=verbose):
+        yield "", line

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from privtab.ir.nodes import Program, Rule
 from privtab.request import Entity, Request
 from privtab.scenarios.coverage import Cell
 from privtab.state.nodes import ALL_TABLES, State
+
+if TYPE_CHECKING:
+    from privtab.conform.misreadings import Mistake
 
 
 class Answer(StrEnum):
@@ -103,6 +106,10 @@ class Plan:
     """The rows that have no questions, and why."""
     digest: str
     """Identifies the plan, so that answers are not taken for those of another."""
+    mistakes: tuple[Mistake, ...] = ()
+    """The kinds of mistakes that a system could make with this policy, if questions were planned to show them."""
+    unseen: tuple[Mistake, ...] = ()
+    """Those with which it would answer every question rightly."""
 
 
 Failing: TypeAlias = Literal["wider", "any", "none"]

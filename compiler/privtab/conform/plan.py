@@ -10,9 +10,11 @@ from dataclasses import replace
 
 from privtab.conform.candidates import Candidate, Candidates, Setting
 from privtab.conform.choose import Choice, Row, bits
+from privtab.conform.neighbours import extended
 from privtab.conform.nodes import Plan, Question
 from privtab.conform.observed import ObservedCandidates
 from privtab.conform.packing import Packing
+from privtab.conform.steps import ALL_ABILITIES, Abilities
 from privtab.errors import Undecided
 from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import Compare, Program, Rule
@@ -45,13 +47,15 @@ def plan(
     prefix: str = PREFIX,
     marked: bool = False,
     separate: bool = False,
+    abilities: Abilities | None = ALL_ABILITIES,
 ) -> Plan:
     """Plan the questions for the rows that `rows` selects.
 
     `readings`: other readings of ambiguous rows. `asks`: whether an operation can be asked; nothing is made for others.
     `attributes`: whether users, entities and requests can be given attributes. `through_roles`: whether some callers hold their privileges through roles. `changes`: whether asking an operation may change the system; such questions
     come last, each about an entity of its own. `marked`: the names of callers contain a digest of the plan, so that a state of
-    another plan has none of them. `separate`: ask more, so that the answers tell the faults of a row apart.
+    another plan has none of them. `separate`: ask more, so that the answers tell the faults of a row apart. `abilities`: what the driver
+    can make for the questions by which kinds of mistakes are seen; None: ask none of these.
     """
     source = Candidates(program, through_roles=through_roles)
     mutants = Mutants(program, RuleDependencies(program))
@@ -90,7 +94,10 @@ def plan(
         },
         separate=separate,
     )
-    return _packed(program, choice, undecided, changes, prefix, marked=marked)
+    packed = _packed(program, choice, undecided, changes, prefix, marked=marked)
+    if abilities is not None:
+        packed = extended(packed, abilities=abilities, changes=changes, readings=readings or {}, prefix=prefix)
+    return _identified(packed)
 
 
 def _not_given(program: Program, rule: Rule, *, attributes: bool) -> str | None:
@@ -168,16 +175,19 @@ def _packed(
                 named=row.candidates[position].setting.form != "call",
             )
         )
-    content = [[question.id, question.request.to_json(), question.expected] for question in questions]
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
     return Plan(
         program=program,
         cells=tuple(cells),
         questions=tuple(questions),
         world=world,
         undecided=undecided,
-        digest=digest,
+        digest="",
     )
+
+
+def _identified(found: Plan) -> Plan:
+    content = [[question.id, question.request.to_json(), question.expected] for question in found.questions]
+    return replace(found, digest=hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16])
 
 
 def _proofs(choice: Choice, key: Key, first: int, positions: Iterable[int]) -> defaultdict[int, list[int]]:

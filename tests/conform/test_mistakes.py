@@ -1,0 +1,165 @@
+"""Every kind of mistake that a policy allows, planted in a decision point, is found by the questions of a plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+import pytest
+from conforming_server import served
+
+from privtab.conform.driver import Driver
+from privtab.conform.misreadings import Mistake, View
+from privtab.conform.mistakes import mistakes
+from privtab.conform.nodes import Answer, Plan, World
+from privtab.conform.plan import plan
+from privtab.conform.report import Report, report
+from privtab.conform.run import Settings, run
+from privtab.ir.nodes import Program
+from privtab.pipeline import load_program, program_of
+from privtab.request import Request
+from privtab.source import decode
+
+EVERYTHING = """\
+privtab: 1
+system: full
+version: "1"
+entities: {lake: {schema: {table: {column: }, view: }, settings: , user: , group: , role: }}
+types: {settings: {single: true}, user: {principal: user}, group: {principal: group}, role: {principal: role}}
+privileges:
+  READ:
+  WRITE:
+  ALL: {implies: [READ, WRITE]}
+  MANAGE: {on: [lake, schema, table]}
+semantics:
+  inheritance: down
+  deny: overrides
+  owner: {kinds: [user, group, role], creator: true, holds: [READ]}
+  hierarchy: [groups, roles]
+  groups: [state, request]
+  active_roles: request
+  gate: member (lake)
+attributes:
+  request: {mfa: bool}
+tables:
+  schema:
+    list: {each: READ (schema)}
+  table:
+    read: READ (table)
+    write: WRITE (table) and (MANAGE (schema) when force)
+    move: {with: {to: schema}, requires: owner (table) and WRITE (to)}
+    copy: {with: {to: table}, requires: READ (table) and WRITE (to)}
+    drop: {requires: "owner (table, schema) or service admin", destructive: true}
+    grant: {requires: MANAGE (table) and request.mfa}
+    peek: READ (table or below)
+  view:
+    read: READ (view) or owner (view)
+    keep: owner (view or below)
+  column:
+    read: READ (column)
+  settings:
+    change: WRITE (settings) or MANAGE (lake)
+  user:
+    show: self or MANAGE (lake)
+  role:
+    take: holds (role) or owner (role)
+"""
+LISTED = 75
+"""What EVERYTHING allows of all kinds; the others need that nothing is inherited, types that nest, and roles with default grants."""
+MOST = 4
+
+
+class Mistaken(Driver):
+    """A system that decides by the prepared state, with a mistake."""
+
+    def __init__(self, program: Program, mistake: Mistake) -> None:
+        self._program, self._mistake = program, mistake
+
+    def prepare(self, world: World) -> None:
+        self._answers = self._mistake.answers(View(self._program, world.state, world.entities))
+
+    def ask(self, request: Request) -> Answer:
+        return Answer.ALLOWED if self._answers(request) else Answer.REFUSED
+
+    def clean(self) -> tuple[str, ...]:
+        return ()
+
+
+def report_of(planned: Plan, driver: Driver) -> Report:
+    outcome = run(planned, planned.questions, driver, Settings())
+    return report(planned, outcome, driver, (), date(2030, 1, 1))
+
+
+def missed(planned: Plan) -> list[str]:
+    """The planted mistakes that no answer shows."""
+    found = []
+    for mistake in planned.mistakes:
+        result = report_of(planned, Mistaken(planned.program, mistake))
+        # A system that allows nothing at all is taken to lack the state.
+        if result.outcome.failure is None and not any(row.findings for row in result.rows):
+            found.append(mistake.id)
+    return found
+
+
+def test_there_are_enough_kinds_and_each_says_what_it_is() -> None:
+    assert len(mistakes()) >= 60
+    assert (
+        len({mistake.id for mistake in mistakes()}) == len({mistake.text for mistake in mistakes()}) == len(mistakes())
+    )
+
+
+def test_a_table_with_every_feature_shows_every_kind() -> None:
+    planned = plan(program_of(decode(EVERYTHING.encode(), "full.yaml")))
+    assert len(planned.mistakes) == LISTED
+    assert (planned.unseen, missed(planned)) == ((), [])
+
+
+def test_a_system_that_obeys_answers_the_further_questions_rightly() -> None:
+    planned = plan(program_of(decode(EVERYTHING.encode(), "full.yaml")))
+    result = report_of(planned, served(planned.program))
+    assert result.outcome.failure is None
+    assert not [finding.question.id for row in result.rows for finding in row.findings]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "cdap/final",
+        "postgresql/15",
+        "mariadb/10.11",
+        *(
+            pytest.param(policy, marks=pytest.mark.slow)
+            for policy in ("streams/teracloud", "cdap/manual", "gravitino/1.1.0", "polaris/1.7")
+        ),
+    ],
+)
+def test_shipped_tables_show_what_they_allow_with_few_questions(policy: str) -> None:
+    program = load_program(policy)
+    before, planned = plan(program, abilities=None), plan(program)
+    assert len(planned.questions) <= MOST * len(before.questions)
+    unseen = {mistake.id for mistake in planned.unseen}
+    assert unseen <= UNSEEN.get(policy, set())
+    every = 1 if len(planned.questions) < 1_000 else 9
+    assert set(missed(replace(planned, mistakes=planned.mistakes[::every]))) <= unseen
+
+
+UNSEEN = {
+    "mariadb/10.11": {"other-type"},
+    "cdap/manual": {"roots-ignored"},
+    "polaris/1.7": {
+        "roles-of-roles-ignored",
+        "third-link-ignored",
+        "links-reversed",
+        "inactive-roles-count",
+        "active-roles-ignored",
+    },
+}
+"""What a policy could show by its declarations, and no question does: the report names it."""
+
+
+def test_any_object_of_a_type_for_any_other_is_found_in_every_row_about_one() -> None:
+    planned = plan(load_program("cdap/final"))
+    [mistake] = [mistake for mistake in mistakes() if mistake.id == "any-object"]
+    result = report_of(planned, Mistaken(planned.program, mistake))
+    about_objects = {question.row for question in planned.questions if question.expected and question.state.grants}
+    assert {row.name for row in result.rows if row.findings} == about_objects
