@@ -125,11 +125,10 @@ def test_a_system_that_obeys_answers_the_further_questions_rightly() -> None:
     "policy",
     [
         "cdap/final",
-        "postgresql/15",
         "mariadb/10.11",
         *(
             pytest.param(policy, marks=pytest.mark.slow)
-            for policy in ("streams/teracloud", "cdap/manual", "gravitino/1.1.0", "polaris/1.7")
+            for policy in ("postgresql/15", "streams/teracloud", "cdap/manual", "gravitino/1.1.0", "polaris/1.7")
         ),
     ],
 )

@@ -64,7 +64,7 @@ def test_a_server_that_obeys_agrees_in_every_cell(policy: str) -> None:
 
 
 def test_faults_are_found_over_authzen() -> None:
-    planned = plan(load_program("cdap/final"))
+    planned = plan(load_program("cdap/final"), abilities=None)
     assert unnoticed(planned, every=40) == []
 
 
@@ -73,6 +73,6 @@ def test_faults_are_found_over_authzen() -> None:
     [pytest.param("cdap/final", marks=pytest.mark.slow), pytest.param("gravitino/1.1.0", marks=pytest.mark.long)],
 )
 def test_every_fault_is_found_over_authzen(policy: str) -> None:
-    planned = plan(load_program(policy))
+    planned = plan(load_program(policy), abilities=None)
     assert len(planned.questions) <= 3 * len(planned.cells)
     assert unnoticed(planned) == []

@@ -178,7 +178,7 @@ def test_every_cell_and_every_fault_of_a_small_policy_has_a_question(library: Pr
 )
 @pytest.mark.parametrize("text", [SHELVES, VISIBLE, NESTED], ids=["levels", "below", "both"])
 def test_levels_and_things_below_are_in_the_proof(tmp_path: Path, text: str, semantics: str) -> None:
-    planned = plan(written(tmp_path, text, semantics))
+    planned = plan(written(tmp_path, text, semantics), abilities=None)
     assert not planned.undecided
     everything_is_proved(planned)
 
@@ -226,14 +226,14 @@ def test_entities_below_are_created_and_have_questions(tmp_path: Path) -> None:
     "policy", ["cdap/final", "cdap/manual", "streams/teracloud", pytest.param("polaris/1.7", marks=pytest.mark.slow)]
 )
 def test_every_cell_and_every_fault_of_a_shipped_policy_has_a_question(policy: str) -> None:
-    planned = plan(load_program(policy))
+    planned = plan(load_program(policy), abilities=None)
     everything_is_proved(planned)
     assert len(planned.questions) <= 3 * len(planned.cells)
 
 
 @pytest.mark.slow
 def test_every_cell_and_every_fault_of_the_largest_shipped_policy_has_a_question() -> None:
-    planned = plan(load_program("gravitino/1.1.0"))
+    planned = plan(load_program("gravitino/1.1.0"), abilities=None)
     everything_is_proved(planned)
     assert len(planned.questions) <= 3 * len(planned.cells)
 

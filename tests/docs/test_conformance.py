@@ -74,7 +74,14 @@ def test_the_answers_verdicts_options_and_keys_are_those_of_the_code() -> None:
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-@pytest.mark.parametrize("policy", ["cdap/final", "streams/teracloud", "mariadb/10.11", "postgresql/15"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "cdap/final",
+        "mariadb/10.11",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("streams/teracloud", "postgresql/15")),
+    ],
+)
 def test_the_sizes_of_plans_are_those_of_the_page(policy: str) -> None:
     planned = plan(load_program(policy))
     sizes = (len(planned.cells), len(planned.questions), len(planned.world.users), planned.world.rows)

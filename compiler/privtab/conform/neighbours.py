@@ -56,11 +56,7 @@ def extended(
         questions=(*steady, *(question for question in questions if changes(question.rule))),
         world=_world(plan.program, plan.world, chosen),
     )
-    return replace(
-        whole,
-        mistakes=tuple(finder.possible),
-        unseen=tuple(unseen(plan.program, whole.questions, finder.possible, finder.programs)),
-    )
+    return replace(whole, mistakes=tuple(finder.possible), unseen=tuple(finder.unseen))
 
 
 def unseen(
@@ -83,6 +79,7 @@ class _Finder:
         self._program = plan.program
         self._prefix = prefix
         self._number = 0
+        self.unseen: Sequence[Mistake] = ()
         self.possible = [mistake for mistake in mistakes() if is_possible(mistake, plan.program)]
         self.programs = {mistake.id: mistake.program(plan.program) for mistake in self.possible}
 
@@ -97,9 +94,11 @@ class _Finder:
         looked_at = [question for questions in list(by_rule.values())[:LOOKED_AT] for question in questions]
         others = [mistake for mistake in self.possible if not mistake.about_objects]
         others = list(unseen(self._program, looked_at, others, self.programs))
+        not_shown = {mistake.id for mistake in about_objects}
         first = [_first(questions) for questions in by_rule.values()]
         for number, question in enumerate(filter(None, first)):
             missing = list(unseen(self._program, by_rule[question.rule.id], about_objects, self.programs))
+            not_shown &= {mistake.id for mistake in missing}
             looked_for = [*missing, *(others if number < LOOKED_AT else ())]
             neighbours = list(self._neighbours(question)) if looked_for else []
             of_row: list[int] = []
@@ -111,8 +110,11 @@ class _Finder:
                     continue
                 if shown not in of_row:
                     of_row.append(shown)
+                not_shown.discard(mistake.id)
                 others = [other for other in others if other is not mistake]
             found += [neighbours[position] for position in of_row]
+        not_shown |= {mistake.id for mistake in others}
+        self.unseen = [mistake for mistake in self.possible if mistake.id in not_shown]
         return found
 
     def _answers(self, mistake: Mistake) -> Callable[[Neighbour], bool]:
