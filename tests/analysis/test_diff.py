@@ -40,14 +40,14 @@ tables:
 """
 
 
-def compared(*changes: tuple[str, str], renames: bool = False) -> Diff:
+def compared(*changes: tuple[str, str]) -> Diff:
     """The policy and what becomes of it by replacing texts."""
     text = POLICY
     for old, new in changes:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     sides = (program_of(SourceFile.of(name, part)) for name, part in (("a.yaml", POLICY), ("b.yaml", text)))
-    return diff(*sides, renames=renames)
+    return diff(*sides)
 
 
 def row(found: Diff, name: str) -> RowChange:
@@ -187,7 +187,7 @@ def test_effects_of_impossible_operations_are_no_change() -> None:
             SourceFile.of("x.yaml", POLICY.replace("grants: BOTH (item)", f"grants: {effects} (item)"))
         )
         sides.append(replace(program, rules={**program.rules, pair: replace(program.rules[pair], requires=NEVER)}))
-    found = diff(*sides, renames=False)
+    found = diff(*sides)
     assert found.same
     assert [r.name for r in found.rewritten] == ["item/create"]
 

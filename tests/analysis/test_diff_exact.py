@@ -72,7 +72,7 @@ def tried(first: tuple[Program, Rule], second: tuple[Program, Rule]) -> tuple[Ve
 
 def disagreements(old: Program, new: Program, counts: dict[Verdict, int]) -> Iterator[str]:
     """Every operation on which the comparison and trying differ."""
-    found: Diff = diff(old, new, renames=False)
+    found: Diff = diff(old, new)
     by_name: dict[str, RowChange] = {row.name: row for row in found.rows}
     for key in old.rules.keys() & new.rules.keys():
         by_trying = tried((old, old.rules[key]), (new, new.rules[key]))

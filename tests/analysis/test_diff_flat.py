@@ -118,7 +118,7 @@ def test_verdicts_are_those_of_generated_states(seed: int) -> None:
     ]:
         key = mutant.rule.entity, mutant.rule.operation
         after = replace(before, rules={**before.rules, key: mutant.rule})
-        [row] = [row for row in diff(before, after, renames=False).rows if (row.entity, row.operation) == key]
+        [row] = [row for row in diff(before, after).rows if (row.entity, row.operation) == key]
         if row.verdict is Verdict.UNKNOWN:
             continue
         shown = {witness.shows for witness in row.witnesses}

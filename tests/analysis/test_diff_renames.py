@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import pytest
+
 from privtab.analysis.diff import Diff, diff
-from privtab.analysis.diff.renames import recognise
+from privtab.analysis.diff.renames import check_renames, declared_renames
+from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import program_of
 from privtab.source import SourceFile
@@ -28,67 +31,76 @@ def program(text: str) -> Program:
     return program_of(SourceFile.of("shop.yaml", text))
 
 
-def compared(new: str) -> Diff:
-    return diff(program(OLD), program(new))
+def compared(new: str, **renames: str) -> Diff:
+    return diff(program(OLD), program(new), renames={old.replace("__", "/"): name for old, name in renames.items()})
 
 
 def verdicts(found: Diff) -> dict[str, str]:
     return {r.name: str(r.verdict) for r in found.changes}
 
 
-def test_nothing_is_renamed_where_names_stay() -> None:
-    assert not recognise(program(OLD), program(OLD)).names
+def test_names_are_what_they_are_unless_somebody_says_otherwise() -> None:
+    assert not declared_renames(program(OLD), program(OLD)).names
+    assert verdicts(compared(OLD.replace("fill:", "stock:"))) == {"shelf/stock": "added", "shelf/fill": "removed"}
+    assert verdicts(compared(OLD.replace("PUT", "STOCK")))["shelf/fill"] == "incomparable"
 
 
 def test_an_operation() -> None:
-    found = compared(OLD.replace("fill:", "stock:"))
-    assert verdicts(found) == {"shelf/stock": "renamed"}
-    (row,) = found.changes
-    assert row.was == ("shelf", "fill")
-    assert row.recognised == "the same condition and effects"
+    new = OLD.replace(
+        "fill: PUT (shelf) and can open (shelf)",
+        "stock: {requires: PUT (shelf) and can open (shelf), renamed_from: fill}",
+    )
+    for found, reason in (
+        (compared(new), "`renamed_from` says so"),
+        (compared(OLD.replace("fill:", "stock:"), shelf__fill="shelf/stock"), "`--rename` says so"),
+        (compared(OLD.replace("fill:", "stock:"), shelf__fill="stock"), "`--rename` says so"),
+    ):
+        assert verdicts(found) == {"shelf/stock": "renamed"}
+        (row,) = found.changes
+        assert (row.was, row.recognised) == (("shelf", "fill"), reason)
 
 
 def test_an_operation_that_others_refer_to() -> None:
-    found = compared(OLD.replace("    open:", "    look:").replace("can open", "can look"))
-    assert verdicts(found) == {"shelf/look": "renamed"}
-    assert found.rewritten == ()
+    new = OLD.replace("open: READ (shelf)", "look: {requires: READ (shelf), renamed_from: open}").replace(
+        "can open", "can look"
+    )
+    assert verdicts(compared(new)) == {"shelf/look": "renamed"}
+    assert compared(new).rewritten == ()
 
 
-def test_of_several_operations_that_fit_the_nearest_name_wins() -> None:
-    found = compared(OLD.replace("    read: READ (item)\n", "    peek: READ (item)\n    reads: READ (item)\n"))
-    assert verdicts(found) == {"item/reads": "renamed", "item/peek": "added"}
-
-
-def test_another_condition_is_another_operation() -> None:
-    found = compared(OLD.replace("    read: READ (item)", "    reads: READ + WRITE (item)"))
-    assert verdicts(found) == {"item/reads": "added", "item/read": "removed"}
+def test_another_condition_under_another_name() -> None:
+    new = OLD.replace("read: READ (item)", "reads: {requires: READ + WRITE (item), renamed_from: read}")
+    assert verdicts(compared(new)) == {"item/reads": "narrower"}
 
 
 def test_an_entity_type() -> None:
-    found = compared(OLD.replace("shelf", "rack"))
-    assert verdicts(found) == {"rack/open": "renamed", "rack/fill": "renamed", "rack/drop": "renamed"}
-    (declared,) = found.declared
-    assert (declared.kind, declared.was, declared.name) == ("type", "shelf", "rack")
-    assert declared.recognised == "3 of 3 rows the same"
+    new = OLD.replace("shelf", "rack")
+    said = new.replace("privileges:", "types: {rack: {renamed_from: shelf}}\nprivileges:")
+    for found in (compared(said), compared(new, shelf="rack")):
+        assert verdicts(found) == {"rack/open": "renamed", "rack/fill": "renamed", "rack/drop": "renamed"}
+        (declared,) = found.declared
+        assert (declared.kind, declared.was, declared.name) == ("type", "shelf", "rack")
 
 
 def test_an_entity_type_and_a_change_in_it() -> None:
-    found = compared(OLD.replace("WRITE (shelf)", "READ (shelf)").replace("shelf", "rack"))
+    found = compared(OLD.replace("WRITE (shelf)", "READ (shelf)").replace("shelf", "rack"), shelf="rack")
     assert verdicts(found)["rack/drop"] == "incomparable"
     assert verdicts(found)["rack/open"] == "renamed"
 
 
 def test_a_privilege() -> None:
-    found = compared(OLD.replace("PUT", "STOCK"))
-    assert verdicts(found) == {}
-    (declared,) = found.declared
-    assert (declared.kind, declared.was, declared.name) == ("privilege", "PUT", "STOCK")
-    assert declared.recognised == "4 of 4 places that name it the same"
+    new = OLD.replace("PUT", "STOCK")
+    said = new.replace("[READ, WRITE, STOCK]", "{READ: , WRITE: , STOCK: {renamed_from: PUT}}")
+    for found in (compared(said), compared(new, PUT="STOCK")):
+        assert verdicts(found) == {}
+        (declared,) = found.declared
+        assert (declared.kind, declared.was, declared.name) == ("privilege", "PUT", "STOCK")
 
 
 def test_everything_at_once() -> None:
     new = OLD.replace("PUT", "STOCK").replace("shelf", "rack").replace("fill:", "stock:")
-    assert set(verdicts(compared(new)).values()) == {"renamed"}
+    found = compared(new, PUT="STOCK", shelf="rack", shelf__fill="rack/stock")
+    assert set(verdicts(found).values()) == {"renamed"}
 
 
 def test_a_privilege_whose_old_name_stays_as_an_alias() -> None:
@@ -101,25 +113,16 @@ def test_a_privilege_whose_old_name_stays_as_an_alias() -> None:
 
 
 def test_a_name_that_is_taken_again_is_not_renamed() -> None:
-    new = OLD.replace("read: READ (item)", "read: WRITE (item)\n    look: READ (item)")
+    new = OLD.replace("read: READ (item)", "read: WRITE (item)\n    look: {requires: READ (item), renamed_from: read}")
     assert verdicts(compared(new)) == {"item/read": "incomparable", "item/look": "added"}
 
 
-def test_without_recognition_names_are_what_they_are() -> None:
-    found = diff(program(OLD), program(OLD.replace("fill:", "stock:")), renames=False)
-    assert verdicts(found) == {"shelf/stock": "added", "shelf/fill": "removed"}
-    names = diff(program(OLD), program(OLD.replace("PUT", "STOCK")), renames=False)
-    assert verdicts(names)["shelf/fill"] == "incomparable"
-
-
-def test_the_order_of_rows_changes_nothing() -> None:
-    body = OLD.split("tables:\n")
-    shelf, item = body[1].split("  item:\n")
-    turned = f"{body[0]}tables:\n  item:\n{item}{shelf}"
-    new = turned.replace("PUT", "STOCK").replace("shelf", "rack").replace("fill:", "stock:")
-    assert (
-        recognise(program(OLD), program(new)).names
-        == recognise(
-            program(OLD), program(OLD.replace("PUT", "STOCK").replace("shelf", "rack").replace("fill:", "stock:"))
-        ).names
-    )
+def test_what_renames_nothing_is_an_error() -> None:
+    pairs = [(program(OLD), program(OLD.replace("PUT", "STOCK")))]
+    check_renames({"PUT": "STOCK"}, pairs)
+    for renames, message in (
+        ({"PUTT": "STOCK"}, "before has a type, a privilege or an operation `PUTT`; did you mean `PUT`"),
+        ({"PUT": "STOK"}, "after has a type, a privilege or an operation `STOK`; did you mean `STOCK`"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            check_renames(renames, pairs)

@@ -28,7 +28,6 @@ APART = {
     "backends/rego/body.py": "and their lines",
     "checks/_unrelated.py": "looks for atoms that affect each other, without recursion",
     "scenarios/mutants.py": "changes one node in its place",
-    "analysis/diff/renames.py": "compares trees as they are written",
 }
 """Modules that go through And, Or, When, Can and ByType by themselves. The third reading is `engines/conditions.py`."""
 

@@ -13,6 +13,7 @@ from privtab.cli._complete import policies
 from privtab.cli._options import WAIVERS, readings, waivers_of
 from privtab.cli._output import delayed_spinner, diagnostic_json, fail_if, out, print_json, print_text, show_diagnostics
 from privtab.errors import UsageError
+from privtab.key_values import key_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +73,14 @@ def run(
             "--waivers", metavar="FILE", help="File of waivers: changes that are intended.", show_default=str(WAIVERS)
         ),
     ] = None,
-    renames: Annotated[bool, typer.Option("--renames/--no-renames", help="Detect renames.")] = True,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rename",
+            metavar="OLD=NEW",
+            help="A type, a privilege or TYPE/OPERATION has another name now; repeatable.",
+        ),
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Show every change.")] = False,
     format_: Annotated[DiffFormat, typer.Option("--format", help="Output format.")] = DiffFormat.PRETTY,
 ) -> None:
@@ -90,11 +98,13 @@ def run(
       privtab diff cdap/final
       privtab diff HEAD~1 --fail-on wider,incomparable
       privtab diff cdap/final --reading namespace/list=parent
+      privtab diff old.yaml new.yaml --rename item/read=item/peek
       privtab diff old.yaml new.yaml --format markdown
       privtab diff registry:/srv/registry#prod policy_src/cdap/final.yaml
     """
     from privtab._collection import no_collection
     from privtab.analysis.diff import diff as compare
+    from privtab.analysis.diff.renames import check_renames
     from privtab.analysis.diff.waivers import apply_waivers, failing
     from privtab.cli._diff_sources import Choice, programs, sides
 
@@ -105,9 +115,11 @@ def run(
     )
     active_waivers, waiver_file_findings = waivers_of(waivers)
     diffs = []
+    renames = key_values(rename, "--rename", example="READ=SELECT")
     with no_collection(keep=True), delayed_spinner("comparing"):
-        for old_side, new_side in sides(before, after, choices):
-            program_pair = programs(old_side, new_side)
+        found = [(pair, programs(*pair)) for pair in sides(before, after, choices)]
+        check_renames(renames, [pair for _, pair in found])
+        for (old_side, new_side), program_pair in found:
             diffs.append(compare(*program_pair, shown=(old_side.display_name, new_side.display_name), renames=renames))
     marked, waiver_findings = apply_waivers(diffs, active_waivers, datetime.now(tz=UTC).date())
     _print(marked, format_, verdicts, (*waiver_file_findings, *waiver_findings), everything=everything)

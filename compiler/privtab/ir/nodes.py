@@ -187,6 +187,7 @@ class EntityType:
     parent: str | None
     single: bool = False
     title: str | None = None
+    renamed_from: str | None = None
     principal: OwnerKind | None = None
     """`user`, `group` or `role` if entities of this type are principals; the last name of the path is the principal's."""
     nested: int = 0
@@ -205,6 +206,8 @@ class Privilege:
     on: tuple[str, ...]
     title: str | None = None
     deprecated: str | None = None
+    renamed_from: str | None = None
+    """Its name in earlier versions, with which a diff compares it; likewise of types and rows."""
     implies: tuple[str, ...] = ()
     """The privileges that a grant of it gives as well; what those imply, it does not give."""
 
@@ -338,6 +341,7 @@ class Rule:
     each_text: str | None = None
     note: str | None = None
     deprecated: str | None = None
+    renamed_from: str | None = None
     source: Source | None = None
     ambiguous: Ambiguous | None = None
 

@@ -86,6 +86,7 @@ class Lowering:
             each_text=row.each_text,
             note=decl.note,
             deprecated=decl.deprecated,
+            renamed_from=decl.renamed_from,
             source=row.source,
             ambiguous=row.ambiguous,
         )

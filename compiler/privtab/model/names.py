@@ -132,6 +132,7 @@ def _entities(tables: Tables, found: list[Diagnostic]) -> dict[str, EntityType]:
             parent=decl.parent,
             single=detail is not None and detail.single,
             title=None if detail is None else detail.title,
+            renamed_from=None if detail is None else detail.renamed_from,
             principal=principal,
             nested=0 if detail is None or detail.nested is None else detail.nested.value,
             flat=detail is not None and detail.flat is not None,
@@ -220,7 +221,9 @@ def _privileges(decls: Iterable[PrivilegeDecl], names: DeclaredNames, found: lis
                 if not all(known):
                     names.poisoned.add(name)
             names.binds[name] = anything if on is everywhere else frozenset(on)
-            names.privileges[name] = Privilege(name=name, on=on, title=decl.title, deprecated=decl.deprecated)
+            names.privileges[name] = Privilege(
+                name=name, on=on, title=decl.title, deprecated=decl.deprecated, renamed_from=decl.renamed_from
+            )
     _aliases(aliases, names, found)
 
 

@@ -75,6 +75,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key(
             "principal", "principal", "entities of this type are principals: user, group or role; `none`: they are not"
         ),
+        Key("renamed_from", "snake", "its name before; `diff` compares it with that"),
         Key("note", "text", "a remark"),
     ),
     "privilege": (
@@ -82,6 +83,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("alias_of", "privilege_name", "the privilege that this is another name of"),
         Key("implies", "words", "privileges and sets that a grant of it gives as well; one step"),
         Key("deprecated", "deprecated", "what to use instead"),
+        Key("renamed_from", "privilege_name", "its name before; `diff` compares it with that"),
         Key("title", "text", "its title in the document"),
         Key("note", "text", "a remark"),
     ),
@@ -154,6 +156,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
         ),
         Key("ambiguous", "ambiguous", "other ways to read the cell"),
         Key("deprecated", "deprecated", "what to use instead"),
+        Key("renamed_from", "name", "the operation's name before; `diff` compares it with that"),
     ),
     "row place": (
         Key("source", "open", "short name of the document"),

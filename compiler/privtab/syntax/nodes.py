@@ -138,6 +138,7 @@ class RowDecl:
     source: tuple[SourceRef, ...] = ()
     ambiguous: AmbiguousDecl | None = None
     deprecated: str | None = None
+    renamed_from: str | None = None
     for_types: tuple[Word, ...] | None = None
     poisoned: bool = False
     """Whether the row already has a finding: later stages know that it exists and do not report it again."""
@@ -172,6 +173,7 @@ class TypeDecl:
     flat: Located[bool] | None = None
     title: str | None = None
     principal: Literal["user", "group", "role", "none"] | None = None
+    renamed_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +185,7 @@ class PrivilegeDecl:
     alias_of: Word | None = None
     implies: tuple[Word, ...] = ()
     deprecated: str | None = None
+    renamed_from: str | None = None
     title: str | None = None
     poisoned: bool = False
 

@@ -75,6 +75,7 @@ def _privilege(reader: PolicyReader, name: Word, node: Node | None) -> Privilege
         alias_of=alias,
         implies=implied or (),
         deprecated=deprecated,
+        renamed_from=reader.former_name(fields, "a privilege", "privilege"),
         title=title,
         poisoned=reader.mistakes > mistakes_before,
     )

@@ -225,6 +225,11 @@ class PolicyReader(NodeReader):
         self.wrong(node, f"the name of {what}", "a word")
         return None
 
+    def former_name(self, fields: Fields, what: str, spelling: Spelling) -> str | None:
+        """What `renamed_from` says."""
+        found = self.name(fields["renamed_from"][1], what, spelling) if "renamed_from" in fields else None
+        return None if found is None else found.value
+
     def words(self, node: Node, what: str) -> tuple[Word, ...] | None:
         """A list of words, or a single word."""
         if isinstance(node, Mapping):

@@ -81,6 +81,7 @@ def _read_row(reader: PolicyReader, node: Node, key: Scalar, kind: str) -> RowDe
         source=read_source(reader, fields["source"][1]) if "source" in fields else (),
         ambiguous=_ambiguous(reader, fields["ambiguous"][1], body) if "ambiguous" in fields else None,
         deprecated=read_deprecated(reader, fields),
+        renamed_from=reader.former_name(fields, "an operation", "name"),
         for_types=(reader.words(fields["for"][1], "`for`") or ()) if "for" in fields else None,
     )
 

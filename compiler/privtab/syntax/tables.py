@@ -200,6 +200,7 @@ def _types(reader: PolicyReader, node: Node) -> tuple[TypeDecl, ...]:
                 flat=flat if flat is not None and flat.value else None,
                 title=reader.optional_text(fields, "title"),
                 principal=cast(Literal["user", "group", "role", "none"] | None, principal),
+                renamed_from=reader.former_name(fields, "an entity type", "snake"),
             )
         )
         reader.optional_text(fields, "note")

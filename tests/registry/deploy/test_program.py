@@ -49,8 +49,8 @@ def test_a_policy_compared_with_its_own_bundle_has_not_changed(path: Path) -> No
 
 def test_verdicts_are_those_of_the_tables() -> None:
     draft, final = load_program(ROOT / "policy_src/cdap/draft.yaml"), load_program(ROOT / "policy_src/cdap/final.yaml")
-    meant = {row.name: row.verdict for row in diff(draft, final, renames=False).rows}
-    found = diff(program_in(policy_bundle(draft), "running"), comparable(final), renames=False)
+    meant = {row.name: row.verdict for row in diff(draft, final).rows}
+    found = diff(program_in(policy_bundle(draft), "running"), comparable(final))
     assert {row.name: row.verdict for row in found.rows} == meant
     assert len(set(meant.values()) - {Verdict.EQUAL}) >= 2
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from privtab._deprecation import renamed
@@ -10,7 +10,7 @@ from privtab._worker import Worker, spare_processes
 from privtab.analysis.diff.compare import Comparison, cell
 from privtab.analysis.diff.declared import compare_declared
 from privtab.analysis.diff.nodes import DeclarationChange, Detail, Diff, Pair, PolicyName, RowChange, Verdict
-from privtab.analysis.diff.renames import Renames, recognise
+from privtab.analysis.diff.renames import Renames, declared_renames
 from privtab.ir.nodes import Program
 from privtab.ir.support import Tool, check_support
 
@@ -21,15 +21,21 @@ __all__ = ["DeclarationChange", "Diff", "RowChange", "Verdict", "diff"]
 __getattr__ = renamed(__name__, {"Declared": "DeclarationChange"})
 
 
-def diff(before: Program, after: Program, *, shown: tuple[str, str] | None = None, renames: bool = True) -> Diff:
+def diff(
+    before: Program,
+    after: Program,
+    *,
+    shown: tuple[str, str] | None = None,
+    renames: Mapping[str, str] | None = None,
+) -> Diff:
     """Compare every operation of either program, and what else the files declare differently.
 
-    `shown`: the names of the two sides for display. `renames`: recognise renamed things and compare them under the new
-    name.
+    `shown`: the names of the two sides for display. `renames`: names that changed, old to new, besides those of which the later policy
+    says so: of types, privileges, or `type/operation`. They are compared under the new name.
     """
     for program in (before, after):
         check_support(program, Tool.DIFF)
-    recognised = recognise(before, after) if renames else Renames()
+    recognised = declared_renames(before, after, [renames or {}])
     renamed_before = recognised.names.program(before, recognised.aliases) if recognised.names else before
     declared = (*_renamed(recognised), *compare_declared(renamed_before, after))
     comparison = Comparison(renamed_before, after, declared)
