@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pkgutil
-import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from privtab import findings
 from privtab._worker import LARGE, beside
-from privtab.diagnostics import Diagnostic, in_order
+from privtab.diagnostics import Diagnostic, FindingKind, in_order
 
 if TYPE_CHECKING:
     from privtab.model.nodes import Policy
@@ -20,14 +19,19 @@ if TYPE_CHECKING:
 
 @cache
 def catalogue() -> tuple[ModuleType, ...]:
-    """The module of every finding, by code."""
-    found = [
-        (module.name, room.__name__)
-        for room in (findings, sys.modules[__name__])
-        for module in pkgutil.iter_modules(room.__path__)
-        if module.name.startswith("p")
-    ]
-    return tuple(import_module(f"{room}.{name}") for name, room in sorted(found))
+    """The module of every check, by code."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name.startswith("p"))
+    return tuple(import_module(f"{__name__}.{name}") for name in names)
+
+
+@cache
+def kinds() -> tuple[FindingKind, ...]:
+    """Every kind of finding, by code."""
+    readers = (
+        import_module(f"{findings.__name__}.{module.name}") for module in pkgutil.iter_modules(findings.__path__)
+    )
+    found = [kind for module in readers for kind in vars(module).values() if isinstance(kind, FindingKind)]
+    return tuple(sorted([*found, *(module.KIND for module in catalogue())], key=lambda kind: kind.code))
 
 
 BESIDE = frozenset({"P302", "P304", "P305", "P321", "P322", "P323", "P332", "P337"})
@@ -42,7 +46,7 @@ def run(policy: Policy, *, parallel: bool = False) -> list[Diagnostic]:
     from privtab.checks import p341_undecided
     from privtab.checks._view import view_of
 
-    modules = [module for module in catalogue() if hasattr(module, "find") and module is not p341_undecided]
+    modules = [module for module in catalogue() if module is not p341_undecided]
     view = view_of(policy)
     for rule in view.program.rules.values():
         view.shape_of(rule)  # both processes need it

@@ -1,1 +1,1 @@
-"""Builders of the findings that readers of policies report, one file for each code. `checks` adds those that search."""
+"""Builders of the findings that readers of policies report, by subject. `checks` adds those that search."""

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from privtab import _resources
-from privtab.checks import catalogue
+from privtab.checks import kinds
 from privtab.diagnostics import Severity
 
 _FINDS = re.compile(r"## What it finds\n+(.*?)(?:\n\n|\n*\Z)", re.DOTALL)
@@ -51,9 +51,7 @@ class CatalogueEntry:
 @cache
 def codes() -> dict[str, CatalogueEntry]:
     """Every code, in order."""
-    return {
-        m.KIND.code: CatalogueEntry(code=m.KIND.code, name=m.KIND.name, severity=m.KIND.severity) for m in catalogue()
-    }
+    return {kind.code: CatalogueEntry(code=kind.code, name=kind.name, severity=kind.severity) for kind in kinds()}
 
 
 def intended_code(word: str) -> str | None:

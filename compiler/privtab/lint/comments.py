@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from privtab.diagnostics import Diagnostic, Located
-from privtab.findings import p402_wrong_ignore
+from privtab.findings import unreadable
 from privtab.hints import nearest
 from privtab.lint.codes import codes, unknown
 from privtab.source import SourceFile
@@ -48,9 +48,7 @@ def _read(source: SourceFile, start: int, end: int, found: list[Diagnostic]) -> 
     if word not in (LINE, FILE):
         if near := nearest(word, (LINE, FILE)):
             word_span = source.span(start + words.start("word"), start + words.end("word"))
-            found.append(
-                p402_wrong_ignore.finding(word_span, f"unknown word `{word}`", f"did you mean `{near}`?", near)
-            )
+            found.append(unreadable.wrong_ignore(word_span, f"unknown word `{word}`", f"did you mean `{near}`?", near))
         return None
     position = words.start("rest")
     named: list[Located[str]] = []
@@ -59,12 +57,10 @@ def _read(source: SourceFile, start: int, end: int, found: list[Diagnostic]) -> 
         position = code.end()
     reason = _SEPARATOR.sub("", text[position:], count=1).strip()
     if not named:
-        found.append(
-            p402_wrong_ignore.finding(span, "this comment names no code", f"write `# privtab: {word} P305 why`")
-        )
+        found.append(unreadable.wrong_ignore(span, "this comment names no code", f"write `# privtab: {word} P305 why`"))
         return None
     if not any(character.isalnum() for character in reason):
-        found.append(p402_wrong_ignore.finding(span, "this comment gives no reason", "add the reason after the code"))
+        found.append(unreadable.wrong_ignore(span, "this comment gives no reason", "add the reason after the code"))
         return None
     valid = tuple(code_span for code_span in named if _can_ignore(code_span, found))
     if word == FILE:
@@ -76,12 +72,12 @@ def _read(source: SourceFile, start: int, end: int, found: list[Diagnostic]) -> 
 def _can_ignore(code: Located[str], found: list[Diagnostic]) -> bool:
     known = codes().get(code.value)
     if known is None:
-        found.append(p402_wrong_ignore.finding(code.span, *unknown(code.value)))
+        found.append(unreadable.wrong_ignore(code.span, *unknown(code.value)))
     elif not known.configurable or known.code.startswith("P4"):
         problem = (
             "is an error: it cannot be ignored" if not known.configurable else "is about comments: it cannot be ignored"
         )
-        found.append(p402_wrong_ignore.finding(code.span, f"`{code.value}` {problem}", "put right what it says"))
+        found.append(unreadable.wrong_ignore(code.span, f"`{code.value}` {problem}", "put right what it says"))
     else:
         return True
     return False

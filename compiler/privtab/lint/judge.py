@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from privtab.diagnostics import Diagnostic, in_order
-from privtab.findings import p001_not_utf8, p002_yaml_syntax, p003_empty_file, p401_unused_ignore
+from privtab.findings import unreadable
 from privtab.lint.codes import FIRST_CONFIGURABLE
 from privtab.lint.comments import Ignore, ignores
 from privtab.lint.settings import Settings
 from privtab.report.nodes import Suppressed
 from privtab.source import SourceFile
 
-_NO_YAML = frozenset(check.KIND.code for check in (p001_not_utf8, p002_yaml_syntax, p003_empty_file))
+_NO_YAML = frozenset(kind.code for kind in (unreadable.NOT_UTF8, unreadable.YAML_SYNTAX, unreadable.EMPTY_FILE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ def _ignoring_comment(
 
 def _unused(comments: tuple[Ignore, ...], used: set[tuple[int, int]]) -> list[Diagnostic]:
     return [
-        p401_unused_ignore.finding(code.span, code.value)
+        unreadable.unused_ignore(code.span, code.value)
         for number, comment in enumerate(comments)
         for position, code in enumerate(comment.codes)
         if (number, position) not in used

@@ -6,15 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.findings import (
-    p101_unknown_privilege,
-    p102_unknown_type,
-    p103_undefined_object,
-    p104_target_not_on_path,
-    p108_unknown_flag,
-    p201_duplicate_row,
-    p202_contradicting_row,
-)
+from privtab.findings import undeclared, unsound_rows
 from privtab.hints import listed
 from privtab.model import nodes as m
 from privtab.model.conflicts import resolve_conflicts
@@ -30,8 +22,13 @@ from privtab.syntax.nodes import RoleDecl, Tables, VariantDecl
 __all__ = ["Policy", "resolve"]
 
 _UNKNOWN = frozenset(
-    check.KIND.code
-    for check in (p101_unknown_privilege, p102_unknown_type, p103_undefined_object, p104_target_not_on_path)
+    kind.code
+    for kind in (
+        undeclared.UNKNOWN_PRIVILEGE,
+        undeclared.UNKNOWN_TYPE,
+        undeclared.UNDEFINED_OBJECT,
+        undeclared.TARGET_NOT_ON_PATH,
+    )
 )
 _MANY = 5
 
@@ -129,7 +126,7 @@ def _unknown_flags(rows: Mapping[m.PairKey, m.Row]) -> Iterator[Diagnostic]:
         for flag in row.decl.flags:
             if used is not None and flag.name.value not in used and id(flag) not in reported:
                 reported.add(id(flag))
-                yield p108_unknown_flag.finding(flag.name.span, row.operation, flag.name.value, used)
+                yield undeclared.unknown_flag(flag.name.span, row.operation, flag.name.value, used)
 
 
 def _one_per_position(found: list[tuple[Diagnostic, str]]) -> list[Diagnostic]:
@@ -141,7 +138,7 @@ def _one_per_position(found: list[tuple[Diagnostic, str]]) -> list[Diagnostic]:
 
 
 def _with_other_types(diagnostic: Diagnostic, others: list[str]) -> Diagnostic:
-    if not others or diagnostic.code != p104_target_not_on_path.KIND.code:
+    if not others or diagnostic.code != undeclared.TARGET_NOT_ON_PATH.code:
         return diagnostic
     return replace(diagnostic, help=f"the same applies to {listed(others)}; {diagnostic.help}")
 
@@ -174,8 +171,8 @@ def _report_clashes(rows: Rows, selection: Selection, found: list[Diagnostic]) -
         if first is None or second is None or id(clash.second) in reported:
             continue
         reported.add(id(clash.second))
-        check = p201_duplicate_row if same_meaning(first, second) else p202_contradicting_row
-        found.append(check.finding(clash.second.operation.span, *clash.pair, clash.first.operation.span))
+        finding = unsound_rows.duplicate_row if same_meaning(first, second) else unsound_rows.contradicting_row
+        found.append(finding(clash.second.operation.span, *clash.pair, clash.first.operation.span))
     found.extend(_one_per_position(shared))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast, get_args
 
 from privtab.attributes import Attribute, Attributes, Kind, Operator
 from privtab.diagnostics import Diagnostic
-from privtab.findings import p109_unknown_attribute, p110_wrong_comparison, p219_misplaced_nested
+from privtab.findings import undeclared, unsound_types
 from privtab.ir.nodes import RESOURCE
 from privtab.model import nodes as m
 from privtab.syntax import expression as x
@@ -63,22 +63,22 @@ def _term(scope: Scope, written: x.Name, cell: Cell) -> m.TermUse | None:
         if place is None:
             return None
     if place is not None and place.level not in ("nearest", "first"):
-        scope.fail(p219_misplaced_nested.compared(span, head))
+        scope.fail(unsound_types.misplaced_nested_compared(span, head))
         return None
     declared = scope.names.attributes.of(kind)
     if name not in declared:
-        scope.fail(p109_unknown_attribute.finding(span, written.text, name, tuple(declared)))
+        scope.fail(undeclared.unknown_attribute(span, written.text, name, tuple(declared)))
         return None
     attribute = declared[name]
     for type_ in place.types if place is not None else ():
         if type_ not in attribute.on:
-            scope.fail(p109_unknown_attribute.not_on(span, name, type_, attribute.on))
+            scope.fail(undeclared.unknown_attribute_not_on(span, name, type_, attribute.on))
             return None
     contains = (
         place is not None and place.slot == RESOURCE and (place.types[0], place.level) != (scope.entity, "nearest")
     )
     if place is not None and contains and "state" not in attribute.origins:
-        scope.fail(p109_unknown_attribute.not_given(span, name, place.types[0]))
+        scope.fail(undeclared.unknown_attribute_not_given(span, name, place.types[0]))
         return None
     return m.TermUse(kind, name, place, attribute)
 
@@ -93,23 +93,23 @@ def _mismatch(
     if isinstance(right, tuple):
         [first, *_] = right
         if first.word == word and own.type != "bool":
-            return p110_wrong_comparison.truth(span, word.text, own.describe())
+            return undeclared.wrong_comparison_truth(span, word.text, own.describe())
         refused = _refused(own, relation, word.text)
         if refused is not None:
-            return p110_wrong_comparison.relation(span, word.text, own.describe(), relation, refused)
+            return undeclared.wrong_comparison_relation(span, word.text, own.describe(), relation, refused)
         for constant in right:
             if not own.compares_to_constant(relation, constant.value):
                 where = cell.part(constant.word.start, constant.word.end)
-                return p110_wrong_comparison.constant(where, word.text, constant.word.text, own.describe())
+                return undeclared.wrong_comparison_constant(where, word.text, constant.word.text, own.describe())
         return None
     other = right.type
     assert isinstance(comparison.right, x.Name)
-    different_types = p110_wrong_comparison.different_types(
+    different_types = undeclared.wrong_comparison_different_types(
         span, word.text, own.describe(), comparison.right.text, other.describe()
     )
     refused = _refused(own, relation, word.text) if relation != "in" else None
     if refused is not None:
-        return p110_wrong_comparison.relation(span, word.text, own.describe(), relation, refused)
+        return undeclared.wrong_comparison_relation(span, word.text, own.describe(), relation, refused)
     return None if own.compares_to(relation, other) else different_types
 
 

@@ -8,22 +8,7 @@ from functools import partial
 from typing import assert_never
 
 from privtab.diagnostics import Diagnostic
-from privtab.findings import (
-    p009_wrong_value,
-    p101_unknown_privilege,
-    p102_unknown_type,
-    p103_undefined_object,
-    p104_target_not_on_path,
-    p105_unknown_operation,
-    p206_privilege_cannot_bind,
-    p209_can_with_objects,
-    p210_not_a_principal,
-    p211_no_owners,
-    p218_selector_without_nesting,
-    p219_misplaced_nested,
-    p221_below_not_exact,
-    p222_attribute_hides_flag,
-)
+from privtab.findings import misspelt, undeclared, unsound_rows, unsound_types
 from privtab.hints import nearest
 from privtab.ir.nodes import RESOURCE
 from privtab.model import nodes as m
@@ -101,9 +86,11 @@ class Scope:
                     message = (
                         f"`{flag.text}` cannot be a flag: the context holds {_NO_FLAGS[flag.text]} under this name"
                     )
-                    self.fail(p009_wrong_value.other(cell.part(flag.start, flag.end), message, "choose another word"))
+                    self.fail(
+                        misspelt.wrong_value_other(cell.part(flag.start, flag.end), message, "choose another word")
+                    )
                 if flag.text in self.names.attributes.request:
-                    self.fail(p222_attribute_hides_flag.finding(cell.part(flag.start, flag.end), flag.text))
+                    self.fail(unsound_rows.attribute_hides_flag(cell.part(flag.start, flag.end), flag.text))
                 return None if inner is None else m.Required(inner, flag.text, m.CellPart(cell, word.start, flag.end))
             case x.Comparison():
                 condition = compared(self, expression, cell)
@@ -129,12 +116,12 @@ class Scope:
                 if wrong:
                     on = self.names.privileges[wrong[0]].on
                     span = use.spot.span
-                    self.fail(p206_privilege_cannot_bind.finding(span, use.written, wrong, place.types, on))
+                    self.fail(unsound_rows.privilege_cannot_bind(span, use.written, wrong, place.types, on))
                 if place.below and not wrong and len(place.types) == 1:
                     self._check_below(use, place.types[0])
                 by_default = self._given_by_default(use) if place.below else None
                 if by_default is not None:
-                    self.fail(p221_below_not_exact.by_default(use.spot.span, use.written, by_default))
+                    self.fail(unsound_types.below_not_exact_by_default(use.spot.span, use.written, by_default))
         return m.HoldsPrivilege(uses, term.every, places) if uses and places else None
 
     def _check_below(self, use: m.PrivilegeUse, type_: str) -> None:
@@ -143,7 +130,7 @@ class Scope:
         by_ownership = self.owner_privileges if under else frozenset()
         idle = [p for p in use.members if self.names.binds[p].isdisjoint(under) and p not in by_ownership]
         if idle:
-            self.fail(p221_below_not_exact.nothing_below(use.spot.span, idle[0], type_))
+            self.fail(unsound_types.below_not_exact_nothing_below(use.spot.span, idle[0], type_))
 
     def _given_by_default(self, use: m.PrivilegeUse) -> str | None:
         """A declared role that gives one of the privileges by default: for which entities, no row says."""
@@ -164,7 +151,7 @@ class Scope:
             if self.names.unknown(name.text):
                 span = cell.part(name.start, name.end)
                 known = self.names.declared
-                make = partial(p101_unknown_privilege.finding, span, name.text, known)
+                make = partial(undeclared.unknown_privilege, span, name.text, known)
                 self.found.append(self.names.finding_for(("privilege", name.text), span, make))
             self.poisoned = True
             return None
@@ -203,14 +190,16 @@ class Scope:
         """The target after a word that says which level of a type that nests is meant."""
         span = cell.part(selector.start, target.end)
         if selector.text not in _SELECTORS:
-            self.fail(p218_selector_without_nesting.unknown(span, selector.text, target.text, tuple(_SELECTORS)))
+            self.fail(
+                unsound_types.selector_without_nesting_unknown(span, selector.text, target.text, tuple(_SELECTORS))
+            )
             return None
         place = self.place(replace(target, selector=None), cell)
         if place is None:
             return None
         nests = place.slot == RESOURCE and place.level == "nearest" and self.names.entities[place.types[0]].nested
         if not nests:
-            self.fail(p218_selector_without_nesting.finding(span, selector.text, target.text))
+            self.fail(unsound_types.selector_without_nesting(span, selector.text, target.text))
             return None
         spot = m.CellPart(cell, selector.start, target.end)
         return replace(place, level=_SELECTORS[selector.text], written=f"{selector.text} {target.text}", spot=spot)
@@ -227,18 +216,18 @@ class Scope:
         entities = self.names.entities
         targets = self.names.hierarchy.targets(self.entity)
         if name in entities or name == "parent":
-            return p104_target_not_on_path.finding(spot.span, name, self.entity, targets)
+            return undeclared.target_not_on_path(spot.span, name, self.entity, targets)
         if (
-            name not in p103_undefined_object.ITSELF
+            name not in undeclared.ITSELF
             and nearest(name, self.objects) is None
             and nearest(name, entities) is not None
         ):
-            return p102_unknown_type.finding(spot.span, name, entities)
-        return p103_undefined_object.finding(spot.span, name, tuple(self.objects), targets)
+            return undeclared.unknown_type(spot.span, name, entities)
+        return undeclared.undefined_object(spot.span, name, tuple(self.objects), targets)
 
     def _related(self, kind: str, targets: tuple[x.Name, ...], word: x.Name, cell: Cell) -> m.Condition | None:
         if kind == "owner" and not self.owners:
-            self.fail(p211_no_owners.finding(cell.part(word.start, word.end), "the condition"))
+            self.fail(unsound_types.no_owners(cell.part(word.start, word.end), "the condition"))
             return None
         places = self._places(targets, cell)
         if kind != "owner":
@@ -246,7 +235,7 @@ class Scope:
         if kind == "holds":
             for place in places:
                 if place.level != "nearest":
-                    self.fail(p219_misplaced_nested.holder(place.spot.span, "holds", place.written))
+                    self.fail(unsound_types.misplaced_nested_holder(place.spot.span, "holds", place.written))
                     continue
                 if not any(self.names.entities[t].principal == "role" for t in place.types):
                     self._principal(x.Name("holds", place.spot.start, place.spot.end), place.types[0], "role", cell)
@@ -261,11 +250,11 @@ class Scope:
         for target in targets:
             if target.below:
                 span = cell.part(target.start, target.end)
-                self.fail(p221_below_not_exact.not_of(span, what, target.text))
+                self.fail(unsound_types.below_not_exact_not_of(span, what, target.text))
 
     def _principal(self, word: x.Name, type_: str, kind: str, cell: Cell) -> None:
         if self.names.entities[type_].principal != kind:
-            self.fail(p210_not_a_principal.finding(cell.part(word.start, word.end), word.text, type_, kind))
+            self.fail(unsound_types.not_a_principal(cell.part(word.start, word.end), word.text, type_, kind))
 
     def _can(self, term: x.CanDo, cell: Cell) -> m.Condition | None:
         operation = term.operation.text
@@ -277,18 +266,18 @@ class Scope:
             chosen = [self.pairs[t, operation] for t in place.types if (t, operation) in self.pairs]
             objects = sorted({w.name.value for c in chosen if c.decl.withs for w in c.decl.withs})
             if place.level != "nearest":
-                self.fail(p219_misplaced_nested.can(place.spot.span, place.written))
+                self.fail(unsound_types.misplaced_nested_can(place.spot.span, place.written))
             elif not chosen and (unreadable := self.rows_unknown & {*place.types, ""}):
                 self.poisoned = bool(unreadable)
             elif not chosen:
                 known = {op: None for type_, op in self.pairs if type_ in place.types}
                 self.fail(
-                    p105_unknown_operation.finding(
+                    undeclared.unknown_operation(
                         spot.span, operation, place.types, tuple(known), is_privilege=operation in self.names.declared
                     )
                 )
             elif objects and all(c.decl.withs for c in chosen):
-                self.fail(p209_can_with_objects.finding(spot.span, operation, place.types, objects))
+                self.fail(unsound_rows.can_with_objects(spot.span, operation, place.types, objects))
             else:
                 valid.append(place)
         return m.CanDo(operation, tuple(valid), spot) if valid else None

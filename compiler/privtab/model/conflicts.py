@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from privtab.diagnostics import Diagnostic, Located
-from privtab.findings import p105_unknown_operation
+from privtab.findings import undeclared
 from privtab.ir.nodes import Conflict
 from privtab.model.names import DeclaredNames
 from privtab.model.nodes import PairKey
@@ -33,7 +33,7 @@ def resolve_conflicts(
             elif not rows_unknown & {type_, ""}:
                 known = tuple(op for entity, op in pairs if entity == type_)
                 span = _part(word, len(type_) + 1, len(word.value)).span
-                found.append(p105_unknown_operation.finding(span, operation, (type_,), known))
+                found.append(undeclared.unknown_operation(span, operation, (type_,), known))
         if len(operations) == len(decl.operations):
             resolved.append(Conflict(operations=tuple(operations), at_most=decl.at_most, span=decl.span, why=decl.why))
     return tuple(resolved)

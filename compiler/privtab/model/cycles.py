@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from privtab.diagnostics import Diagnostic, Span
-from privtab.findings import p204_can_cycle, p216_too_deep
+from privtab.findings import unsound_rows, unsound_types
 from privtab.model import nodes as m
 
 
@@ -70,7 +70,7 @@ def find_deep(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
                     (level + (0 if reference is None else levels[reference]) for reference, level in below), default=0
                 )
                 if deepest > DEEPEST:
-                    found.append(p216_too_deep.finding(rows[pair].decl.span, "/".join(pair), DEEPEST))
+                    found.append(unsound_types.too_deep(rows[pair].decl.span, "/".join(pair), DEEPEST))
                     deepest = 0  # report this row only, not each row that refers to it
                 levels[pair] = deepest
     return found
@@ -96,7 +96,7 @@ def _cycle_finding(path: list[m.PairKey], spots: list[m.CellPart]) -> Diagnostic
     spans = [spot.span for spot in spots]
     first = min(range(len(spans)), key=lambda i: (spans[i].line, spans[i].column))
     names = [f"{type_}/{operation}" for type_, operation in path]
-    return p204_can_cycle.finding([*spans[first:], *spans[:first]], [*names[first:], *names[:first]])
+    return unsound_rows.can_cycle([*spans[first:], *spans[:first]], [*names[first:], *names[:first]])
 
 
 def _edges(rows: Mapping[m.PairKey, m.Row], pair: m.PairKey) -> Iterator[tuple[m.PairKey, m.CellPart]]:

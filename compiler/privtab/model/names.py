@@ -8,20 +8,7 @@ from typing import cast
 
 from privtab.attributes import NO_ATTRIBUTES, Attributes
 from privtab.diagnostics import Diagnostic, Span
-from privtab.findings import (
-    p009_wrong_value,
-    p101_unknown_privilege,
-    p102_unknown_type,
-    p106_alias_of_nothing,
-    p203_alias_cycle,
-    p205_set_cycle,
-    p206_privilege_cannot_bind,
-    p207_duplicate_name,
-    p217_two_nested_types,
-    p219_misplaced_nested,
-    p220_misplaced_flat,
-    p224_creator_without_role,
-)
+from privtab.findings import misspelt, undeclared, unsound_rows, unsound_types
 from privtab.ir.nodes import Alias, EntityType, OwnerKind, OwnerSemantics, Privilege, Role, Semantics
 from privtab.model.attributes import resolve_attributes
 from privtab.model.hierarchy import Hierarchy
@@ -98,7 +85,7 @@ class DeclaredNames:
         if word.value in self.entities:
             return True
         if self.types_known and word.value not in self.lost:
-            found.append(p102_unknown_type.finding(word.span, word.value, self.entities))
+            found.append(undeclared.unknown_type(word.span, word.value, self.entities))
         return False
 
 
@@ -139,7 +126,7 @@ def _entities(tables: Tables, found: list[Diagnostic]) -> dict[str, EntityType]:
         )
     if "entities" not in tables.unreadable:
         unknown = (t.name for t in tables.types if t.name.value not in entities and t.name.value not in tables.lost)
-        found.extend(p102_unknown_type.finding(name.span, name.value, entities) for name in unknown)
+        found.extend(undeclared.unknown_type(name.span, name.value, entities) for name in unknown)
     for type_ in tables.types:
         if type_.nested is not None and type_.name.value in entities:
             _check_nested(type_.name.value, type_.nested.span, entities, found)
@@ -166,9 +153,9 @@ def _check_flat(name: str, span: Span, entities: dict[str, EntityType], found: l
         with_paths = (t for t in entities.values() if t.nested and not t.flat)
         below = next((t for t in with_paths if type_ in _above(t, entities)), None)
         if below is not None:
-            found.append(p220_misplaced_flat.nested(span, name, below.name))
+            found.append(unsound_types.misplaced_flat_nested(span, name, below.name))
         return
-    found.append(p220_misplaced_flat.finding(span, name, why))
+    found.append(unsound_types.misplaced_flat(span, name, why))
     entities[name] = replace(type_, flat=False)
 
 
@@ -187,12 +174,12 @@ def _check_nested(name: str, span: Span, entities: dict[str, EntityType], found:
     elif type_.parent is None:
         why = "nothing contains it", "put a type around it, such as the service or the account that it belongs to"
     elif outer is not None:
-        found.append(p217_two_nested_types.finding(span, name, outer))
+        found.append(unsound_types.two_nested_types(span, name, outer))
         entities[name] = replace(type_, nested=0)
         return
     else:
         return
-    found.append(p219_misplaced_nested.finding(span, name, *why))
+    found.append(unsound_types.misplaced_nested(span, name, *why))
     entities[name] = replace(type_, nested=0)
 
 
@@ -238,7 +225,7 @@ def _aliases(aliases: dict[str, PrivilegeDecl], names: DeclaredNames, found: lis
             current = target.value if target is not None else ""
         if current in path:
             cycle = path[path.index(current) :]
-            found.append(p203_alias_cycle.finding([cast(Word, aliases[n].alias_of) for n in cycle], cycle))
+            found.append(unsound_rows.alias_cycle([cast(Word, aliases[n].alias_of) for n in cycle], cycle))
             names.poisoned.update(path)
         elif current in names.poisoned:
             names.poisoned.update(path)
@@ -246,7 +233,7 @@ def _aliases(aliases: dict[str, PrivilegeDecl], names: DeclaredNames, found: lis
             if path:
                 target = cast(Word, aliases[path[-1]].alias_of)
                 if names.privileges_known and target.value not in names.lost:
-                    found.append(p106_alias_of_nothing.finding(target.span, path[-1], target.value, names.privileges))
+                    found.append(undeclared.alias_of_nothing(target.span, path[-1], target.value, names.privileges))
                 names.poisoned.update(path)
         else:
             root = names.aliases[current].of if current in names.aliases else current
@@ -260,7 +247,7 @@ def _sets(decls: Iterable[SetDecl], names: DeclaredNames, found: list[Diagnostic
     for decl in decls:
         name = decl.name.value
         if name in names.declared:
-            found.append(p207_duplicate_name.finding(decl.name.span, "name", name, names.declared[name].span))
+            found.append(unsound_rows.duplicate_name(decl.name.span, "name", name, names.declared[name].span))
             names.poisoned.add(name)
             continue
         by_name[name] = decl
@@ -291,7 +278,7 @@ def _expand(decls: Mapping[str, SetDecl], names: DeclaredNames, found: list[Diag
                     members[todo[-1][0]].update(dict.fromkeys(names.sets[name]))
                 continue
             if word.value in members:
-                found.append(p205_set_cycle.finding(word.span, name, word.value))
+                found.append(unsound_rows.set_cycle(word.span, name, word.value))
                 names.poisoned.add(name)
                 continue
             if word.value in decls and word.value not in names.sets:
@@ -303,7 +290,7 @@ def _expand(decls: Mapping[str, SetDecl], names: DeclaredNames, found: list[Diag
                 members[name].update(dict.fromkeys(inner))
                 continue
             if names.unknown(word.value):
-                found.append(p101_unknown_privilege.finding(word.span, word.value, names.declared))
+                found.append(undeclared.unknown_privilege(word.span, word.value, names.declared))
             names.poisoned.add(name)
 
 
@@ -317,17 +304,17 @@ def _implications(decls: Iterable[PrivilegeDecl], names: DeclaredNames, found: l
             members = names.members(word.value)
             if word.value in listed:
                 message = f"`{own}` implies `{word.value}` twice"
-                found.append(p009_wrong_value.other(word.span, message, "leave one of them out"))
+                found.append(misspelt.wrong_value_other(word.span, message, "leave one of them out"))
             elif members == (own,):
                 message = f"`{own}` implies itself"
-                found.append(p009_wrong_value.other(word.span, message, "leave it out: a grant gives it anyway"))
+                found.append(misspelt.wrong_value_other(word.span, message, "leave it out: a grant gives it anyway"))
             elif members is not None:
                 if own in names.privileges:
                     on = names.privileges[own].on
                     found.extend(unbound(names, word.value, members, on, lambda w=word: w.span))  # type: ignore[misc]
                 implied.update(dict.fromkeys(member for member in members if member != own))
             elif names.unknown(word.value):
-                found.append(p101_unknown_privilege.finding(word.span, word.value, names.declared))
+                found.append(undeclared.unknown_privilege(word.span, word.value, names.declared))
             listed.add(word.value)
         if implied and own in names.privileges:
             names.privileges[own] = replace(names.privileges[own], implies=tuple(implied))
@@ -346,7 +333,7 @@ def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnost
             if members is not None:
                 holds.update(dict.fromkeys(members))
             elif names.unknown(word.value):
-                found.append(p101_unknown_privilege.finding(word.span, word.value, names.declared))
+                found.append(undeclared.unknown_privilege(word.span, word.value, names.declared))
         kinds, creator = decl.owner.kinds, decl.owner.creator
         owner = OwnerSemantics(
             kinds=("user",) if kinds is None else cast(tuple[OwnerKind, ...], tuple(k.value for k in kinds)),
@@ -354,7 +341,7 @@ def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnost
             holds=names.with_implied(holds),
         )
         if creator is not None and owner.creator == "active_role":
-            found.extend(p224_creator_without_role.findings(creator.span, owner.kinds, decl.active_roles))
+            found.extend(unsound_rows.creator_without_role(creator.span, owner.kinds, decl.active_roles))
     return Semantics(
         inheritance=decl.inheritance,
         deny=decl.deny,
@@ -384,7 +371,7 @@ def resolve_roles(decls: Iterable[RoleDecl], names: DeclaredNames, found: list[D
                 members = names.members(word.value)
                 if members is None:
                     if names.unknown(word.value):
-                        found.append(p101_unknown_privilege.finding(word.span, word.value, names.declared))
+                        found.append(undeclared.unknown_privilege(word.span, word.value, names.declared))
                     continue
                 if known:
                     found.extend(unbound(names, word.value, members, (type_.value,), lambda w=word: w.span))  # type: ignore[misc]
@@ -407,4 +394,4 @@ def unbound(
     if not wrong:
         return []
     on = names.privileges[wrong[0]].on
-    return [p206_privilege_cannot_bind.finding(where(), written, tuple(wrong), types, on)]
+    return [unsound_rows.privilege_cannot_bind(where(), written, tuple(wrong), types, on)]

@@ -7,17 +7,7 @@ from dataclasses import dataclass, field
 
 from privtab.diagnostics import Diagnostic
 from privtab.effects import PRINCIPAL_TABLES
-from privtab.findings import (
-    p009_wrong_value,
-    p107_unknown_source,
-    p210_not_a_principal,
-    p211_no_owners,
-    p212_created_entity_in_condition,
-    p213_object_hides_type,
-    p214_object_without_types,
-    p215_effect_on_many_types,
-    p223_effect_on_level,
-)
+from privtab.findings import misspelt, undeclared, unsound_rows, unsound_types
 from privtab.ir.nodes import RESOURCE, Ambiguous, Semantics, Source, WithSlot
 from privtab.model import nodes as m
 from privtab.model.conditions import Scope, fitting_types, privilege_names
@@ -112,7 +102,7 @@ class Rows:
         for with_ in decl.withs:
             name = with_.name.value
             if name in ("parent", "entity") or (name in names.entities and names.hierarchy.reaches(scope.entity, name)):
-                scope.fail(p213_object_hides_type.finding(with_.name.span, name, scope.entity))
+                scope.fail(unsound_rows.object_hides_type(with_.name.span, name, scope.entity))
                 scope.poisoned_objects.add(name)
             elif with_.types is None:
                 cells = list(_conditions(decl.body))
@@ -126,7 +116,7 @@ class Rows:
                 scope.poisoned_objects.add(name)
                 scope.poisoned = True
                 if all(cell.expression is not None for cell in cells):
-                    scope.found.append(p214_object_without_types.finding(with_.types_span, name))
+                    scope.found.append(unsound_rows.object_without_types(with_.types_span, name))
             else:
                 known = [word.value for word in with_.types if names.check_type(word, scope.found)]
                 if len(known) == len(with_.types):
@@ -153,9 +143,9 @@ class Rows:
                 place = scope.place(target, cell.cell, children=True)
                 scope.refuse_below("an effect", (target,), cell.cell)
                 if place is not None and place.level != "nearest":
-                    scope.fail(p223_effect_on_level.finding(place.spot.span, place.written))
+                    scope.fail(unsound_types.effect_on_level(place.spot.span, place.written))
                 elif place is not None and len(place.types) > 1:
-                    scope.fail(p215_effect_on_many_types.finding(place.spot.span, place.written, place.types))
+                    scope.fail(unsound_rows.effect_on_many_types(place.spot.span, place.written, place.types))
                 elif place is not None:
                     on.append((place.slot, place.types[0]))
             for name in term.names:
@@ -169,27 +159,29 @@ class Rows:
             if cell.kind == "grant":
                 span = cell.cell.part(name.start, name.end)
                 scope.fail(
-                    p009_wrong_value.other(span, f"`{name.text}` cannot be granted", f"write `becomes: {name.text}`")
+                    misspelt.wrong_value_other(
+                        span, f"`{name.text}` cannot be granted", f"write `becomes: {name.text}`"
+                    )
                 )
                 return None
             if name.text == "owner" and not scope.owners:
-                scope.fail(p211_no_owners.finding(cell.cell.part(name.start, name.end), "the effect"))
+                scope.fail(unsound_types.no_owners(cell.cell.part(name.start, name.end), "the effect"))
                 return None
             return m.Outcome(cell.kind, name.text, None, slot, type_)
         if cell.kind == "revoke" and name.text in PRINCIPAL_TABLES:
             if name.text in self.names.declared:
                 span = cell.cell.part(name.start, name.end)
                 advice = "rename the privilege: decisions could not say which of the two they revoke"
-                scope.fail(p009_wrong_value.other(span, f"`{name.text}` is also a table of the state", advice))
+                scope.fail(misspelt.wrong_value_other(span, f"`{name.text}` is also a table of the state", advice))
                 return None
             if self.names.entities[type_].principal is None:
                 span = cell.cell.part(name.start, name.end)
-                scope.fail(p210_not_a_principal.without_rows(span, name.text, type_))
+                scope.fail(unsound_types.not_a_principal_without_rows(span, name.text, type_))
                 return None
             return m.Outcome(cell.kind, name.text, None, slot, type_)
         if cell.kind == "become":
             span = cell.cell.part(name.start, name.end)
-            scope.fail(p009_wrong_value.finding(span, "`becomes`", name.text, ("owner", "member")))
+            scope.fail(misspelt.wrong_value(span, "`becomes`", name.text, ("owner", "member")))
             return None
         use = scope.privilege(name, cell.cell)
         if use is None:
@@ -208,7 +200,7 @@ class Rows:
             if name is not None and name in self.sources:
                 found.append(Source(document=self.sources[name], line=ref.line))
             elif "sources" not in self.tables.unreadable:
-                scope.fail(p107_unknown_source.finding(ref.span, name, tuple(self.sources)))
+                scope.fail(undeclared.unknown_source(ref.span, name, tuple(self.sources)))
         return found[0] if found else None
 
     def _ambiguous(self, decl: RowDecl, scope: Scope) -> Ambiguous | None:
@@ -231,7 +223,7 @@ class Rows:
         refers_to_itself = any(c is not None and self._refers_to_itself(c, scope.entity) for c in conditions)
         if decl.creates is not None:
             if decl.creates.value and refers_to_itself:
-                scope.fail(p212_created_entity_in_condition.finding(decl.creates.span, scope.entity))
+                scope.fail(unsound_rows.created_entity_in_condition(decl.creates.span, scope.entity))
             return decl.creates.value
         gives_something = any(o.kind != "revoke" and o.slot == RESOURCE and o.type == scope.entity for o in outcomes)
         return gives_something and not refers_to_itself

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import cast
 
 from privtab.attributes import WIDEST, Attribute, Kind, Origin, TypeName
-from privtab.findings import p009_wrong_value, p207_duplicate_name
+from privtab.findings import misspelt, unsound_rows
 from privtab.hints import listed
 from privtab.syntax.nodes import AttributeDecl, Word
 from privtab.syntax.reader import Fields, PolicyReader
@@ -33,10 +33,10 @@ def read_attributes(reader: PolicyReader, node: Node, unreadable: set[str]) -> t
             if (kind, name.value) in _TAKEN:
                 where = "properties of a subject" if kind == "user" else "context of a request"
                 message = f"`{name.value}` has a meaning of its own in the {where}"
-                reader.take(p009_wrong_value.other(name.span, message, "choose another name"))
+                reader.take(misspelt.wrong_value_other(name.span, message, "choose another name"))
                 continue
             if name.value in first:
-                reader.take(p207_duplicate_name.finding(name.span, "attribute", name.value, first[name.value].span))
+                reader.take(unsound_rows.duplicate_name(name.span, "attribute", name.value, first[name.value].span))
                 continue
             first[name.value] = name
             attribute = _attribute(reader, cast("Kind", kind), name, declared)
@@ -63,16 +63,18 @@ def _attribute(reader: PolicyReader, kind: Kind, name: Word, node: Node) -> Attr
     types = [type_ for type_ in _TYPES if type_ in fields]
     if len(types) != 1:
         message = f"{what} has {'no type' if not types else 'two types'}"
-        reader.take(p009_wrong_value.other(reader.span(node), message, f"give it one of {listed(_TYPES, last='or')}"))
+        reader.take(
+            misspelt.wrong_value_other(reader.span(node), message, f"give it one of {listed(_TYPES, last='or')}")
+        )
         return None
     sources = reader.choices(fields["from"][1], "from", "`from`") if "from" in fields else None
     if kind == "request" and "from" in fields:
         span = reader.span(fields["from"][0])
-        reader.take(p009_wrong_value.other(span, "an attribute of the request has no `from`", "leave it out"))
+        reader.take(misspelt.wrong_value_other(span, "an attribute of the request has no `from`", "leave it out"))
     on = reader.words(fields["on"][1], "`on`") if "on" in fields else None
     if kind != "entity" and "on" in fields:
         span = reader.span(fields["on"][0])
-        reader.take(p009_wrong_value.other(span, f"{what} is not of an entity, so it has no `on`", "leave it out"))
+        reader.take(misspelt.wrong_value_other(span, f"{what} is not of an entity, so it has no `on`", "leave it out"))
     attribute = _type(reader, types[0], fields[types[0]][1])
     if attribute is None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privtab.findings import p009_wrong_value
+from privtab.findings import misspelt
 from privtab.syntax.nodes import ConflictDecl, Word
 from privtab.syntax.reader import PolicyReader
 from privtab.syntax.yaml_tree import Node, Scalar, Sequence
@@ -28,7 +28,7 @@ def _conflict(reader: PolicyReader, node: Node) -> ConflictDecl | None:
     if len(operations) <= at_most:
         message = f"{len(operations)} operation{'s' if len(operations) != 1 else ''}, of which {at_most} may be held"
         advice = "name two at least, and more than `at_most`"
-        reader.take(p009_wrong_value.other(reader.span(fields["operations"][1]), message, advice))
+        reader.take(misspelt.wrong_value_other(reader.span(fields["operations"][1]), message, advice))
         return None
     return ConflictDecl(operations=operations, at_most=at_most, span=operations[0].span, why=why)
 
@@ -39,7 +39,7 @@ def _count(reader: PolicyReader, node: Node) -> int | None:
             return number
         case Scalar(value=int()) if not isinstance(node.value, bool):
             message = f"`{node.text}` operations cannot be held"
-            reader.take(p009_wrong_value.other(reader.span(node), message, "a number from 1 on; left off, it is 1"))
+            reader.take(misspelt.wrong_value_other(reader.span(node), message, "a number from 1 on; left off, it is 1"))
         case _:
             reader.wrong(node, "`at_most`", "a number")
     return None
@@ -56,9 +56,11 @@ def _operations(reader: PolicyReader, node: Node) -> tuple[Word, ...] | None:
         type_, slash, operation = word.value.partition("/")
         if not (type_ and slash and operation) or "/" in operation:
             advice = "an operation of a type is written `TYPE/OPERATION`"
-            reader.take(p009_wrong_value.other(word.span, f"`{word.value}` is not an operation", advice))
+            reader.take(misspelt.wrong_value_other(word.span, f"`{word.value}` is not an operation", advice))
         elif word.value in valid:
-            reader.take(p009_wrong_value.other(word.span, f"`{word.value}` occurs twice", "name another, or drop it"))
+            reader.take(
+                misspelt.wrong_value_other(word.span, f"`{word.value}` occurs twice", "name another, or drop it")
+            )
         else:
             valid[word.value] = word
     return tuple(valid.values()) if reader.mistakes == mistakes_before else None

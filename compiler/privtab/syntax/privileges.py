@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from privtab.findings import p009_wrong_value, p010_bad_name, p207_duplicate_name
+from privtab.findings import misspelt, unsound_rows
 from privtab.syntax.expression import RESERVED
 from privtab.syntax.node_reader import is_empty
 from privtab.syntax.nodes import PrivilegeDecl, SetDecl, Word
@@ -32,7 +32,7 @@ def read_privileges(reader: PolicyReader, node: Node, unreadable: set[str]) -> t
                 reader.lost.update(inner.text for inner, _ in key.entries)
             continue
         if name.value in first:
-            reader.take(p207_duplicate_name.finding(name.span, "privilege", name.value, first[name.value].span))
+            reader.take(unsound_rows.duplicate_name(name.span, "privilege", name.value, first[name.value].span))
             continue
         first[name.value] = name
         privileges.append(_privilege(reader, name, value))
@@ -42,7 +42,7 @@ def read_privileges(reader: PolicyReader, node: Node, unreadable: set[str]) -> t
 def _privilege_name(reader: PolicyReader, node: Node, what: str) -> Word | None:
     name = reader.name(node, what, "privilege")
     if name is not None and name.value in RESERVED:
-        reader.take(p010_bad_name.finding(name.span, what, name.value, f"`{name.value}` is a word of conditions"))
+        reader.take(misspelt.bad_name(name.span, what, name.value, f"`{name.value}` is a word of conditions"))
         reader.lost.add(name.value)
         return None
     return name
@@ -60,12 +60,12 @@ def _privilege(reader: PolicyReader, name: Word, node: Node | None) -> Privilege
     if on is not None and "alias_of" in fields:
         message = f"the alias `{name.value}` has an `on` of its own"
         advice = "drop it: an alias can be granted where its privilege can"
-        reader.take(p009_wrong_value.other(reader.span(fields["on"][0]), message, advice))
+        reader.take(misspelt.wrong_value_other(reader.span(fields["on"][0]), message, advice))
     implied = reader.words(fields["implies"][1], "`implies`") if "implies" in fields else None
     if implied is not None and alias is not None:
         message = f"the alias `{name.value}` implies privileges of its own"
         advice = f"write `implies` at `{alias.value}`"
-        reader.take(p009_wrong_value.other(reader.span(fields["implies"][0]), message, advice))
+        reader.take(misspelt.wrong_value_other(reader.span(fields["implies"][0]), message, advice))
     title = reader.optional_text(fields, "title")
     reader.optional_text(fields, "note")
     deprecated = read_deprecated(reader, fields)

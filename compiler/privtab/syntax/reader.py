@@ -7,15 +7,7 @@ from collections.abc import Sequence as Sequence_
 from typing import Literal
 
 from privtab.diagnostics import Diagnostic, Located, Span
-from privtab.findings import (
-    p005_duplicate_key,
-    p006_unknown_key,
-    p007_missing_key,
-    p008_wrong_type,
-    p009_wrong_value,
-    p010_bad_name,
-    p011_cell_syntax,
-)
+from privtab.findings import misspelt, unreadable
 from privtab.hints import listed, nearest
 from privtab.paths import LEVELS, MOST_LEVELS
 from privtab.source import SourceFile
@@ -52,12 +44,12 @@ class PolicyReader(NodeReader):
 
     def wrong_type(self, node: Node, what: str, expected: str, help_: str | None) -> None:
         """As NodeReader.wrong_type."""
-        self.take(p008_wrong_type.finding(self.span(node), what, expected, _kind(node), help_))
+        self.take(misspelt.wrong_type(self.span(node), what, expected, _kind(node), help_))
 
     def repeated(self, key: Scalar, first: Scalar, what: str) -> None:
         """As NodeReader.repeated."""
         del what
-        self.take(p005_duplicate_key.finding(self.span(key), key.text, self.span(first)))
+        self.take(unreadable.duplicate_key(self.span(key), key.text, self.span(first)))
 
     def fields(self, node: Node, kind: str, where: str | None = None, example: str | None = None) -> Fields | None:
         """The entries of a mapping by key, checked against the keys of `kind`."""
@@ -71,8 +63,8 @@ class PolicyReader(NodeReader):
         unknown_values: list[Node] = []
         for key, value in self.cut_cells(node):
             if key.text not in known:
-                self.take(p006_unknown_key.finding(self.span(key), key.text, where, tuple(known)))
-                has_advice = key.text in p006_unknown_key.INSTEAD.get(where, {})
+                self.take(misspelt.unknown_key(self.span(key), key.text, where, tuple(known)))
+                has_advice = key.text in misspelt.UNKNOWN_KEY_INSTEAD.get(where, {})
                 intended = None if has_advice else nearest(key.text, known, cutoff=0.75)
                 if intended is not None and intended not in present:
                     fields.setdefault(intended, (key, value))
@@ -86,7 +78,7 @@ class PolicyReader(NodeReader):
             hidden = key_.shape == "entities" and any(isinstance(n, Mapping) for n in unknown_values)
             if key_.required and key_.name not in fields and not hidden:
                 span = self.source.span(node.start, node.start + 1)
-                self.take(p007_missing_key.finding(span, key_.name, where, key_.example))
+                self.take(misspelt.missing_key(span, key_.name, where, key_.example))
         if kind == "policy":
             self.unknown_values = unknown_values
         return fields
@@ -129,7 +121,7 @@ class PolicyReader(NodeReader):
             return False
         span = self.source.span(value.end, value.end + 1)
         self.take(
-            p011_cell_syntax.finding(
+            unreadable.cell_syntax(
                 span, "this comma ends the cell, inside `{ }` or `[ ]`", (), "put the cell in quotes"
             )
         )
@@ -159,7 +151,7 @@ class PolicyReader(NodeReader):
         ):
             if node.text.strip():
                 return Located(node.text, self.span(node))
-            self.take(p009_wrong_value.other(self.span(node), "`version` is empty", "name it: `version: final`"))
+            self.take(misspelt.wrong_value_other(self.span(node), "`version` is empty", "name it: `version: final`"))
             return None
         self.wrong(node, "`version`", "text")
         return None
@@ -182,7 +174,7 @@ class PolicyReader(NodeReader):
             if 1 <= node.value <= MOST_LEVELS:
                 return Located(node.value, self.span(node))
             advice = f"a type may nest to 1 to {MOST_LEVELS} levels"
-            self.take(p009_wrong_value.other(self.span(node), f"`{node.text}` is not a value of {what}", advice))
+            self.take(misspelt.wrong_value_other(self.span(node), f"`{node.text}` is not a value of {what}", advice))
             return None
         self.wrong(node, what, f"`true`, or a number from 1 to {MOST_LEVELS}")
         return None
@@ -196,9 +188,9 @@ class PolicyReader(NodeReader):
         if not isinstance(node, Scalar) or not isinstance(node.value, str) or node.style == "*":
             self.wrong(node, what, listed(known, last="or"), f"write `{intended}`" if intended else None)
         elif intended:
-            self.take(p009_wrong_value.intended(self.span(node), what, node.text, intended))
+            self.take(misspelt.wrong_value_intended(self.span(node), what, node.text, intended))
         else:
-            self.take(p009_wrong_value.finding(self.span(node), what, node.text, known))
+            self.take(misspelt.wrong_value(self.span(node), what, node.text, known))
         return None
 
     def choices(self, node: Node, shape: str, what: str) -> tuple[Word, ...] | None:
@@ -206,7 +198,7 @@ class PolicyReader(NodeReader):
         items = node.items if isinstance(node, Sequence) else (node,)
         words = [(self.choice(item, shape, what), item) for item in items]
         if not items:
-            self.take(p009_wrong_value.other(self.span(node), f"{what} is empty", "leave the key out"))
+            self.take(misspelt.wrong_value_other(self.span(node), f"{what} is empty", "leave the key out"))
             return None
         return tuple(Located(word, self.span(item)) for word, item in words if word is not None)
 
@@ -216,10 +208,10 @@ class PolicyReader(NodeReader):
             if _SPELLINGS[spelling].fullmatch(node.text) and isinstance(node.value, str):
                 return Located(node.text, self.span(node))
             if isinstance(node.value, str):
-                found = p010_bad_name.of_request if spelling == "name" else p010_bad_name.finding
+                found = misspelt.bad_name_of_request if spelling == "name" else misspelt.bad_name
                 advice = _ADVICE.get(spelling)
                 self.take(found(self.span(node), what, node.text, advice))
-                self.lost |= {node.text, p010_bad_name.snake_case(node.text), p010_bad_name.as_name(node.text)}
+                self.lost |= {node.text, misspelt.snake_case(node.text), misspelt.as_name(node.text)}
                 self.lost.add(" ".join(node.text.split()))
                 return None
         self.wrong(node, f"the name of {what}", "a word")
@@ -243,7 +235,7 @@ class PolicyReader(NodeReader):
             if text is not None:
                 found.append(Located(text, self.span(item)))
         if not items:
-            self.take(p009_wrong_value.other(self.span(node), f"{what} is an empty list", "leave the key out"))
+            self.take(misspelt.wrong_value_other(self.span(node), f"{what} is an empty list", "leave the key out"))
         return tuple(found) if found or self.mistakes == mistakes_before else None
 
     def cell(self, node: Node, what: str) -> Cell | None:
@@ -288,7 +280,7 @@ class PolicyReader(NodeReader):
         """Report a cell that does not parse."""
         span = cell.part(error.start, error.end) if error.start < len(cell.text) else _after_cell(cell)
         instead, complete = advice(cell.text, error)
-        self.take(p011_cell_syntax.finding(span, error.message, () if complete else error.expected, instead))
+        self.take(unreadable.cell_syntax(span, error.message, () if complete else error.expected, instead))
 
     def parts(self, node: Scalar) -> list[Word]:
         """The words of `start, stop, debug`, each with its position."""

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from privtab.diagnostics import Located
-from privtab.findings import p008_wrong_type, p009_wrong_value, p010_bad_name, p208_row_without_condition
+from privtab.findings import misspelt, unsound_rows
 from privtab.syntax.keys import NAME
 from privtab.syntax.nodes import AmbiguousDecl, FlagDecl, Reading, RowBody, RowDecl, SourceRef, WithDecl, Word
 from privtab.syntax.reader import Fields, PolicyReader
@@ -40,20 +40,22 @@ def _operations(reader: PolicyReader, key: Scalar) -> list[Word]:
         if _NAME.fullmatch(word.value):
             operations.append(word)
         else:
-            several = p010_bad_name.several(word.value)
+            several = misspelt.several(word.value)
             advice = f"one row for several operations has commas between them: `{', '.join(several)}`"
-            reader.take(p010_bad_name.of_request(word.span, "an operation", word.value, advice if several else None))
-            names = several or (p010_bad_name.as_name(word.value),)
+            reader.take(
+                misspelt.bad_name_of_request(word.span, "an operation", word.value, advice if several else None)
+            )
+            names = several or (misspelt.as_name(word.value),)
             operations.extend(Located(name, word.span) for name in names)
     if not operations and not key.text.strip(" ,"):
-        reader.take(p010_bad_name.of_request(reader.span(key), "an operation", key.text))
+        reader.take(misspelt.bad_name_of_request(reader.span(key), "an operation", key.text))
     return operations
 
 
 def _read_row(reader: PolicyReader, node: Node, key: Scalar, kind: str) -> RowDecl:
     name = Located(key.text, reader.span(key))
     if isinstance(node, Scalar) and node.value is None and node.style != "*":
-        reader.take(p208_row_without_condition.finding(name.span, key.text))
+        reader.take(unsound_rows.row_without_condition(name.span, key.text))
         return RowDecl(operation=name, body=RowBody(), span=name.span)
     if not isinstance(node, Mapping):
         if isinstance(node, Sequence):
@@ -65,7 +67,7 @@ def _read_row(reader: PolicyReader, node: Node, key: Scalar, kind: str) -> RowDe
     fields = reader.fields(node, kind, "a row") or {}
     body = read_body(reader, fields)
     if body.requires is None and body.each is None and reader.mistakes == mistakes_before:
-        reader.take(p208_row_without_condition.finding(name.span, key.text))
+        reader.take(unsound_rows.row_without_condition(name.span, key.text))
     return RowDecl(
         operation=name,
         body=body,
@@ -132,7 +134,7 @@ def read_source(reader: PolicyReader, node: Node) -> tuple[SourceRef, ...]:
             return (SourceRef(name=match["name"], line=int(match["line"]), span=span),)
         if node.value is not None:
             advice = "a line number, or `name:line`, as in `source: final:15`"
-            reader.take(p009_wrong_value.other(span, f"`{node.text}` is not a position in a source", advice))
+            reader.take(misspelt.wrong_value_other(span, f"`{node.text}` is not a position in a source", advice))
             return ()
     reader.wrong(node, "`source`", "a line number or `name:line`")
     return ()
@@ -182,7 +184,7 @@ def _reading(reader: PolicyReader, node: Node, key: Scalar, body: RowBody) -> tu
         if fields is None:
             return None
         if not fields:
-            reader.take(p008_wrong_type.finding(reader.span(node), "a reading", "a condition or a row", "empty"))
+            reader.take(misspelt.wrong_type(reader.span(node), "a reading", "a condition or a row", "empty"))
         text = "; ".join(f"{name}: {_plain(value)}" for name, (_, value) in fields.items())
         return text, read_body(reader, fields)
     condition = reader.condition(node, f"the reading `{key.text}`")

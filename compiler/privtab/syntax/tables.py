@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from privtab.diagnostics import Located, Severity
 from privtab.effects import PRINCIPAL_TABLES
-from privtab.findings import p007_missing_key, p009_wrong_value, p010_bad_name, p207_duplicate_name
+from privtab.findings import misspelt, unsound_rows
 from privtab.names import KINDS
 from privtab.syntax.attributes import read_attributes
 from privtab.syntax.conflicts import read_conflicts
@@ -41,10 +41,12 @@ def read_tables(reader: PolicyReader, root: Node) -> Tables | None:
         start = reader.source.span(root.start, root.start + 1)
         if root.entries and all(key.text in _STATE_TABLES for key, _ in root.entries):
             reader.take(
-                p009_wrong_value.other(start, "this is a state, not a policy", "give it as the state: `--state FILE`")
+                misspelt.wrong_value_other(
+                    start, "this is a state, not a policy", "give it as the state: `--state FILE`"
+                )
             )
             return None
-        reader.take(p007_missing_key.finding(start, "privtab", "a policy file", "privtab: 1"))
+        reader.take(misspelt.missing_key(start, "privtab", "a policy file", "privtab: 1"))
         return None
     fields = reader.fields(root, "policy", "a policy file")
     if fields is None:
@@ -106,7 +108,7 @@ def _format(reader: PolicyReader, node: Node) -> None:
         reader.wrong(node, "`privtab`", "the number of the format", "write `privtab: 1`")
     elif node.value != 1:
         message = f"unknown format {node.value}"
-        reader.take(p009_wrong_value.other(reader.span(node), message, "this privtab reads format 1: `privtab: 1`"))
+        reader.take(misspelt.wrong_value_other(reader.span(node), message, "this privtab reads format 1: `privtab: 1`"))
 
 
 def _sources(reader: PolicyReader, node: Node, unreadable: set[str]) -> tuple[tuple[Word, Word], ...]:
@@ -171,11 +173,11 @@ def _entity_name(reader: PolicyReader, key: Scalar, first: dict[str, Word]) -> W
         return None
     if name.value in _TARGET_WORDS:
         advice = f"`{name.value}` has a meaning of its own in conditions"
-        reader.take(p010_bad_name.finding(name.span, "an entity type", name.value, advice))
+        reader.take(misspelt.bad_name(name.span, "an entity type", name.value, advice))
         reader.lost.add(name.value)
         return None
     if name.value in first:
-        reader.take(p207_duplicate_name.finding(name.span, "entity type", name.value, first[name.value].span))
+        reader.take(unsound_rows.duplicate_name(name.span, "entity type", name.value, first[name.value].span))
         return None
     first[name.value] = name
     return name

@@ -9,7 +9,7 @@ import yaml
 
 from privtab._nodes import dataclass
 from privtab.diagnostics import Diagnostic
-from privtab.findings import p001_not_utf8, p002_yaml_syntax, p003_empty_file, p004_yaml_feature, p005_duplicate_key
+from privtab.findings import unreadable
 from privtab.source import SourceFile
 from privtab.syntax.yaml_events import events
 from privtab.yaml_text import DEEPEST
@@ -81,24 +81,24 @@ def plain_value(text: str) -> Plain:
     return text
 
 
-def compose(source: SourceFile, found: list[Diagnostic], begins: str = p003_empty_file.POLICY) -> Node | None:
+def compose(source: SourceFile, found: list[Diagnostic], begins: str = unreadable.POLICY) -> Node | None:
     """Build the tree of a file's only document; None, with findings, if there is no tree.
 
     `begins`: how a file of this kind begins, as advice for an empty one.
     """
     if source.undecodable is not None:
         offset = source.undecodable
-        found.append(p001_not_utf8.finding(source.span(offset, offset + 1)))
+        found.append(unreadable.not_utf8(source.span(offset, offset + 1)))
         return None
     builder = _Builder(source, found)
     try:
         for event, start, end in events(source.text):
             builder.take(event, start, end)
     except yaml.YAMLError as error:
-        found.append(p002_yaml_syntax.finding(source, error))
+        found.append(unreadable.yaml_syntax(source, error))
         return None
     if builder.root is None and not builder.broken:
-        found.append(p003_empty_file.finding(source.span(0, 0), begins))
+        found.append(unreadable.empty_file(source.span(0, 0), begins))
     return builder.root
 
 
@@ -115,7 +115,7 @@ def plain_tree(node: Node, source: SourceFile, found: list[Diagnostic]) -> Any:
                 earlier = first.setdefault(key.text, key)
                 if earlier is not key:
                     span, earlier_span = source.span(key.start, key.end), source.span(earlier.start, earlier.end)
-                    found.append(p005_duplicate_key.finding(span, key.text, earlier_span))
+                    found.append(unreadable.duplicate_key(span, key.text, earlier_span))
             return {key.text: plain_tree(value, source, found) for key, value in node.entries}
     assert_never(node)
 
@@ -143,7 +143,7 @@ class _Builder:
                 value = plain_value(event.value) if plain else event.value
                 self.add(Scalar(value, event.value, event.style or "", start, end))
             case yaml.AliasEvent():
-                self.found.append(p004_yaml_feature.alias(self.source.span(start, end), event.anchor))
+                self.found.append(unreadable.yaml_feature_alias(self.source.span(start, end), event.anchor))
                 self.broken = True
                 self.add(Scalar(None, "", "*", start, end))
             case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
@@ -151,7 +151,7 @@ class _Builder:
                 self.refuse_tag(event, start)
                 self.open.append((start, isinstance(event, yaml.MappingStartEvent), []))
                 if len(self.open) > DEEPEST:
-                    self.found.append(p004_yaml_feature.nesting(self.source.span(start, start + 1)))
+                    self.found.append(unreadable.yaml_feature_nesting(self.source.span(start, start + 1)))
                     self.broken = True
             case yaml.MappingEndEvent():
                 begin, _, items = self.open.pop()
@@ -162,7 +162,7 @@ class _Builder:
             case yaml.DocumentStartEvent():
                 self.documents += 1
                 if self.documents > 1:
-                    self.found.append(p004_yaml_feature.document(self.source.span(start, start + 3)))
+                    self.found.append(unreadable.yaml_feature_document(self.source.span(start, start + 3)))
             case _:
                 pass
 
@@ -178,9 +178,9 @@ class _Builder:
         pairs: list[tuple[Scalar, Node]] = []
         for key, value in zip(items[::2], items[1::2], strict=True):
             if not isinstance(key, Scalar):
-                self.found.append(p004_yaml_feature.complex_key(self.source.span(key.start, key.end)))
+                self.found.append(unreadable.yaml_feature_complex_key(self.source.span(key.start, key.end)))
             elif key.text == "<<" and not key.style:
-                self.found.append(p004_yaml_feature.merge(self.source.span(key.start, key.end)))
+                self.found.append(unreadable.yaml_feature_merge(self.source.span(key.start, key.end)))
             else:
                 pairs.append((key, value))
         return pairs
@@ -191,7 +191,7 @@ class _Builder:
             offset = self.source.text.find("&", start, max(end, start + 1) + 1)
             offset = start if offset < 0 else offset
             self.found.append(
-                p004_yaml_feature.anchor(self.source.span(offset, offset + 1 + len(event.anchor)), event.anchor)
+                unreadable.yaml_feature_anchor(self.source.span(offset, offset + 1 + len(event.anchor)), event.anchor)
             )
 
     def refuse_tag(self, event: Any, start: int) -> None:
@@ -200,4 +200,4 @@ class _Builder:
             offset = self.source.text.find("!", start)
             written = re.compile(r"\S*").match(self.source.text, offset)
             end = written.end() if written else offset + 1
-            self.found.append(p004_yaml_feature.tag(self.source.span(offset, end), self.source.text[offset:end]))
+            self.found.append(unreadable.yaml_feature_tag(self.source.span(offset, end), self.source.text[offset:end]))

@@ -1,0 +1,226 @@
+"""Rows, sets and aliases that contradict each other or cannot hold: P201 to P209, P212 to P215, P222, P224."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from privtab.diagnostics import Diagnostic, FindingKind, Located, Related, Severity, Span
+from privtab.hints import listed
+
+# P201: a row that occurs twice.
+DUPLICATE_ROW = FindingKind("P201", "duplicate-row", Severity.ERROR)
+
+
+def duplicate_row(span: Span, entity: str, operation: str, first: Span) -> Diagnostic:
+    """Build the finding for a row of `entity` that already occurs at `first`, with the same meaning."""
+    return DUPLICATE_ROW.at(
+        span,
+        f"`{entity}` has the row `{operation}` twice",
+        f"line {first.line} says the same: drop one",
+        related=(Related(message="first here", span=first),),
+    )
+
+
+# P202: two rows for the same operation with different meanings.
+CONTRADICTING_ROW = FindingKind("P202", "contradicting-row", Severity.ERROR)
+
+
+def contradicting_row(span: Span, entity: str, operation: str, first: Span) -> Diagnostic:
+    """Build the finding for a row of `entity` that already occurs at `first`, with another meaning."""
+    return CONTRADICTING_ROW.at(
+        span,
+        f"`{entity}` has two rows `{operation}` that contradict each other",
+        f"line {first.line} says something else: keep one, or record the other under `ambiguous`",
+        related=(Related(message="the other row", span=first),),
+    )
+
+
+# P203: aliases that form a cycle.
+ALIAS_CYCLE = FindingKind("P203", "alias-cycle", Severity.ERROR)
+
+
+def alias_cycle(targets: Sequence[Located[str]], names: Sequence[str]) -> Diagnostic:
+    """Build the finding for a cycle of `names`, each an alias of the next; `targets` are their `alias_of`."""
+    first, *others = targets
+    cycle = " → ".join(f"`{name}`" for name in (*names, names[0]))
+    return ALIAS_CYCLE.at(
+        first.span,
+        f"aliases form a cycle: {cycle}",
+        "one of them must be a privilege of its own",
+        related=tuple(Related(message="and here", span=other.span) for other in others),
+    )
+
+
+# P204: rows that refer to each other through `can`.
+CAN_CYCLE = FindingKind("P204", "can-cycle", Severity.ERROR)
+
+
+def can_cycle(spans: Sequence[Span], rows: Sequence[str]) -> Diagnostic:
+    """Build the finding for a cycle of `rows` (`entity/operation`), each of which refers to the next at its span."""
+    first, *others = spans
+    cycle = " → ".join(f"`{row}`" for row in (*rows, rows[0]))
+    return CAN_CYCLE.at(
+        first,
+        f"`can` forms a cycle: {cycle}",
+        "one of these rows must state its own requirements",
+        related=tuple(Related(message="and here", span=other) for other in others),
+    )
+
+
+# P205: a set that contains itself.
+SET_CYCLE = FindingKind("P205", "set-cycle", Severity.ERROR)
+
+
+def set_cycle(span: Span, name: str, member: str) -> Diagnostic:
+    """Build the finding for the set `name`, whose member `member` contains `name`."""
+    return SET_CYCLE.at(
+        span,
+        f"the set `{name}` contains itself"
+        if name == member
+        else f"the sets `{member}` and `{name}` contain each other",
+        "sets must eventually resolve to privileges",
+    )
+
+
+# P206: a privilege required on a type that it cannot be granted on.
+PRIVILEGE_CANNOT_BIND = FindingKind("P206", "privilege-cannot-bind", Severity.ERROR)
+
+
+def privilege_cannot_bind(
+    span: Span, written: str, wrong: tuple[str, ...], types: tuple[str, ...], on: tuple[str, ...]
+) -> Diagnostic:
+    """Build the finding for `written`, which stands for `wrong` privileges.
+
+    None of them can be granted on any of the `types`; the first can be granted `on` others.
+    """
+    subject = (
+        f"`{written}`"
+        if wrong == (written,) or (len(wrong) == 1 and wrong[0] == written)
+        else f"{listed(wrong)} of `{written}`"
+    )
+    return PRIVILEGE_CANNOT_BIND.at(
+        span,
+        f"{subject} cannot be granted on {listed(types, last='or')}",
+        f"`{wrong[0]}` can be granted on {listed(on)}" if on else f"`{wrong[0]}` can be granted nowhere",
+    )
+
+
+# P207: two declarations with one name.
+DUPLICATE_NAME = FindingKind("P207", "duplicate-name", Severity.ERROR)
+
+
+def duplicate_name(span: Span, what: str, name: str, first: Span) -> Diagnostic:
+    """Build the finding for `name` at `span`, which is already declared at `first`."""
+    return DUPLICATE_NAME.at(
+        span,
+        f"{what} `{name}` is declared twice",
+        f"line {first.line} declares `{name}`: every name is unique in a file",
+        related=(Related(message="first here", span=first),),
+    )
+
+
+# P208: a row without a condition.
+ROW_WITHOUT_CONDITION = FindingKind("P208", "row-without-condition", Severity.ERROR)
+
+
+def row_without_condition(span: Span, operation: str) -> Diagnostic:
+    """Build the finding for the row of `operation`, which has neither `requires` nor `each`."""
+    return ROW_WITHOUT_CONDITION.at(
+        span,
+        f"the row `{operation}` has neither `requires` nor `each`",
+        "say who may: `requires: READ (TYPE)`, or `requires: anyone`",
+    )
+
+
+# P209: `can` with an operation that needs `with` objects.
+CAN_WITH_OBJECTS = FindingKind("P209", "can-with-objects", Severity.ERROR)
+
+
+def can_with_objects(span: Span, operation: str, types: Collection[str], objects: Collection[str]) -> Diagnostic:
+    """Build the finding for a `can` whose row needs `with` objects."""
+    return CAN_WITH_OBJECTS.at(
+        span,
+        f"`can {operation}` on {listed(types)} needs {listed(objects)}, which `can` cannot name",
+        "a row with `with` objects cannot be reached by `can`: write its condition out",
+    )
+
+
+# P212: a creation that requires something on an entity that does not exist yet.
+CREATED_ENTITY_IN_CONDITION = FindingKind("P212", "created-entity-in-condition", Severity.ERROR)
+
+
+def created_entity_in_condition(span: Span, entity: str) -> Diagnostic:
+    """Build the finding for a row that creates `entity` although its condition refers to it."""
+    return CREATED_ENTITY_IN_CONDITION.at(
+        span,
+        f"the row creates the `{entity}`, but its condition refers to it",
+        "require something on its parent (`parent`), or drop `creates`",
+    )
+
+
+# P213: a `with` object whose name hides another target.
+OBJECT_HIDES_TYPE = FindingKind("P213", "object-hides-type", Severity.ERROR)
+
+
+def object_hides_type(span: Span, name: str, entity: str) -> Diagnostic:
+    """Build the finding for `name`, which already has a meaning in conditions on `entity`."""
+    return OBJECT_HIDES_TYPE.at(
+        span,
+        f"the object `{name}` hides the `{name}` of `{entity}`",
+        f"give it another name: `{name}_2`, `other_{name}`",
+    )
+
+
+# P214: a `with` object that no type fits.
+OBJECT_WITHOUT_TYPES = FindingKind("P214", "object-without-types", Severity.ERROR)
+
+
+def object_without_types(span: Span, name: str) -> Diagnostic:
+    """Build the finding for the object `name`, for which no entity type fits all its uses."""
+    return OBJECT_WITHOUT_TYPES.at(
+        span,
+        f"no entity type fits the object `{name}`",
+        "for every `can OP` a type needs a row, for every privilege it must be a type that it can be granted on",
+    )
+
+
+# P215: an effect on an object whose type is not fixed.
+EFFECT_ON_MANY_TYPES = FindingKind("P215", "effect-on-many-types", Severity.ERROR)
+
+
+def effect_on_many_types(span: Span, name: str, types: Collection[str]) -> Diagnostic:
+    """Build the finding for an effect whose target `name` may have several types."""
+    return EFFECT_ON_MANY_TYPES.at(
+        span,
+        f"an effect on `{name}` needs one type, and it may be {listed(types, last='or')}",
+        "give the object one type in `with`",
+    )
+
+
+# P222: a flag has the name of an attribute of the request.
+ATTRIBUTE_HIDES_FLAG = FindingKind("P222", "attribute-hides-flag", Severity.ERROR)
+
+
+def attribute_hides_flag(span: Span, name: str) -> Diagnostic:
+    """Build the finding for a flag whose key in the context an attribute of the request has as well."""
+    return ATTRIBUTE_HIDES_FLAG.at(
+        span,
+        f"`{name}` is an attribute of the request: the context cannot hold a flag of this name",
+        f"rename one of them, or write `request.{name}`",
+    )
+
+
+# P224: ownership for the creator's active role, in a file whose requests name none or whose roles may not own.
+CREATOR_WITHOUT_ROLE = FindingKind("P224", "creator-without-role", Severity.ERROR)
+
+
+def creator_without_role(span: Span, kinds: Collection[str], active_roles: str) -> Iterator[Diagnostic]:
+    """What `creator: active_role` at `span` lacks in the `kinds` of owners and in `semantics.active_roles`."""
+    if "role" not in kinds:
+        message = (
+            f"`creator: active_role` makes a role the owner, and a state refuses it: `kinds` has {' and '.join(kinds)}"
+        )
+        yield CREATOR_WITHOUT_ROLE.at(span, message, "add `role` to `kinds`")
+    if active_roles == "none":
+        message = "`creator: active_role` makes an active role the owner, and no request can name one"
+        yield CREATOR_WITHOUT_ROLE.at(span, message, "let requests name them: `semantics: {active_roles: request}`")
