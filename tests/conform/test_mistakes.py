@@ -128,8 +128,9 @@ def test_a_system_that_obeys_answers_the_further_questions_rightly() -> None:
         "mariadb/10.11",
         *(
             pytest.param(policy, marks=pytest.mark.slow)
-            for policy in ("postgresql/15", "streams/teracloud", "cdap/manual", "gravitino/1.1.0", "polaris/1.7")
+            for policy in ("postgresql/15", "streams/teracloud", "cdap/manual")
         ),
+        *(pytest.param(policy, marks=pytest.mark.long) for policy in ("gravitino/1.1.0", "polaris/1.7")),
     ],
 )
 def test_shipped_tables_show_what_they_allow_with_few_questions(policy: str) -> None:

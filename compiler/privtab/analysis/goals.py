@@ -9,6 +9,7 @@ from privtab.analysis.caller import Caller
 from privtab.analysis.effects import HELD, GainedFact
 from privtab.errors import InvalidRequest
 from privtab.ir.nodes import RESOURCE, Atom, Has, HasBelow, Member, Owner, OwnsBelow, Rule
+from privtab.names import quoted
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.names import StateNames
@@ -44,7 +45,7 @@ def goal(reference: Reference, name: str, entity: Entity) -> Goal:
     Raises InvalidRequest if the policy knows no such entity, or if nothing of that name can be held on it.
     """
     reference.vocabulary.check_path(entity)
-    text = f"{name} ({entity})"
+    text = f"{quoted(name)} ({entity})"
     if name in {"owner", "member"}:
         fact = GainedFact(kind="owner" if name == "owner" else "member", entity=entity)
         return Goal(text=text, resource=entity, atoms=(fact.atom(),))

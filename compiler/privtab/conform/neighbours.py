@@ -114,7 +114,8 @@ class _Finder:
                 others = [other for other in others if other is not mistake]
             found += [neighbours[position] for position in of_row]
         not_shown |= {mistake.id for mistake in others}
-        self.unseen = [mistake for mistake in self.possible if mistake.id in not_shown]
+        left = [mistake for mistake in self.possible if mistake.id in not_shown]
+        self.unseen = list(unseen(self._program, self._plan.questions, left, self.programs))
         return found
 
     def _answers(self, mistake: Mistake) -> Callable[[Neighbour], bool]:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from privtab.arrow import Codes
 from privtab.engines.conditions import Atom
+from privtab.names import quoted
 from privtab.spark.matrix.grants import level_of, rank_of
 from privtab.spark.matrix.pairs import AtomByPair, Pairs
 
@@ -93,7 +94,7 @@ def _link(pairs: Pairs, atom: Atom, rows: Codes) -> pa.StructArray:
             atom_texts = pa.array([atom.kind.replace("_", " ")] * len(rows), pa.string())
             source_keys = pa.nulls(len(rows), pa.string())
         case "has":
-            atom_texts = _join(atom.privilege, entity_keys)
+            atom_texts = _join(quoted(atom.privilege), entity_keys)
             chain = world.chain(atom.type)
             level = {world.held[type_].level: number for number, type_ in enumerate(chain)}
             assert list(level) == list(range(len(chain)))
