@@ -35,7 +35,7 @@ from privtab.client.embedded import Embedded
 from privtab.engines.python import MANY
 from privtab.errors import AccessDenied, DecisionUnavailable, FileError, InvalidRequest, UsageError
 from privtab.ir.nodes import Program
-from privtab.opa._files import FileService
+from privtab.opa.server import FileService
 from privtab.pipeline import policy_artifacts, policy_bundle
 from privtab.request import Entity, Request
 from privtab.state.load import from_tables

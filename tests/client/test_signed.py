@@ -22,7 +22,7 @@ from privtab.bundle.sign import signed
 from privtab.client import connect
 from privtab.client.embedded import Embedded
 from privtab.errors import DecisionUnavailable, FileError, PolicyError, SignatureRefused, UsageError
-from privtab.opa._files import FileService
+from privtab.opa.server import FileService
 from privtab.pipeline import policy_artifacts, policy_bundle
 from privtab.state.load import from_tables
 from privtab.state.validate import validate

@@ -10,10 +10,10 @@ import pytest
 from gravitino_server import Gravitino, error, serving
 
 from privtab.conform.document import load
+from privtab.conform.drivers import HttpDriver, read_answer
 from privtab.conform.nodes import Answer, Verdict
 from privtab.conform.plan import plan
 from privtab.conform.report import Report, report
-from privtab.conform.rest import HttpDriver, read_answer
 from privtab.conform.run import Settings, run
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program

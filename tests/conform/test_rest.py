@@ -16,11 +16,10 @@ from failing_servers import reply
 from proxies import proxy
 
 from privtab.conform.document import AnswerPatterns, load
-from privtab.conform.drivers import open_driver
+from privtab.conform.drivers import HttpDriver, open_driver, read_answer
 from privtab.conform.nodes import Answer, Plan, Verdict, World
 from privtab.conform.plan import plan
 from privtab.conform.report import Report, report
-from privtab.conform.rest import HttpDriver, read_answer
 from privtab.conform.run import Settings, run
 from privtab.pipeline import load_program
 from privtab.request import Entity, Request

@@ -8,7 +8,7 @@ import pytest
 
 from privtab.diagnostics import Diagnostic
 from privtab.fmt import format_source
-from privtab.lint.comments import ignores
+from privtab.lint.judge import ignores
 from privtab.source import SourceFile
 
 LONG = "a word that goes on " * 7

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from privtab.diagnostics import Diagnostic
-from privtab.lint.comments import Ignore, ignores
+from privtab.lint.judge import Ignore, ignores
 from privtab.source import SourceFile
 from privtab.syntax.comments import comments
 

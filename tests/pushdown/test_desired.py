@@ -10,7 +10,6 @@ from seeds import seeds
 
 from privtab.ir.nodes import Program
 from privtab.moments import Window, moment
-from privtab.pushdown.compare import disagreements
 from privtab.pushdown.desired import DesiredRights, desired_rights
 from privtab.pushdown.document import Document
 from privtab.pushdown.plan import difference
@@ -27,6 +26,7 @@ from privtab.pushdown.rights import (
     in_order,
     to_text,
 )
+from privtab.pushdown.run import disagreements
 from privtab.state.nodes import Assignment, Grant, State
 from privtab_systems.push import postgresql
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from privtab.diagnostics import Diagnostic
 from privtab.source import SourceFile
-from privtab.syntax.positions import offsets
+from privtab.syntax.nodes import offsets
 from privtab.syntax.yaml_tree import Mapping, Scalar, compose
 
 

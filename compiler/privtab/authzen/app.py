@@ -19,7 +19,6 @@ from starlette.types import ASGIApp
 
 from privtab.authzen import messages
 from privtab.authzen.messages import Body, Malformed, SearchKind
-from privtab.authzen.metadata import EVALUATION, EVALUATIONS, SEARCH, WELL_KNOWN, metadata
 from privtab.authzen.service import Answer, Service, Unsupported
 from privtab.errors import DecisionUnavailable, PolicyError, PrivtabError
 from privtab.names import bare_name
@@ -27,6 +26,25 @@ from privtab.serving.access_log import AccessLog, note
 from privtab.serving.endpoint import answered, every, read_json_body, running
 from privtab.serving.guard import HttpError, authorize
 from privtab.serving.tokens import Tokens
+
+WELL_KNOWN = "/.well-known/authzen-configuration"
+EVALUATION = "/access/v1/evaluation"
+EVALUATIONS = "/access/v1/evaluations"
+SEARCH = "/access/v1/search"
+
+
+def metadata(base: str, *, searches: bool) -> dict[str, str]:
+    """The document of the PDP at an address; without `searches` it can only search for actions."""
+    found = {
+        "policy_decision_point": base,
+        "access_evaluation_endpoint": base + EVALUATION,
+        "access_evaluations_endpoint": base + EVALUATIONS,
+    }
+    for kind in ("subject", "resource", "action"):
+        if searches or kind == "action":
+            found[f"search_{kind}_endpoint"] = f"{base}{SEARCH}/{kind}"
+    return found
+
 
 LOG = logging.getLogger("privtab.serve")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -15,7 +17,6 @@ import typer
 import typer.main
 
 from privtab import __version__, _staged
-from privtab.cli._help import rewrap_help
 from privtab.cli._output import Terminal, print_error, print_text, show_diagnostics, show_state_findings
 from privtab.errors import (
     BundleRefused,
@@ -30,6 +31,31 @@ from privtab.errors import (
 )
 from privtab.exit_codes import ExitCode
 from privtab.printable import printable_output
+
+EXAMPLE = "\b"
+"""Marks a paragraph whose lines are not rewrapped."""
+
+
+def rewrap_help(app: typer.Typer) -> None:
+    """Rewrap the paragraphs of all commands of an application; brackets are kept as text."""
+    for command in app.registered_commands:
+        if command.callback is not None:
+            command.help = rewrap(inspect.getdoc(command.callback) or "")
+
+
+def rewrap(text: str) -> str:
+    r"""A docstring with each paragraph on one line, except examples.
+
+    >>> rewrap("Say\nwhat is in [x].\n\nExample:\n\n\b\n  privtab a\n  privtab b")
+    'Say what is in \\[x].\n\nExample:\n\n[dim][/dim]  privtab a\n  privtab b'
+    """
+    return "\n\n".join(map(_paragraph, text.split("\n\n")))
+
+
+def _paragraph(text: str) -> str:
+    plain = re.sub(r"\[(?=[a-z#/@])", r"\\[", text)
+    # Typer removes the common indentation: the empty tag at the margin prevents that.
+    return f"[dim][/dim]{plain[len(EXAMPLE) :].strip(chr(10))}" if text.startswith(EXAMPLE) else " ".join(plain.split())
 
 
 class _RichUtils(ModuleType):

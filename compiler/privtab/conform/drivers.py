@@ -2,19 +2,164 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+from base64 import b64encode
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import jmespath
+
+from privtab import strict_json
 from privtab.client._http import HttpTransport
+from privtab.client._sender import Sender, SendError
 from privtab.conform.authzen import AuthZenDriver
-from privtab.conform.document import load
+from privtab.conform.document import AnswerPatterns, Call, DriverDocument, load
+from privtab.conform.documented import DocumentedDriver
 from privtab.conform.driver import Driver, load_class
-from privtab.conform.nodes import World
-from privtab.conform.rest import HttpDriver
+from privtab.conform.nodes import Answer, World
 from privtab.conform.sql import SqlDriver
-from privtab.errors import UsageError
+from privtab.conform.values import Step, SystemNames
+from privtab.errors import DriverError, FormatError, UsageError
+from privtab.importing.template import Template
 from privtab.ir.nodes import Program
+from privtab.names import decode_name
+from privtab.request import Request
+
+USUAL = AnswerPatterns(allowed=("2xx",), refused=("401", "403"), hidden=("404",))
+"""What statuses mean unless the document says otherwise."""
+MAX_BODY = 1 << 26
+"""The most bytes of one answer."""
+
+
+class HttpDriver(DocumentedDriver):
+    """Makes users, entities and grants by requests, and asks by requests of each user."""
+
+    def __init__(
+        self, document: DriverDocument, program: Program, url: str, *, token: str | None, timeout: float
+    ) -> None:
+        super().__init__(document, program, SystemNames(program, document, lambda name: name))
+        self._url = url.rstrip("/")
+        self._sender, self._admin = (
+            Sender(
+                timeout=(timeout, timeout),
+                seconds=timeout,
+                largest=MAX_BODY,
+                token=secret,
+                accept="application/json",
+            )
+            for secret in (None, token)
+        )
+
+    def ask(self, request: Request) -> Answer:
+        """As Driver.ask."""
+        operation = self.operation(request)
+        if operation is None:
+            return Answer.UNSUPPORTED
+        values = self._values(request)
+        answer, status, body = Answer.BROKEN, 0, b""
+        for call in operation.calls:
+            status, body = self._sent(self._sender, call, values, self._document.headers)
+            answer = read_answer(operation.signs, status, body)
+            if answer is not Answer.ALLOWED:
+                break
+        if answer is Answer.ALLOWED and operation.shows is not None and self.is_named(request):
+            answer = _shown(operation.shows, request, body)
+        if answer is Answer.BROKEN:
+            return self.broken(request, f"{status} {body[:200].decode(errors='replace')}".strip())
+        return answer
+
+    def reproduce(self, request: Request) -> str:
+        """As Driver.reproduce."""
+        operation = self.operation(request)
+        if operation is None:
+            return ""
+        values = self._values(request)
+        lines = []
+        for call in operation.calls:
+            parts = ["curl", "-s", "-X", call.method.upper(), self._url + call.text.address(values)]
+            for name, value in (*self._document.headers, *call.headers):
+                parts += ["-H", f"{name}: {value.plain(values)}"]
+            if call.body is not None:
+                parts += ["-H", "Content-Type: application/json", "-d", _json(call.body, values)]
+            lines.append(shlex.join(parts))
+        return " && ".join(lines)
+
+    # --- private ---
+
+    def _values(self, request: Request) -> dict[str, object]:
+        values: dict[str, object] = dict(self._names.request(request))
+        return values | {"basic": {request.user: b64encode(f"{request.user}:{self._names.password}".encode()).decode()}}
+
+    def call(self, call: Call, step: Step, *, absent_is_done: bool = False) -> str | None:
+        """As DocumentedDriver.call; a missing entity counts as removed."""
+        status, body = self._sent(self._admin, call, step.values, self._document.admin_headers)
+        if 200 <= status < 300 or str(status) in call.allowed or (absent_is_done and status == 404):
+            return None
+        return f"{call.method.upper()} was answered with {status}: {body[:200].decode(errors='replace')}"
+
+    def _sent(
+        self, sender: Sender, call: Call, values: Mapping[str, object], headers: tuple[tuple[str, Template], ...]
+    ) -> tuple[int, bytes]:
+        """The status and the body of an answer. Raises DriverError if there is none."""
+        try:
+            path = call.text.address(values)
+            given = {name: value.plain(values) for name, value in (*headers, *call.headers)}
+            body = None if call.body is None else _json(call.body, values).encode()
+        except FormatError as error:
+            raise DriverError(f"{self._document.path}: {error}") from error
+        try:
+            answer = sender.send(call.method.upper(), self._url + path, body, headers=given)
+        except SendError as error:
+            raise DriverError(f"{self._url} gave no answer: {error.why}") from error
+        except UsageError as error:
+            raise DriverError(f"{self._document.path}: {error}") from error
+        return answer.status, answer.body
+
+
+def _shown(names_in: str, request: Request, body: bytes) -> Answer:
+    """Whether a listing shows the named item."""
+    try:
+        names = jmespath.search(names_in, strict_json.loads(body))
+    except (ValueError, jmespath.exceptions.JMESPathError):
+        return Answer.BROKEN
+    if not isinstance(names, list):
+        return Answer.BROKEN
+    return Answer.ALLOWED if decode_name(request.resource.names[-1]) in names else Answer.HIDDEN
+
+
+def read_answer(signs: AnswerPatterns, status: int, body: bytes) -> Answer:
+    """What a status and a body mean; a mark is a status, a class of them as in `2xx`, or a part of the body."""
+
+    def fits(marks: tuple[str, ...]) -> bool:
+        text = body.decode(errors="replace")
+        return any(
+            mark in (str(status), f"{status // 100}xx") or (not _is_status(mark) and mark in text) for mark in marks
+        )
+
+    for answer, marks, usual in (
+        (Answer.REFUSED, signs.refused, USUAL.refused),
+        (Answer.HIDDEN, signs.hidden, USUAL.hidden),
+        (Answer.ALLOWED, signs.allowed, ()),
+        (Answer.ALLOWED, (), USUAL.allowed),
+    ):
+        if fits(marks or usual):
+            return answer
+    return Answer.BROKEN
+
+
+def _is_status(mark: str) -> bool:
+    return len(mark) == 3 and mark[0].isdigit() and (mark[1:].isdigit() or mark[1:] == "xx")
+
+
+def _json(template: Template, values: Mapping[str, Any]) -> str:
+    """A body with the values as parts of JSON texts."""
+    return template.plain(
+        {name: json.dumps(value)[1:-1] if isinstance(value, str) else value for name, value in values.items()}
+    )
+
 
 AUTHZEN = "authzen"
 

@@ -2,17 +2,122 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from privtab.ir.nodes import Program
-from privtab.pushdown.compare import Disagreement, disagreements
 from privtab.pushdown.desired import DesiredRights, accounts_of, desired_rights
-from privtab.pushdown.document import Document
+from privtab.pushdown.document import Document, Needed
+from privtab.pushdown.holders import users_of
+from privtab.pushdown.mapping import NativeNames
 from privtab.pushdown.plan import Plan, difference
-from privtab.pushdown.rights import NativeGrant
+from privtab.pushdown.rights import (
+    GRANT_OPTION,
+    OWNER,
+    Account,
+    DefaultRole,
+    Inventory,
+    NativeGrant,
+    NativeMembership,
+    NativeOwnership,
+    Object,
+    Right,
+)
 from privtab.pushdown.target import Options, target_module
+from privtab.reference.evaluate import Reference
+from privtab.request import Request
 from privtab.state.nodes import State
 from privtab.state.places import NOWHERE, Places
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Disagreement:
+    """A user may do something by the policy and not in the target, or the other way round."""
+
+    user: str
+    operation: str
+    entity: str
+    allowed: bool
+    """What the policy decides."""
+
+    def __str__(self) -> str:
+        """As in reports."""
+        policy, target = ("allows", "does not") if self.allowed else ("denies", "allows it")
+        return f"{self.user} {self.operation} {self.entity}: the policy {policy}, the target {target}"
+
+
+def disagreements(
+    program: Program, state: State, document: Document, inventory: Inventory, rights: Iterable[Right]
+) -> tuple[Disagreement, ...]:
+    """Where the rights of a target decide otherwise than the policy, for the users that it has as limited logins.
+
+    `state`: that of one moment; `rights`: all that the target then holds.
+    """
+    names = NativeNames(program, document, inventory.within)
+    reference, native = Reference(program, state), NativeDecisions(rights, document)
+    entities = names.entities(inventory.objects)
+    found = []
+    for user in users_of(state):
+        account = names.account(f"user:{user}")
+        if account not in inventory.accounts or account in inventory.unlimited:
+            continue
+        for entity in entities:
+            path = {place.type: entities[place] for place in names.path(entity) if place in entities}
+            for (type_, operation), alternatives in document.operations.items():
+                if type_ == entity.type:
+                    request = Request(user=f"user:{user}", action=operation, resource=entity)
+                    allowed = reference.decide(request).allowed
+                    if allowed != native.allows(account, alternatives, path):
+                        found.append(Disagreement(user, operation, str(entity), allowed))
+    return tuple(sorted(found))
+
+
+class NativeDecisions:
+    """What accounts may do by native rights."""
+
+    def __init__(self, rights: Iterable[Right], document: Document) -> None:
+        self._document = document
+        self._roles: dict[Account, set[Account]] = defaultdict(set)
+        self._grants: dict[tuple[str, str, Object], set[Account]] = defaultdict(set)
+        self._owners: dict[Object, Account] = {}
+        for right in rights:
+            match right:
+                case NativeGrant(account, effect, privilege, object_):
+                    self._grants[effect, privilege, object_].add(account)
+                case NativeMembership(account, role):
+                    self._roles[account].add(role)
+                case NativeOwnership(object_, owner):
+                    self._owners[object_] = owner
+                case DefaultRole():
+                    pass
+
+    def allows(self, account: Account, alternatives: tuple[Needed, ...], path: dict[str, Object]) -> bool:
+        """Whether an account has what one of the alternatives needs. `path`: the objects by entity type."""
+        held = self._held(account)
+        return any(
+            all(self._has(held, privilege, path.get(type_)) for type_, privilege in needed) for needed in alternatives
+        )
+
+    def _has(self, held: frozenset[Account], privilege: str, object_: Object | None) -> bool:
+        if object_ is None:
+            return False
+        if privilege == OWNER:
+            return self._owners.get(object_) in held
+        places = self._document.places(object_)
+        names = (privilege, privilege + GRANT_OPTION)
+        if any(held & self._grants.get(("deny", name, place), set()) for name in names for place in places):
+            return False
+        return any(held & self._grants.get(("allow", name, place), set()) for name in names for place in places)
+
+    def _held(self, account: Account) -> frozenset[Account]:
+        """The account, everyone, and all roles that it holds."""
+        held, waiting = {account, Account("everyone", "")}, [account]
+        while waiting:
+            for role in self._roles[waiting.pop()] - held:
+                held.add(role)
+                waiting.append(role)
+        return frozenset(held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,9 +17,9 @@ from privtab._collection import no_collection
 from privtab._once import once
 from privtab.characters import unusable
 from privtab.effects import Change
-from privtab.errors import PrivtabError, StoreConflict, StoreError, UsageError
+from privtab.errors import InvalidRequest, PrivtabError, StoreConflict, StoreError, UsageError
 from privtab.ir.nodes import Program
-from privtab.ir.serialise import program_json
+from privtab.ir.serialise import program_json, vocabulary
 from privtab.request import Decision, Entity, Request
 from privtab.state.load import from_tables
 from privtab.state.raw import RawState
@@ -30,9 +30,25 @@ from privtab.store.group_commit import GroupCommit, Take
 from privtab.store.journal import MOST_CHANGES, Entry, Head, Journal, Writer, entries, read_head, row_of_request
 from privtab.store.lookups import Reader
 from privtab.store.planning import ChangeRequest, Guard, Plan, Proposal, Tables, plan, raw, replaced
-from privtab.store.read_ahead import read_ahead
 from privtab.store.rows import Rows, about, checked
 from privtab.store.schema import BEGINNING, HEAD, canonical
+
+
+def read_ahead(program: Program, reader: Reader, shown: str, requests: Iterable[Request]) -> None:
+    """Read by few statements what `Excerpt.read_for` will look for, for each of some requests."""
+    if program.flat:
+        return  # Their keys depend on rows that requests before them may change.
+    lookups: list[tuple[set[str], set[str]]] = []
+    excerpt = Excerpt(program, reader, shown)
+    for request in requests:
+        with suppress(InvalidRequest):
+            vocabulary(program).check(request)
+            lookups.append(excerpt.keys_and_principals(request))
+    if len(lookups) > 1:
+        reader.prefetch("grants", [{"entity": sorted(e), "grantee": sorted(p)} for e, p in lookups])
+        if program.semantics.owner is not None:
+            reader.prefetch("owners", [{"entity": sorted(keys)} for keys, _ in lookups])
+
 
 LONGEST_ID = 200
 """Characters of a request's id."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import logging
+import re
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,21 +23,70 @@ from starlette.types import ASGIApp
 
 from privtab.errors import PrivtabError, RegistryError, UsageError
 from privtab.printable import printable_json
+from privtab.registry import names
 from privtab.registry.registry import Registry
 from privtab.registry.server import decisions
 from privtab.registry.server.bodies import document
 from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity
 from privtab.registry.server.feeds import Feeds
-from privtab.registry.server.files import file
 from privtab.registry.server.fleet import FleetTracker
 from privtab.registry.server.metrics import CONTENT_TYPE, Metrics
 from privtab.registry.server.page import HEADERS, contents, page
-from privtab.registry.server.preferences import accepts_deltas, active_etag, wait_seconds
 from privtab.registry.server.sidecar import LastPoll, sidecar_identity
+from privtab.registry.storage import Missing
 from privtab.serving.access_log import AccessLog, caller_of, note
 from privtab.serving.endpoint import answered, running
 from privtab.serving.guard import HttpError, authorize, check_binding
 from privtab.serving.tokens import Tokens
+
+_WAIT = re.compile(r"(?:^|[;,\s])wait=(\d{1,6})")
+_MODES = re.compile(r"(?:^|[;\s])modes=([\w,]+)")
+
+
+def active_etag(request: Request) -> str | None:
+    """The ETag of the sidecar's active bundle. OPA may list earlier ones after it, which are ignored.
+
+    After a rollback an earlier bundle is sent again, so it must not count as present.
+    """
+    first = request.headers.get("if-none-match", "").partition(",")[0].strip().removeprefix("W/")
+    return first or None
+
+
+def wait_seconds(request: Request) -> float | None:
+    """The seconds that the sidecar is willing to wait; None without long polling."""
+    match = _WAIT.search(request.headers.get("prefer", ""))
+    return float(match[1]) if match else None
+
+
+def accepts_deltas(request: Request) -> bool:
+    """Whether the sidecar takes deltas."""
+    match = _MODES.search(request.headers.get("prefer", ""))
+    return match is not None and "delta" in match[1].split(",")
+
+
+_PARTS = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+_TOP = (names.BLOBS, names.REVISIONS, names.CHANNELS)
+
+
+def file(registry: Registry, path: str) -> tuple[bytes, str]:
+    """The content of a file or the listing of a folder, with its content type; raises UsageError if there is neither."""
+    parts = path.rstrip("/").split("/") if path.strip("/") else []
+    allowed = not parts or parts[0] in _TOP or parts == [names.SETTINGS]
+    if not allowed or not all(_PARTS.fullmatch(part) and ".." not in part for part in parts):
+        raise UsageError("there is no such file")
+    if parts and not path.endswith("/"):
+        try:
+            content = registry.store.read("/".join(parts))
+        except Missing:
+            raise UsageError("there is no such file") from None
+        return content, "application/json" if parts[-1].endswith(".json") else "application/gzip"
+    children = registry.store.names("/".join(parts))
+    if parts and not children:
+        raise UsageError("there is no such folder")
+    shown = [name for name in children if parts or name in (*_TOP, names.SETTINGS)]
+    links = [f'<a href="{html.escape(name)}">{html.escape(name)}</a>' for name in shown]
+    return "<br>\n".join(links).encode(), "text/html; charset=utf-8"
+
 
 LOG = logging.getLogger("privtab.serve")
 
