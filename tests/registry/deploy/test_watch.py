@@ -233,7 +233,18 @@ def test_a_server_with_a_wrong_clock_marks_no_sidecar_silent() -> None:
 def test_a_sidecar_that_polls_has_reached_the_server(waiting: bool) -> None:
     gone = 'request failed: Get "http://h/channels/dev/shop/state.tar.gz": dial tcp: connect: connection refused'
     other = gone.replace("dev/shop", "prod/shop")
-    bundles = {"state": {"message": gone, "code": "bundle_error"}, "theirs": {"message": other, "code": "bundle_error"}}
+    state = {"revision": "same", "message": gone, "code": "bundle_error"}
+    bundles = {"state": state, "theirs": {"message": other, "code": "bundle_error"}}
     feeds = {"dev/shop/state": {"holds": "same", "waiting": waiting}}
     [asking] = fleet_of({"sidecars": [{"id": "one", "bundles": bundles, "feeds": feeds}]}).sidecars
     assert asking.problems == ((f"theirs: {other}",) if waiting else (f"state: {gone}", f"theirs: {other}"))
+
+
+@pytest.mark.parametrize("reported", [None, "older"])
+def test_an_error_that_it_reported_before_it_loaded_a_bundle_is_over(reported: str | None) -> None:
+    entry = {"revision": reported, "code": "bundle_error", "message": "server replied with Not Found"}
+    bundles = {"policy": {"revision": None}, "state": entry}
+    feeds = {f"dev/shop/{kind}": {"holds": holds} for kind, holds in (("policy", "old"), ("state", "same"))}
+    [asking] = fleet_of({"sidecars": [{"id": "one", "bundles": bundles, "feeds": feeds}]}).sidecars
+    found = judge(asking, WANTED, "shop", NOW)
+    assert (found.standing, found.why) == (SidecarProgress.WAITING, "still runs policy old")

@@ -191,13 +191,15 @@ def _sidecar(content: Mapping[str, Any]) -> Sidecar:
         places=tuple(map(str, reads)) if isinstance(reads, list) else None,
         certain=content.get("certain") is not False,
     )
-    if sidecar.bundles or not sidecar.feeds:
-        return sidecar
-    # It does not report its status, but its requests for bundles show what it runs.
-    bundles = [
-        LoadedBundle(name=feed.kind, revision=feed.holds, since=parse_time(_object(entry).get("since")))
-        for feed, entry in zip(sidecar.feeds, feeds.values(), strict=False)
-    ]
+    # Its requests show what it runs where it does not report its status, or has not yet since it loaded a bundle.
+    bundles = list(sidecar.bundles)
+    for name, feed in zip((name for name in feeds if name.count("/") >= 2), sidecar.feeds, strict=True):
+        loaded = LoadedBundle(name=feed.kind, revision=feed.holds, since=parse_time(_object(feeds[name]).get("since")))
+        reported = sidecar.loaded(feed.kind, feed.system)
+        if not sidecar.bundles:
+            bundles.append(loaded)
+        elif reported and feed.holds not in {None, reported.revision} and (reported.problem or not reported.revision):
+            bundles[bundles.index(reported)] = replace(loaded, name=reported.name)
     return replace(sidecar, bundles=tuple(bundles))
 
 

@@ -81,7 +81,7 @@ class Sidecar:
             )
         return not self.feeds or any(feed.channel == channel and system in {None, feed.system} for feed in self.feeds)
 
-    def loaded(self, kind: Kind, system: str) -> LoadedBundle | None:
+    def loaded(self, kind: str, system: str) -> LoadedBundle | None:
         """The bundle whose name says that it has the policy or the state of a system, or None.
 
         If OPA has bundles of several systems, the name of the bundle contains that of the system.
