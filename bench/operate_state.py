@@ -1,6 +1,7 @@
-"""A state of a million grants in operation: building its bundle, OPA's memory with it and during a swap, one changed grant.
+"""A state of a million grants in operation: building its bundles, and one changed grant, until a sidecar that verifies signatures decides by it.
 
-python bench/operate_state.py --grants 20000     a quick run of this part only
+python bench/operate_state.py --grants 20000                     a quick run of this part only
+python bench/operate_state.py --grants 10000000 --only-shards    in shards alone, built root by root: needs 22 GiB
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from measure import Report, Spread, Table, markdown, resident
 from prepared import POLICY
 
 from privtab.bundle.archive import archive
-from privtab.bundle.delta import contents, delta_for, verify_delta
+from privtab.bundle.contents import contents
 from privtab.bundle.pack import shard_bundles, state_bundle
+from privtab.bundle.sign import SigningKey, signed
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
@@ -40,7 +44,10 @@ T = TypeVar("T")
 GRANTS = 1_000_000
 ROOTS, CATALOGS, SCHEMAS, TABLES = 10, 20, 50, 100
 SETTLE_SECONDS = 3.0
-WAIT_SECONDS = 300.0
+WAIT_SECONDS = 600.0
+PRIVATE_KEY = ec.generate_private_key(ec.SECP256R1())
+SIGNING = SigningKey(id="bench", algorithm="ES256", key=PRIVATE_KEY)
+PUBLIC_KEY = PRIVATE_KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 LONG_POLLING = "application/vnd.openpolicyagent.bundles"
 
 
@@ -50,10 +57,25 @@ LONG_POLLING = "application/vnd.openpolicyagent.bundles"
 def made_state(grants: int) -> State:
     """A state with that many distinct grants on tables, schemas and catalogs of ten metalakes; the same on every machine."""
     chance = random.Random(1107)
-    users, roles = max(grants // 10, 100), max(grants // 200, 10)
+    roots = [f"m{root}" for root in range(ROOTS)]
+    return replace(people(grants), grants=tuple(_grants(chance, grants, roles_of(grants), roots)))
+
+
+def made_root(grants: int, root: int) -> State:
+    """The part below one metalake of another such state, with all people."""
+    chance = random.Random(1107 + root)
+    return replace(people(grants), grants=tuple(_grants(chance, grants // ROOTS, roles_of(grants), [f"m{root}"])))
+
+
+def roles_of(grants: int) -> int:
+    """The number of roles."""
+    return max(grants // 200, 10)
+
+
+def _grants(chance: random.Random, count: int, roles: int, roots: Sequence[str]) -> Iterator[Grant]:
     found: dict[tuple[str, str, str, str, str], None] = {}
-    while len(found) < grants:
-        path = f"m{chance.randrange(ROOTS)}/c{chance.randrange(CATALOGS)}"
+    while len(found) < count:
+        path = f"{chance.choice(roots)}/c{chance.randrange(CATALOGS)}"
         draw = chance.random()
         type_, privilege = "catalog", "USE_CATALOG"
         if draw < 0.9:
@@ -63,13 +85,20 @@ def made_state(grants: int) -> State:
             privilege = "SELECT_TABLE" if draw < 0.4 else "MODIFY_TABLE"
         effect = "deny" if chance.random() < 0.03 else "allow"
         found[f"role:r{chance.randrange(roles)}", effect, privilege, type_, path] = None
+    for role, effect, privilege, type_, path in found:
+        yield Grant(
+            grantee=role,
+            effect="deny" if effect == "deny" else "allow",
+            privilege=privilege,
+            entity=Entity(type_, path),
+        )
+
+
+def people(grants: int) -> State:
+    """All of such a state but its grants."""
+    chance = random.Random(2024)
+    users, roles = max(grants // 10, 100), roles_of(grants)
     return State(
-        grants=tuple(
-            Grant(
-                grantee=role, effect="deny" if effect == "deny" else "allow", privilege=privilege, entity=Entity(t, p)
-            )
-            for role, effect, privilege, t, p in found
-        ),
         assignments=tuple(
             Assignment(principal=f"user:u{user}", role=f"r{chance.randrange(roles)}")
             for user in range(users)
@@ -97,36 +126,26 @@ def one_more(state: State) -> State:
 
 @dataclass
 class Service:
-    """Serves one policy and one state with long polling; callers that have the previous state get the delta, if there is one."""
+    """Serves bundles by name, with long polling."""
 
-    policy: bytes
-    state: tuple[str, bytes]
-    delta: bytes | None = None
-    before: str | None = None
+    bundles: dict[str, tuple[str, bytes]]
     url: str = ""
-    sent: list[int] = field(default_factory=list)
     news: threading.Condition = field(default_factory=threading.Condition)
 
-    def publish(self, etag: str, state: bytes, delta: bytes | None = None) -> None:
-        """Replace the state that is served."""
+    def publish(self, name: str, bundle: bytes) -> None:
+        """Replace one bundle that is served."""
         with self.news:
-            self.before, self.state, self.delta = self.state[0], (etag, state), delta
+            self.bundles[name] = (f'"{contents(bundle).manifest["revision"]}"', bundle)
             self.news.notify_all()
 
-    def answer(self, path: str, has: str | None, wait: float) -> tuple[str, bytes | None]:
+    def answer(self, name: str, has: str | None, wait: float) -> tuple[str, bytes | None]:
         """ETag and body; body None: the caller has the current bundle."""
-        if path.endswith("policy"):
-            return '"policy"', None if has == '"policy"' else self.policy
         ends = time.monotonic() + wait
         with self.news:
-            while self.state[0] == has and (left := ends - time.monotonic()) > 0:
+            while self.bundles[name][0] == has and (left := ends - time.monotonic()) > 0:
                 self.news.wait(left)
-            etag, bundle = self.state
-            if has == etag:
-                return etag, None
-            body = self.delta if self.delta is not None and has == self.before else bundle
-            self.sent.append(len(body))
-            return etag, body
+            etag, bundle = self.bundles[name]
+            return etag, None if has == etag else bundle
 
 
 @contextmanager
@@ -138,7 +157,7 @@ def serving(service: Service) -> Iterator[Service]:
 
         def do_GET(self) -> None:
             wait = 5.0 if "wait=" in self.headers.get("Prefer", "") else 0.0
-            etag, body = service.answer(self.path, self.headers.get("If-None-Match"), wait)
+            etag, body = service.answer(self.path.strip("/"), self.headers.get("If-None-Match"), wait)
             self.send_response(304 if body is None else 200)
             self.send_header("ETag", etag)
             self.send_header("Content-Type", LONG_POLLING)
@@ -165,11 +184,17 @@ def serving(service: Service) -> Iterator[Service]:
 
 
 def config(service: Service, folder: Path) -> Path:
-    """Write OPA's configuration."""
+    """Write OPA's configuration: every bundle must be signed."""
     polling = {"min_delay_seconds": 1, "max_delay_seconds": 1, "long_polling_timeout_seconds": 5}
     path = folder / "opa.json"
-    bundles = {name: {"service": "s", "resource": name, "polling": polling} for name in ("policy", "state")}
-    path.write_text(json.dumps({"services": {"s": {"url": service.url}}, "bundles": bundles}), encoding="utf-8")
+    signing = {"keyid": SIGNING.id}
+    bundles = {
+        name: {"service": "s", "resource": name, "polling": polling, "signing": signing, "size_limit_bytes": 8 << 30}
+        for name in service.bundles
+    }
+    services = {"s": {"url": service.url, "response_header_timeout_seconds": 60}}
+    keys = {SIGNING.id: {"algorithm": SIGNING.algorithm, "key": PUBLIC_KEY}}
+    path.write_text(json.dumps({"services": services, "keys": keys, "bundles": bundles}), encoding="utf-8")
     return path
 
 
@@ -186,14 +211,14 @@ class Swap:
     after: float
 
 
-def swap(opa: OpaServer, act: Callable[[], None], revision: str) -> Swap:
-    """Measure a swap from the moment at which `act` has published the bundle."""
+def swap(opa: OpaServer, act: Callable[[], None], name: str, revision: str) -> Swap:
+    """Measure a swap from the moment before `act` publishes the bundle."""
     time.sleep(SETTLE_SECONDS)
     before = resident(opa.process.pid)
     most = before
-    act()
     began = time.perf_counter()
-    while active(opa.url) != revision:
+    act()
+    while active(opa.url, name) != revision:
         most = max(most, resident(opa.process.pid))
         if time.perf_counter() - began > WAIT_SECONDS:
             raise TimeoutError(f"revision {revision} was not active after {WAIT_SECONDS:g} seconds")
@@ -206,9 +231,10 @@ def swap(opa: OpaServer, act: Callable[[], None], revision: str) -> Swap:
     return Swap(seconds=seconds, before=before, most=most, after=resident(opa.process.pid))
 
 
-def active(url: str) -> str | None:
-    """The active revision of the state."""
-    with urllib.request.urlopen(f"{url}/v1/data/privtab_state/gravitino/revision", timeout=60) as answer:  # noqa: S310
+def active(url: str, name: str) -> str | None:
+    """The revision of one bundle's data, by which OPA decides."""
+    part = "" if name in {"state", PEOPLE} else f"at/{name}/"
+    with urllib.request.urlopen(f"{url}/v1/data/privtab_state/gravitino/{part}revision", timeout=60) as answer:  # noqa: S310
         found: str | None = json.load(answer).get("result")
         return found
 
@@ -232,84 +258,129 @@ class Steps:
         return step, Spread(values=tuple(self.seconds[step])).text(2)
 
 
-def report(sizes: Sequence[str], repetitions: int, grants: int = GRANTS) -> Report:
+def report(sizes: Sequence[str], repetitions: int, grants: int = GRANTS, *, only_shards: bool = False) -> Report:
     """One size, whatever `sizes` are; no targets."""
     del sizes
-    program, state = load_program(POLICY), made_state(grants)
-    other = one_more(state)
-    steps = Steps()
-    bundle = changed = delta = b""
-    shards: dict[str, bytes] = {}
-    same = True
+    program, steps = load_program(POLICY), Steps()
+    tables: list[Table] = []
+    travels: list[tuple[str, str]] = []
+    swaps: dict[str, list[Swap]] = {}
+    if not only_shards:
+        tables.append(_whole(program, grants, repetitions, steps, travels, swaps))
+    _in_shards(program, grants, repetitions, travels, swaps)
+    memory = Table(
+        title="Signed: seconds until a published bundle is verified and decides, and OPA's MiB resident",
+        columns=("what", "seconds", "before", "at the most", "after"),
+        rows=tuple(_swap_row(name, found) for name, found in swaps.items()),
+    )
+    return Report(
+        part="state",
+        tables=(*tables, Table(title="What travels", columns=("bundle", "bytes"), rows=tuple(travels)), memory),
+    )
+
+
+def _whole(
+    program: Program,
+    grants: int,
+    repetitions: int,
+    steps: Steps,
+    travels: list[tuple[str, str]],
+    swaps: dict[str, list[Swap]],
+) -> Table:
+    """Build and swap the state as one bundle."""
+    state, bundle, same = made_state(grants), b"", True
     for repetition in range(repetitions):
         document = steps.timed("sort the rows into the index", without_revision, program, state)
         _, text = steps.timed("write it as JSON, with its hash", stamped_bytes, document)
         steps.timed("gzip", archive, {"data.json": text})
         del document, text
-        made = steps.timed("the state bundle, all in all", state_bundle, program, state)
-        shards = steps.timed("the same in shards", shard_bundles, program, state)
+        made = steps.timed("the signed state bundle, all in all", signed_state, program, state)
+        steps.timed("the same in shards", signed_shards, program, state)
         same = same and (repetition == 0 or made == bundle)
         bundle = made
-        changed = changed or state_bundle(program, other)
-        delta = steps.timed("the delta of one grant", delta_for, bundle, changed) or b""
+    changed = signed_state(program, one_more(state))
     shuffled = replace(state, grants=state.grants[::-1], assignments=state.assignments[::-1])
-    same = same and state_bundle(program, shuffled) == bundle
-    verify_delta(bundle, delta, changed)
-    other_shards = shard_bundles(program, other)
-    moved = [key for key in other_shards if other_shards[key] != shards.get(key)]
-    shard_delta = delta_for(shards[moved[0]], other_shards[moved[0]]) or b""
-    swaps = _swaps(program, bundle, changed, delta, repetitions)
-    rows = len(state.grants)
+    same = same and signed_state(program, shuffled) == bundle
+    travels.append(("the whole state", f"{len(bundle):,}"))
+    little = signed_state(program, State(service_admins=("root",)))
+    policy = signed(policy_bundle(program), SIGNING)
+    for _ in range(repetitions):
+        with sidecar({"policy": policy, "state": little}) as (service, opa):
+            for name, published in (
+                ("the whole state, the first time", bundle),
+                ("the whole state with one grant more", changed),
+                ("the first whole state again", bundle),
+            ):
+                _swap(swaps, name, service, opa, "state", published)
     held = len(contents(bundle).data["privtab_state"]["gravitino"]["principals"])
-    sizes_table = Table(
-        title="What travels",
-        columns=("bundle", "bytes"),
-        rows=(
-            ("the whole state", f"{len(bundle):,}"),
-            ("people, of the state in shards", f"{len(shards[PEOPLE]):,}"),
-            (f"the largest of {len(shards) - 1} shards", f"{max(len(b) for k, b in shards.items() if k != PEOPLE):,}"),
-            ("one grant more, as a delta of the whole state", f"{len(delta):,}"),
-            ("one grant more, as a delta of its shard", f"{len(shard_delta):,}"),
-            (f"one grant more, shards that change: {len(moved)}", f"{sum(len(other_shards[key]) for key in moved):,}"),
-        ),
-    )
-    build = Table(
-        title=f"Building: {rows:,} grants, {len(state.assignments):,} assignments, {held:,} users",
+    return Table(
+        title=f"Building: {len(state.grants):,} grants, {len(state.assignments):,} assignments, {held:,} users",
         columns=("step", "seconds"),
         rows=(
             *map(steps.row, steps.seconds),
             ("the same rows, again and in another order", "the same bytes" if same else "**other bytes**"),
         ),
     )
-    memory = Table(
-        title="OPA, MiB resident, and seconds until a published bundle is active",
-        columns=("what", "seconds", "before", "at the most", "after"),
-        rows=tuple(_swap_row(name, found) for name, found in swaps.items()),
+
+
+def _in_shards(
+    program: Program, grants: int, repetitions: int, travels: list[tuple[str, str]], swaps: dict[str, list[Swap]]
+) -> None:
+    """Build the state root by root, and swap one shard of it."""
+    everywhere = tuple(
+        Grant(grantee=f"role:r{role}", effect="allow", privilege="USE_CATALOG", entity=Entity("catalog", f"m{root}/c0"))
+        for role in range(roles_of(grants))
+        for root in range(ROOTS)
     )
-    return Report(part="state", tables=(build, sizes_table, memory))
-
-
-def _swaps(program: Program, bundle: bytes, changed: bytes, delta: bytes, repetitions: int) -> dict[str, list[Swap]]:
-    """Swaps of an OPA that starts with a tiny state: to the whole state, to another one and back, and by a delta."""
-    little = state_bundle(program, State(service_admins=("root",)))
-    stamps = {name: str(contents(b).manifest["revision"]) for name, b in (("one", bundle), ("two", changed))}
-    found: dict[str, list[Swap]] = {}
+    bundles = {PEOPLE: signed_shards(program, replace(people(grants), grants=everywhere))[PEOPLE]}
+    travels.append(("people, of the state in shards", f"{len(bundles[PEOPLE]):,}"))
+    del everywhere
+    for root in range(ROOTS):
+        bundles[f"metalake:m{root}"] = signed_shards(program, made_root(grants, root))[f"metalake:m{root}"]
+    first = "metalake:m0"
+    other = signed_shards(program, one_more(made_root(grants, 0)))[first]
+    travels.append((f"one grant more: one of {ROOTS} shards", f"{len(other):,}"))
+    gc.collect()
+    policy = signed(policy_bundle(program, sharded=True), SIGNING)
     for _ in range(repetitions):
-        with (
-            tempfile.TemporaryDirectory(prefix="privtab-bench-") as folder,
-            serving(Service(policy=policy_bundle(program), state=('"0"', little))) as service,
-            OpaServer(config=config(service, Path(folder)), timeout=300) as opa,
-        ):
-            for name, stamp, published in (
-                ("the first time", "one", ('"1"', bundle)),
-                ("another whole bundle", "two", ('"2"', changed)),
-                ("the first bundle again", "one", ('"3"', bundle)),
-                ("a delta of one grant", "two", ('"4"', changed, delta)),
+        with sidecar({"policy": policy, **bundles}) as (service, opa):
+            for name in bundles:
+                while active(opa.url, name) is None:
+                    time.sleep(0.1)
+            for name, published in (
+                ("its shard with one grant more", other),
+                ("the first shard again", bundles[first]),
             ):
-                found.setdefault(name, []).append(swap(opa, partial(service.publish, *published), stamps[stamp]))
-            if service.sent[-1] != len(delta):
-                raise ValueError("OPA did not take the delta")
-    return found
+                _swap(swaps, f"{name}, {ROOTS} shards of {grants:,} grants", service, opa, first, published)
+
+
+def signed_state(program: Program, state: State) -> bytes:
+    """The state as one signed bundle."""
+    return state_bundle(program, state, signing=SIGNING)
+
+
+def signed_shards(program: Program, state: State) -> dict[str, bytes]:
+    """The state in signed shards."""
+    return shard_bundles(program, state, signing=SIGNING)
+
+
+@contextmanager
+def sidecar(bundles: dict[str, bytes]) -> Iterator[tuple[Service, OpaServer]]:
+    """An OPA that verifies these bundles, and the service that it polls."""
+    service = Service(
+        bundles={name: (f'"{contents(bundle).manifest["revision"]}"', bundle) for name, bundle in bundles.items()}
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="privtab-bench-") as folder,
+        serving(service),
+        OpaServer(config=config(service, Path(folder)), timeout=WAIT_SECONDS) as opa,
+    ):
+        yield service, opa
+
+
+def _swap(swaps: dict[str, list[Swap]], what: str, service: Service, opa: OpaServer, name: str, bundle: bytes) -> None:
+    revision = str(contents(bundle).manifest["revision"])
+    swaps.setdefault(what, []).append(swap(opa, partial(service.publish, name, bundle), name, revision))
 
 
 def _swap_row(name: str, found: Sequence[Swap]) -> tuple[str, ...]:
@@ -323,5 +394,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--grants", type=int, default=GRANTS)
     parser.add_argument("--reps", type=int, default=1)
+    parser.add_argument("--only-shards", action="store_true")
     options = parser.parse_args()
-    print(markdown(report((), options.reps, options.grants)))
+    print(markdown(report((), options.reps, options.grants, only_shards=options.only_shards)))

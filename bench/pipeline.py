@@ -36,12 +36,10 @@ def report(_sizes: Sequence[str], repetitions: int) -> Report:
         *steps,
         ("again, nothing changed", spread["again"].text(1), ""),
         ("again, one root changed", spread["changed"].text(1), ""),
-        ("deltas of both builds, proved", spread["deltas"].text(1), ""),
     )
     sizes = (
         ("bundles, MB", f"{runs[0]['bytes'] / 1e6:.1f}"),
         ("the largest shard, MB", f"{runs[0]['largest'] / 1e6:.2f}"),
-        ("one shard's delta, bytes", f"{runs[0]['delta']:,.0f}"),
     )
     return Report(
         part="pipeline",
@@ -109,10 +107,10 @@ def world(folder: Path) -> dict[str, Any]:
 
 
 def race(folder: Path) -> dict[str, Any]:
-    """Time plain Spark, the pipeline, the pipeline on unchanged and on slightly changed rows, and deltas."""
+    """Time plain Spark, the pipeline, the pipeline on unchanged and on slightly changed rows."""
     from pyspark.sql import functions as fn
 
-    from privtab.spark.state import build, deltas
+    from privtab.spark.state import build
 
     spark = _session()
     spark.range(1000).selectExpr("cast(id as string)").mapInArrow(lambda batches: batches, "id string").count()  # warm
@@ -140,8 +138,6 @@ def race(folder: Path) -> dict[str, Any]:
     changed = timed("changed", lambda: build(spark, tables, POLICY, built, allow_partial=True))
     if changed.rebuilt != ("metalake:m1",):
         raise AssertionError(f"one root changed, and these were built again: {changed.rebuilt}")
-    differences = timed("deltas", lambda: deltas(spark, built))
-    found["delta"] = sum(row["bytes"] for row in differences.rows)
     counted = spark.read.parquet(plain).groupBy().agg(fn.count(fn.lit(1)).alias("n")).collect()[0]["n"]
     grants_held = sum(s["allow"] + s["deny"] for s in made.shards.values())
     if counted != grants_held:

@@ -16,6 +16,7 @@ from privtab.keys import KeySource, VerificationKey, need_cryptography, verifica
 
 SIGNATURES = ".signatures.json"
 PATCH = "patch.json"
+"""The file of OPA's delta bundles, which have no signatures; only whole bundles are made here."""
 HASHES = {"SHA-224": "sha224", "SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512"}
 """Without MD5 and SHA-1, which OPA also accepts: collisions of these can be made."""
 LARGEST_SIGNATURES = 16 << 20

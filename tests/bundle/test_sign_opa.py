@@ -15,7 +15,6 @@ import signing_keys
 from privtab import pipeline
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
-from privtab.bundle.delta import delta_for
 from privtab.bundle.sign import opa_configuration, public_keys, signed
 from privtab.errors import OpaError
 from privtab.opa.server import OpaServer
@@ -223,24 +222,3 @@ def test_a_scope_ends_all_that_was_signed_before(signed_bundles: SignedBundles, 
         OpaServer(
             signed_bundles.bundles, binary=opa_binary, config=signed_bundles.config(ours, scope="prod/2"), timeout=10
         ).start()
-
-
-@pytest.mark.slow
-def test_unsigned_deltas_where_they_are_allowed(signed_bundles: SignedBundles, opa_binary: Path) -> None:
-    ours = signing_keys.pair()
-    many = [f"user{number}" for number in range(200)]
-    before = signed_bundles.state(*many)
-    signed_bundles.put("policy", signed(policy_bundle(signed_bundles.program), ours.signing()))
-    signed_bundles.put("state", signed(before, ours.signing()))
-    config = json.loads(signed_bundles.config(ours).read_text())
-    config["bundles"]["state"]["signing"]["allow_unsigned_delta_bundles"] = True
-    (signed_bundles.folder / "config.json").write_text(json.dumps(config))
-    delta = delta_for(before, signed_bundles.state(*many, "ben"))
-    assert delta is not None
-    with OpaServer(signed_bundles.bundles, binary=opa_binary, config=signed_bundles.folder / "config.json") as opa:
-        assert decision(opa, "ben") is False
-        signed_bundles.put("state", delta)
-        until(lambda: decision(opa, "ben") is True, "the delta is active")
-        signed_bundles.put("state", signed_bundles.state(*many, "mallory"))
-        assert "missing .signatures.json" in refused(opa, "state")
-        assert decision(opa, "mallory") is False, "whole ones must be signed still"

@@ -11,7 +11,7 @@ import bundle_service
 import pytest
 
 from privtab import Embedded
-from privtab.bundle.delta import contents
+from privtab.bundle.contents import contents
 
 STATE = """
 grants:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from privtab.bundle.delta import contents, verify_delta
 from privtab.registry import Registry
 
 Privtab = Callable[..., Any]
@@ -112,7 +111,7 @@ def _steps(value: Any) -> list[dict[str, Any]]:
         (["{state}", "{state}", "--without", DENIAL], "give a second state, or `--without ROW`"),
         (["{state}", "{state}", "--fail-on", "wider"], "`--fail-on wider` needs `--policy POLICY`"),
         (["{state}", "{state}", "--fail-on", "narrow"], "`--fail-on narrow`: there are wider, gained, lost and any"),
-        (["{state}", "{state}", "--delta", "d.tar.gz"], "`--delta` needs `--policy POLICY`"),
+        (["{state}", "{state}", "--variant", "servers"], "`--variant` needs `--policy POLICY`"),
         (["{state}", "--without", "ben hold role:clerk"], "did you mean `ben holds role:clerk`?"),
         (["{state}", "--without", "{state}:99"], "a row is named as `explain` prints it, or as FILE:LINE"),
     ],
@@ -193,28 +192,6 @@ def test_one_row_of_a_bundle(privtab: Privtab, policy: Path, state: Path, tmp_pa
     ran = privtab("state", "diff", bundle, "--without", "ben holds role:clerk", "-p", policy, "--fail-on", "lost")
     assert ran.code == 1, ran.err
     assert "lost by\n  - ben holds role:clerk" in ran.out
-
-
-def test_a_delta_of_two_states(privtab: Privtab, policy: Path, tmp_path: Path) -> None:
-    rows = [
-        f'  - {{grantee: "user:u{n}", effect: allow, privilege: READ, entity: "item:s/a/i{n}"}}' for n in range(300)
-    ]
-    paths = [tmp_path / "monday.yaml", tmp_path / "tuesday.yaml"]
-    for path, more in zip(paths, ([], [rows[7].replace("READ", "WRITE")]), strict=True):
-        path.write_text("\n".join(["grants:", *rows, *more]) + "\n", encoding="utf-8")
-    delta = tmp_path / "delta.tar.gz"
-    ran = privtab("state", "diff", *paths, "-p", policy, "--delta", delta)
-    assert ran.code == 0, ran.err
-    bundles = []
-    for path in paths:
-        assert privtab("state", "pack", path, "-p", policy, "-o", path.with_suffix(".tar.gz")).code == 0
-        bundles.append(path.with_suffix(".tar.gz").read_bytes())
-    verify_delta(bundles[0], delta.read_bytes(), bundles[1])
-    assert contents(delta.read_bytes()).patch
-    assert len(delta.read_bytes()) < len(bundles[1])
-    ran = privtab("state", "diff", paths[0], paths[0], "-p", policy, "--delta", tmp_path / "none.tar.gz")
-    assert "no delta bundle" in ran.err
-    assert not (tmp_path / "none.tar.gz").exists()
 
 
 def test_imports_are_states_wherever_a_state_is_named(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,9 @@ from example_bundles import POLICY, READS, ExampleBundles, bundles
 from fuzzing import LENGTHS, fuzzed
 
 from privtab.bundle.archive import archive
-from privtab.bundle.delta import delta_for, verify_delta
 from privtab.cli._stored import load_policy, load_rows
 from privtab.diagnostics import Diagnostic
-from privtab.errors import BrokenBundle, FileError, RegistryError, UsageError
+from privtab.errors import FileError, RegistryError, UsageError
 from privtab.registry import Registry
 from privtab.registry.maintenance import check
 from privtab.registry.nodes import Canary, channel_of, revision_of
@@ -80,31 +78,6 @@ def test_files_of_a_registry(packed: ExampleBundles, tmp_path: Path, seconds: fl
                     look()
         finally:
             path.write_bytes(before[name])
-
-    fuzzed(seeds, read, seconds)
-
-
-@LENGTHS
-def test_deltas(packed: ExampleBundles, seconds: float | None) -> None:
-    base, full = packed.states[0], packed.states[1]
-    delta = delta_for(base, full)
-    assert delta is not None
-    verify_delta(base, delta, full)
-    files = signing_keys.files(delta)
-    seeds = [delta, *(json.dumps(name).encode() + b"\n" + files[name] for name in files)]
-
-    def read(text: bytes) -> None:
-        with contextlib.suppress(BrokenBundle):
-            verify_delta(base, text, full)
-        head, _, changed = text.partition(b"\n")
-        try:
-            name = json.loads(head)
-            changed_delta = archive(files | {name: changed}) if name in files else None
-        except (ValueError, TypeError):
-            return
-        if changed_delta is not None:
-            with contextlib.suppress(BrokenBundle):
-                verify_delta(base, changed_delta, full)
 
     fuzzed(seeds, read, seconds)
 

@@ -1,4 +1,4 @@
-"""Names of any kind through every layer of a store: REST, the journal, commands, bundles and deltas, OPA, AuthZEN, Embedded."""
+"""Names of any kind through every layer of a store: REST, the journal, commands, bundles, OPA, AuthZEN, Embedded."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Layers:
         (folder / "sidecars").write_text(f"one {SIDECAR} sidecar\n", encoding="utf-8")
         tokens = write_tokens(folder / "tokens", ["root"], EVERYTHING)
         arguments: list[str | Path] = [self.url, "-p", self.policy, "--token-file", tokens, "--channel", "live"]
-        arguments += ["--sidecar-token-file", folder / "sidecars", "--delta-from", "0"]
+        arguments += ["--sidecar-token-file", folder / "sidecars"]
         self.server: Server = serve_store(folder, arguments)
         stack.callback(self.server.stop)
         config = configuration(self.server.url, instance="one", channel="live", system="lake", token=SIDECAR)

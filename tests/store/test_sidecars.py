@@ -122,11 +122,6 @@ def operator(server: Server, path: str) -> requests.Response:
     return server.get(path, headers={"Authorization": f"Bearer {TOKENS['operator']}"})
 
 
-def bundle_type(opa: Opa) -> str | None:
-    found: str | None = opa.status()["bundles"]["state"].get("type")
-    return found
-
-
 def waits(server: Server, instance: str = "one") -> bool:
     """Whether a sidecar waits for what comes next."""
     found = {sidecar["id"]: sidecar for sidecar in operator(server, "/fleet").json()["sidecars"]}
@@ -134,14 +129,13 @@ def waits(server: Server, instance: str = "one") -> bool:
     return len(feeds) == 2 and all(feed["waiting"] for feed in feeds.values())
 
 
-def test_a_change_reaches_a_decision_within_two_seconds_as_a_delta(lake: Lake) -> None:
-    server = lake.serve("--delta-from", "0")
+def test_a_change_reaches_a_decision_within_two_seconds(lake: Lake) -> None:
+    server = lake.serve()
     opa = lake.opa(server)
     assert not creates(opa, "ann")
     until(lambda: waits(server))
     lake.grants(server, "ann")
     assert until(lambda: creates(opa, "ann"), 2) < 2
-    until(lambda: bundle_type(opa) == "delta")
     until(lambda: waits(server))
     # A change by another process, which the server does not hear of.
     lake.change(
@@ -162,23 +156,20 @@ def test_a_sidecar_that_missed_changes_and_a_restart_of_the_server_gets_all_of_t
     for user in ("ann", "ben"):
         lake.change(add={"grants": [grant(f"user:{user}", "CREATE", "lake:l")]})
     assert not creates(opa, "ann")
-    server = lake.serve("--delta-from", "0", "--port", port)
+    server = lake.serve("--port", port)
     until(lambda: creates(opa, "ann") and creates(opa, "ben"))
     assert opa.revision("state") != held
-    until(lambda: bundle_type(opa) == "snapshot")
     # A restart without a change sends nothing: the bundle is the same.
     until(lambda: waits(server))
     server.stop()
-    server = lake.serve("--delta-from", "0", "--port", port)
+    server = lake.serve("--port", port)
     until(lambda: waits(server))
-    assert 'mode="full"' not in operator(server, "/metrics").text
+    assert "privtab_registry_bundles_served_total{" not in operator(server, "/metrics").text
     lake.grants(server, "eve")
     assert until(lambda: creates(opa, "eve"), 2) < 2
-    until(lambda: bundle_type(opa) == "delta")
 
 
 def test_while_a_small_bundle_is_replaced_no_decision_is_wrong(lake: Lake) -> None:
-    """OPA compiles the policy in place when it applies a delta; whole bundles are applied at once."""
     server = lake.serve()
     opa = lake.opa(server)
     lake.grants(server, "ann")
@@ -190,16 +181,6 @@ def test_while_a_small_bundle_is_replaced_no_decision_is_wrong(lake: Lake) -> No
         answers = {creates(opa, "ann")}
         until(lambda held=held, answers=answers: answers.add(creates(opa, "ann")) or opa.revision("state") != held)  # type: ignore[misc]
         assert answers == {True}
-    assert bundle_type(opa) == "snapshot"
-
-
-def test_a_whole_bundle_is_sent_at_intervals(lake: Lake) -> None:
-    server = lake.serve("--delta-from", "0", "--full-after", "0")
-    opa = lake.opa(server)
-    until(lambda: waits(server))
-    lake.grants(server, "ann")
-    until(lambda: creates(opa, "ann"), 2)
-    assert bundle_type(opa) == "snapshot"
 
 
 def test_while_the_store_cannot_be_read_or_is_an_older_copy_sidecars_keep_what_they_run(lake: Lake) -> None:
@@ -242,21 +223,19 @@ def test_embedded_reads_the_bundles_and_says_when_it_cannot(lake: Lake) -> None:
 
 def test_a_sidecar_that_verifies_runs_the_signed_bundles_of_each_change(lake: Lake) -> None:
     private, public = pair().write(lake.folder)
-    server = lake.serve("--signing-key", private, "--scope", "live", "--delta-from", "0")
+    server = lake.serve("--signing-key", private, "--scope", "live")
     opa = lake.started(lake.verifying(server, public))
     until(lambda: opa.revision("state") and opa.revision("policy"))
     for user in ("ann", "ben"):
         until(lambda: waits(server))
         lake.grants(server, user)
         assert until(lambda user=user: creates(opa, user), 2) < 2  # type: ignore[misc]
-    # OPA requires signatures, which deltas cannot have.
-    assert bundle_type(opa) == "snapshot"
     # A restarted server signs the same bundles with the same bytes: the sidecar, which waits for the next, keeps its own.
     until(lambda: waits(server))
     server.stop()
     server = lake.serve("--signing-key", private, "--scope", "live", "--port", server.url.rpartition(":")[2])
     until(lambda: waits(server))
-    assert 'mode="full"' not in operator(server, "/metrics").text
+    assert "privtab_registry_bundles_served_total{" not in operator(server, "/metrics").text
     # Whoever answers in its place has another key: the sidecar keeps what it runs.
     server.stop()
     other, _ = pair(number=1).write(lake.folder, "other")
@@ -274,17 +253,6 @@ def test_a_sidecar_that_verifies_refuses_bundles_without_signatures(lake: Lake) 
     opa = lake.started(lake.verifying(lake.serve(), pair().write(lake.folder)[1]))
     until(lambda: "bundle missing .signatures.json file" in opa.status()["bundles"]["state"].get("message", ""))
     assert not creates(opa, "root")
-
-
-def test_deltas_of_signed_states_are_sent_to_sidecars_that_accept_them(lake: Lake) -> None:
-    private, public = pair().write(lake.folder)
-    server = lake.serve("--signing-key", private, "--scope", "live", "--delta-from", "0", "--unsigned-deltas")
-    opa = lake.started(lake.verifying(server, public, allow_unsigned_delta_bundles=True))
-    until(lambda: opa.revision("state") and opa.revision("policy"))
-    until(lambda: waits(server))
-    lake.grants(server, "ann")
-    assert until(lambda: creates(opa, "ann"), 2) < 2
-    until(lambda: bundle_type(opa) == "delta")
 
 
 def test_the_sequence_of_a_signed_state_grows_with_each_change_and_each_policy(lake: Lake) -> None:
@@ -327,14 +295,12 @@ def test_the_sequence_of_a_signed_state_grows_with_each_change_and_each_policy(l
 def test_options_about_signatures_need_what_they_are_about(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     private, _ = pair().write(lake.folder)
     arguments = ["store", "serve", str(lake.url), "-p", str(lake.policy), "--token-file", str(lake.tokens)]
-    for options in (["--signing-key", str(private)], ["--scope", "live"], ["--sequence", "1"], ["--unsigned-deltas"]):
+    for options in (["--signing-key", str(private)], ["--scope", "live"], ["--sequence", "1"]):
         assert run([*arguments, *options]) == 2
         assert f"`{options[0]}` is for the bundles of `--channel NAME`" in capsys.readouterr().err
     arguments += ["--channel", "live", "--sidecar-token-file", str(lake.sidecar_tokens)]
     assert run([*arguments, "--sequence", "1"]) == 2
     assert "say how to sign: give `--signing-key`" in capsys.readouterr().err
-    assert run([*arguments, "--unsigned-deltas"]) == 2
-    assert "`--unsigned-deltas` is for signed bundles: give `--signing-key`" in capsys.readouterr().err
     assert run([*arguments, "--signing-key", str(lake.tokens)]) == 2
     assert "is not a private key in PEM" in capsys.readouterr().err
 

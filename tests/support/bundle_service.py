@@ -1,4 +1,4 @@
-"""A bundle service with long polling, like a registry: sends snapshots, and deltas to callers that have the previous bundle."""
+"""A bundle service with long polling, like a registry."""
 
 from __future__ import annotations
 
@@ -27,21 +27,13 @@ class BundleService:
     """Serves bundles as `bundles/<name>`."""
 
     def __init__(self) -> None:
-        self.served: list[tuple[str, str, int]] = []
-        """(name, `snapshot` or `delta`, bytes), in the order of sending."""
         self._now: dict[str, tuple[str, bytes]] = {}
-        self._deltas: dict[tuple[str, str], bytes] = {}
         self._news = threading.Condition()
 
-    def put(self, name: str, etag: str, bundle: bytes, delta: bytes | None = None) -> None:
-        """Publish a bundle; callers that have the previous one get the delta, if there is one."""
+    def put(self, name: str, etag: str, bundle: bytes) -> None:
+        """Publish a bundle."""
         with self._news:
-            before = self._now.get(name)
             self._now[name] = etag, bundle
-            if before is not None and delta is not None:
-                self._deltas[name, before[0]] = delta
-            else:
-                self._deltas = {key: value for key, value in self._deltas.items() if key[0] != name}
             self._news.notify_all()
 
     def take(self, name: str) -> None:
@@ -50,7 +42,7 @@ class BundleService:
             self._now.pop(name, None)
             self._news.notify_all()
 
-    def answer(self, name: str, known_etag: str | None, wait: float, *, deltas: bool) -> tuple[int, str, bytes]:
+    def answer(self, name: str, known_etag: str | None, wait: float) -> tuple[int, str, bytes]:
         """Status, ETag and body for a caller that has a bundle with the ETag `known_etag`."""
         ends = time.monotonic() + wait
         with self._news:
@@ -61,9 +53,7 @@ class BundleService:
             etag, bundle = self._now[name]
             if etag == known_etag:
                 return 304, etag, b""
-            delta = self._deltas.get((name, known_etag or "")) if deltas else None
-            self.served.append((name, "snapshot" if delta is None else "delta", len(delta or bundle)))
-            return 200, etag, delta or bundle
+            return 200, etag, bundle
 
     def __enter__(self) -> Self:
         bundles = self
@@ -76,8 +66,7 @@ class BundleService:
                 preferences = dict(p.partition("=")[::2] for p in prefer.replace(" ", "").split(";"))
                 name = self.path.rpartition("/")[2]
                 wait = min(float(preferences.get("wait", 0)), 5.0)
-                deltas = "delta" in preferences.get("modes", "").split(",")
-                status, etag, body = bundles.answer(name, self.headers.get("If-None-Match"), wait, deltas=deltas)
+                status, etag, body = bundles.answer(name, self.headers.get("If-None-Match"), wait)
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
                 self.send_header("Content-Type", LONG_POLLING)

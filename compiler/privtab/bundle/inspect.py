@@ -132,8 +132,6 @@ def _counts(name: str, size: int, content: BinaryIO) -> dict[str, int]:
         return {"modules": 1, "lines of Rego": _lines(content)}
     if name.endswith(WASM):
         return {"bytes of WebAssembly": size}
-    if name == PATCH:
-        return _operations(_document(name, content))
     if last != "data.json":
         return {}
     counts: Counter[str] = Counter()
@@ -210,13 +208,6 @@ def _counted(parts: Mapping[str, Any]) -> Counter[str]:
     for part, noun in _NAMED.items():
         counts[noun] += len(_mapping(parts.get(part)))
     return +counts
-
-
-def _operations(patch: Mapping[str, Any]) -> dict[str, int]:
-    data = patch.get("data")
-    operations = data if isinstance(data, list) else []
-    kinds = Counter(str(operation.get("op")) for operation in operations if isinstance(operation, dict))
-    return {"operations": len(operations), **{f"of which {kind}": number for kind, number in sorted(kinds.items())}}
 
 
 # --- signatures ------------------------------------------------------------------------------------------------------

@@ -28,7 +28,6 @@ def serve_registry(
     tls: Tls | None,
     poll: float,
     forget: float,
-    unsigned_deltas: bool,
     each: int | None,
 ) -> None:
     """Serve a registry until Ctrl-C."""
@@ -51,7 +50,7 @@ def serve_registry(
     registry = open_registry(url, storage)
     if not registry.settings():
         print_error(f"there is no registry at {registry.url} yet: the first bundle stored there creates it")
-    feeds = Feeds(registry, only=channels, poll=poll, unsigned_deltas=unsigned_deltas)
+    feeds = Feeds(registry, only=channels, poll=poll)
     served = ServerState(feeds=feeds, fleet=FleetTracker(forget=forget), tokens=tokens)
     with ExitStack() as stack:
         listening = stack.enter_context(listen(settings.host, settings.port))

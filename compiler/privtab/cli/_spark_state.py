@@ -1,4 +1,4 @@
-"""`privtab state read`, `build` and `delta`: the commands that need Spark."""
+"""`privtab state read` and `build`: the commands that need Spark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ SourcesArgument = Annotated[
         metavar="SOURCES", help="A YAML or JSON file that lists the tables, or a folder with one file for each table."
     ),
 ]
-FolderArgument = Annotated[str, typer.Argument(metavar="FOLDER", help="Output folder of `state build`.")]
 ConfOption = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="NAME=VALUE", help="Setting of the Spark session; repeatable."),
@@ -161,47 +160,6 @@ def build(
     _show_build(result, seconds)
 
 
-def delta(
-    folder: FolderArgument,
-    base: Annotated[
-        str | None,
-        typer.Option("--base", metavar="FOLDER", help="Build to compare with. (default: the previous one in FOLDER)"),
-    ] = None,
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write `deltas/` to.")
-    ] = None,
-    master: MasterOption = None,
-    conf: ConfOption = None,
-    package: PackageOption = None,
-    format_: FormatOption = Format.TEXT,
-) -> None:
-    """Make delta bundles between two builds; each is checked to turn the base into the new bundle.
-
-    Example:
-
-    \b
-      privtab state delta build/state
-      privtab state delta /shared/today --base /shared/yesterday -o /shared/deltas
-    """
-    with _session(master, conf, package) as spark:
-        from privtab.spark.state import deltas
-
-        with _stage_display() as show_stage:
-            show_stage("comparing bundles")
-            result = deltas(spark, folder, base=base, output=output)
-    if print_if_data(format_, [dict(row) for row in result.rows]):
-        return
-    if not result.rows:
-        out().print("nothing differs")
-        return
-    lines = (
-        (row["key"], row["kind"], *(f"{row[c]:,}" if row[c] else "" for c in ("bytes", "full", "operations")))
-        for row in result.rows
-    )
-    out().print(table("part", "what", "bytes", "full", "changes", rows=lines, right=("bytes", "full", "changes")))
-    out().print(f"{count(result.verified_count, 'delta')}, proved; in {result.folder}", soft_wrap=True)
-
-
 @contextmanager
 def _session(master: str | None, conf: list[str] | None, packages: list[str] | None) -> Iterator[SparkSession]:
     """A Spark session for one command; an existing session of this process is used and left open.
@@ -321,4 +279,3 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("read")(read)
     app.command("build")(build)
-    app.command("delta")(delta)

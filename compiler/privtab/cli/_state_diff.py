@@ -14,7 +14,6 @@ import typer
 from privtab.cli._complete import policies
 from privtab.cli._options import AtOption, PartialOption, VariantOption, load_windows_for_queries, moment_of
 from privtab.cli._output import (
-    err,
     fail_if,
     out,
     print_error,
@@ -26,7 +25,6 @@ from privtab.cli._output import (
 )
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
-from privtab.plural import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,10 +86,6 @@ def run(
             help="Exit with 1 for wider (a sensitive operation gained), gained, lost, or any difference.",
         ),
     ] = None,
-    delta: Annotated[
-        Path | None,
-        typer.Option("--delta", metavar="FILE", help="Write the delta bundle that turns A's bundle into B's."),
-    ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -116,7 +110,6 @@ def run(
       privtab state diff yesterday/ today/ -p gravitino/1.1.0 --fail-on wider
       privtab state diff registry:/srv/registry#prod state.yaml -p gravitino/1.1.0 --format markdown
       privtab state diff state.yaml --without "alice holds role:analyst" -p gravitino/1.1.0
-      privtab state diff monday.json tuesday.json -p lake.yaml --delta delta.tar.gz
     """
     from privtab.cli._stored import load_policy
 
@@ -124,7 +117,7 @@ def run(
     if (after is None) != bool(without):
         raise UsageError("give a second state, or `--without ROW`")
     if policy is None:
-        needing = (("--delta", delta), ("--variant", variant), ("--at", at))
+        needing = (("--variant", variant), ("--at", at))
         for option in (name for name, value in needing if value is not None):
             raise UsageError(f"`{option}` needs `--policy POLICY`")
     moment = moment_of(at)
@@ -132,9 +125,6 @@ def run(
     sides = _Sides(program, before, after, without or [], allow_partial=allow_partial)
     found = sides.compared(moment)
     _print(found, (str(before), sides.after_shown), format_, limit, decisions=program is not None)
-    if delta is not None:
-        assert program is not None
-        sides.write_delta(delta)
     fail_if(sides.partial or found.undecided or _fails(found, failing))
 
 
@@ -163,7 +153,6 @@ class _Sides:
         self.without = without
         self.partial = False
         self._allow_partial = allow_partial
-        self._packed: list[State] = []
 
     @property
     def after_shown(self) -> str:
@@ -184,7 +173,6 @@ class _Sides:
             first = self._state(self.before)
             second = first if self.after is None else self._state(self.after)
             states, places = (first[0], second[0]), (first[1], second[1])
-            self._packed = list(states)
             notes: tuple[str, ...] = ()
             if self._stored():
                 from privtab.cli._stored import as_stored
@@ -193,36 +181,9 @@ class _Sides:
                 notes = ("rows are compared as bundles hold them: sets resolved, roles of groups given to their users",)
             if self.after is None:
                 states = states[0], self._less(states[0], places[0])
-                self._packed[1] = states[1]
         with comparison_progress() as tell:
             found = state_diff(self.program, *states, places=places, moment=moment, tell=tell)
         return replace(found, notes=(*notes, *found.notes)) if found.rows else found
-
-    def write_delta(self, path: Path) -> None:
-        """Write the delta bundle, verified; print an error if there is none."""
-        from privtab._staged import write
-        from privtab.bundle.delta import contents, delta_for, verify_delta
-
-        old, new = self._bundle(self.before, 0), self._bundle(self.after, 1)
-        delta = delta_for(old, new)
-        if delta is None:
-            print_error("no delta bundle: nothing differs, or the whole bundle is smaller, signed or of another policy")
-            return
-        verify_delta(old, delta, new)
-        write(path, delta)
-        err().print(f"{path}: a delta bundle of {count(len(contents(delta).patch), 'operation')}", soft_wrap=True)
-
-    def _bundle(self, path: Path | None, side: int) -> bytes:
-        from privtab.bundle.pack import state_bundle
-        from privtab.cli._stored import is_stored, state_bundles
-
-        assert self.program is not None
-        if path is None or not is_stored(path):
-            return state_bundle(self.program, self._packed[side])
-        bundles = state_bundles(self.program.system, path)
-        if len(bundles) != 1:
-            raise UsageError(f"{path} is a state in shards: `--delta` takes a whole one")
-        return bundles[0]
 
     def _stored(self) -> bool:
         from privtab.cli._stored import is_stored

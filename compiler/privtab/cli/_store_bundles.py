@@ -50,16 +50,6 @@ class BundleOptions:
             "--sidecar-token-file", metavar="FILE", help="Tokens of sidecars and operators, as of a registry's server."
         ),
     ] = None
-    delta_from: Annotated[
-        int,
-        typer.Option("--delta-from", min=0, metavar="BYTES", help="Send deltas of bundles of at least this size."),
-    ] = 1024 * 1024
-    full_after: Annotated[
-        float,
-        typer.Option(
-            "--full-after", min=0, metavar="SECONDS", help="Send no deltas to a sidecar for longer than this."
-        ),
-    ] = 3600.0
     key: SigningKeyOption = None
     key_id: KeyIdOption = None
     scope: ScopeOption = ""
@@ -72,13 +62,6 @@ class BundleOptions:
             help="Sequence number of the policy; that of a state is N plus the number of its change.",
         ),
     ] = None
-    unsigned_deltas: Annotated[
-        bool,
-        typer.Option(
-            "--unsigned-deltas",
-            help="Send deltas of signed bundles too; they are unsigned, and sidecars must accept that.",
-        ),
-    ] = False
 
     def checked(self, *, others: bool) -> SigningKey | None:
         """The key to sign with. `others`: whether something other than tokens keeps callers out, or nobody wants that.
@@ -92,17 +75,13 @@ class BundleOptions:
                 ("--key-id", self.key_id),
                 ("--scope", self.scope or None),
                 ("--sequence", self.sequence),
-                ("--unsigned-deltas", self.unsigned_deltas or None),
             ):
                 if value is not None:
                     raise UsageError(f"`{option}` is for the bundles of `--channel NAME`")
             return None
         if self.sidecar_token_file is None and not others:
             raise UsageError("bundles hold all rows: give `--sidecar-token-file`, or `--tls-client-ca`")
-        signing = signing_key(self.key, self.key_id, self.scope, self.sequence)
-        if signing is None and self.unsigned_deltas:
-            raise UsageError("`--unsigned-deltas` is for signed bundles: give `--signing-key`")
-        return signing
+        return signing_key(self.key, self.key_id, self.scope, self.sequence)
 
     def served(self, view: View, artifacts: PolicyArtifacts, signing: SigningKey | None) -> ServedBundles:
         """The registry's server code over a store, whose changes are releases of one channel; nothing without a channel.
@@ -127,15 +106,11 @@ class BundleOptions:
         feeds = Feeds(
             StoreReleases(view, artifacts, self.channel, signing),
             poll=POLL_SECONDS,
-            unsigned_deltas=self.unsigned_deltas,
         )
         token_file = self.sidecar_token_file
         state = ServerState(
             feeds=feeds,
             fleet=FleetTracker(),
             tokens=Tokens(token_file, Role, bindings=True) if token_file is not None else None,
-            # Comparing two states only to find that they are signed would take as long as packing them.
-            delta_from=None if signing is not None and not self.unsigned_deltas else self.delta_from,
-            full_after=self.full_after,
         )
         return ServedBundles(MAX_CONNECTIONS, sidecar_routes(state), [partial(watching, state)], feeds.end)

@@ -77,13 +77,6 @@ def run(
         float,
         typer.Option("--forget", min=1, metavar="SECONDS", help="Forget sidecars unseen for this long."),
     ] = 900.0,
-    unsigned_deltas: Annotated[
-        bool,
-        typer.Option(
-            "--unsigned-deltas",
-            help="Serve deltas of signed bundles too; they are unsigned, and sidecars must accept that.",
-        ),
-    ] = False,
     refresh: Annotated[
         float | None,
         typer.Option("--refresh", min=0.1, metavar="SECONDS", help="Interval between checks for newer bundles."),
@@ -151,7 +144,6 @@ def run(
             tls=tls,
             poll=poll,
             forget=forget,
-            unsigned_deltas=unsigned_deltas,
             each=each_address,
         )
         return

@@ -15,10 +15,9 @@ from privtab.errors import BrokenBundle, BundleRefused, UsageError
 from privtab.moments import WINDOWED
 from privtab.registry import names
 from privtab.registry.nodes import DEEPEST, too_deep
+from privtab.signatures import PATCH, SIGNATURES
 
 MANIFEST = ".manifest"
-SIGNATURES = ".signatures.json"
-PATCH = "patch.json"
 _PROGRAMS, _STATES = "privtab_program", "privtab_state"
 _PIECE = 1 << 20
 
@@ -64,7 +63,7 @@ def read(packed: bytes) -> Bundle:
     if manifest is None:
         raise BundleRefused("it has no manifest")
     if PATCH in hashes:
-        raise BundleRefused("it is a delta: keep whole bundles, the server makes deltas of them")
+        raise BundleRefused("it is a delta: keep whole bundles")
     return _checked(packed, manifest, hashes, revisions, signed=signed)
 
 

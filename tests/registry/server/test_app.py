@@ -1,4 +1,4 @@
-"""The server's answers, one by one: ETags, long polls, deltas, bounds. Asked in process, of real storage."""
+"""The server's answers, one by one: ETags, long polls, bounds. Asked in process, of real storage."""
 
 from __future__ import annotations
 
@@ -15,16 +15,13 @@ import pytest
 from example_bundles import ExampleBundles
 from in_process_registry import POLICY, STATE, figure, until, waiting, within
 
-from privtab.bundle.delta import verify_delta
 from privtab.errors import RegistryError
 from privtab.registry import Canary, Channel, Registry
-from privtab.registry.server import bodies, feeds
+from privtab.registry.server import bodies
 from privtab.registry.server.app import GZIP, LONG_POLL, ServerState
 from privtab.registry.server.desired_revision import SidecarIdentity, in_canary
 from privtab.registry.server.fleet import MOST_REFUSED, FleetTracker
 from privtab.registry.server.sidecar import MOST_COUNTED
-
-DELTA = {"Prefer": "modes=snapshot,delta"}
 
 
 def test_bundles_come_with_an_etag_and_not_twice(registry: Registry, packed: ExampleBundles) -> None:
@@ -130,63 +127,18 @@ def test_a_waiting_sidecar_enters_and_leaves_a_canary(registry: Registry, packed
     within(registry, body)
 
 
-def test_deltas_go_to_those_who_take_them_and_once(registry: Registry, packed: ExampleBundles) -> None:
-    before = registry.channel("dev", "shop").state
-    registry.put(packed.states[1])
-
+def test_whole_bundles_are_sent_also_to_those_who_take_deltas(registry: Registry, packed: ExampleBundles) -> None:
     async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         etag = (await client.get(STATE)).headers["etag"]
+        before = registry.channel("dev", "shop").state
         new = registry.put(packed.states[1]).id
         await asyncio.to_thread(partial(registry.release, "dev", "shop", state=new))
         await until(lambda: served.feeds.channels["dev", "shop"].state != before)
-
-        async def ask(instance: str = "a", tag: str = etag, **headers: str) -> httpx.Response:
-            return await client.get(
-                STATE, headers={"If-None-Match": tag, "X-Privtab-Instance": instance, **DELTA, **headers}
-            )
-
-        delta = await ask()
-        verify_delta(packed.states[0], delta.content, packed.states[1])
-        assert delta.headers["etag"].startswith(f'"{new}.')
-        assert (await ask()).content == packed.states[1]  # what could not be used once is not sent again
-        assert (await ask("b")).content == delta.content
-        assert (await ask("c", Prefer="modes=snapshot")).content == packed.states[1]
-        assert (await ask("d", Prefer="")).content == packed.states[1]
-        assert (await ask("e", '"0123456789abcdef.0123456789abcdef"')).content == packed.states[1]
-        assert (await ask("f", "nonsense")).content == packed.states[1]
-        assert figure(served, "bundles_served_total", channel="dev", system="shop", kind="state", mode="delta") == 2
-
-    within(registry, body)
-
-
-def test_large_deltas_are_worked_out_elsewhere(
-    registry: Registry, packed: ExampleBundles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(feeds, "LARGE", 0)
-
-    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
-        etag = (await client.get(STATE)).headers["etag"]
-        old = registry.channel("dev", "shop").state
-        registry.release("dev", "shop", state=registry.put(packed.states[1]).id)
-        await until(lambda: served.feeds.channels["dev", "shop"].state != old)
-        pending = [
-            client.get(STATE, headers={"If-None-Match": etag, "X-Privtab-Instance": str(at), **DELTA})
-            for at in range(5)
-        ]
-        answers = await asyncio.gather(*pending)
-        assert len({answer.content for answer in answers}) == 1
-        verify_delta(packed.states[0], answers[0].content, packed.states[1])
-
-    within(registry, body)
-
-
-def test_a_policy_has_no_deltas(registry: Registry, packed: ExampleBundles) -> None:
-    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
-        etag = (await client.get(POLICY)).headers["etag"]
-        registry.release("dev", "shop", policy=registry.put(packed.policies[1]).id)
-        await asyncio.sleep(0.5)
-        answer = await client.get(POLICY, headers={"If-None-Match": etag, **DELTA})
-        assert answer.content == packed.policies[1]
+        for tag in (etag, '"0123456789abcdef.0123456789abcdef"', "nonsense"):
+            answer = await client.get(STATE, headers={"If-None-Match": tag, "Prefer": "modes=snapshot,delta"})
+            assert answer.content == packed.states[1]
+            assert answer.headers["etag"].startswith(f'"{new}.')
+        assert figure(served, "bundles_served_total", channel="dev", system="shop", kind="state") == 4
 
     within(registry, body)
 

@@ -11,8 +11,8 @@ from privtab.registry import Registry
 from privtab.registry.server.app import ServerState
 
 METRICS = {
-    "bundles_served": ("counter", "Bundles sent.", {"channel", "system", "kind", "mode"}),
-    "bytes_sent": ("counter", "Bytes of bundles sent.", {"channel", "system", "kind", "mode"}),
+    "bundles_served": ("counter", "Bundles sent.", {"channel", "system", "kind"}),
+    "bytes_sent": ("counter", "Bytes of bundles sent.", {"channel", "system", "kind"}),
     "not_modified": ("counter", "Requests answered with 304 Not Modified.", {"channel", "system", "kind"}),
     "status_reports": ("counter", "Status reports received.", set()),
     "decision_log_uploads": ("counter", "Uploads of decision logs received.", set()),

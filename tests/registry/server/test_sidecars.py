@@ -21,7 +21,7 @@ from example_bundles import ExampleBundles
 from sidecars import Opa, configuration, until
 
 from privtab import Embedded
-from privtab.bundle.delta import contents
+from privtab.bundle.contents import contents
 from privtab.errors import DecisionUnavailable
 from privtab.registry import Canary, Registry
 
@@ -45,9 +45,7 @@ def fleet(server: Server, **more: Any) -> dict[str, Any]:
     return {sidecar["id"]: sidecar for sidecar in found["sidecars"]} | {"": found}
 
 
-def test_a_release_arrives_within_a_second_as_a_delta(
-    serving: Any, opas: Any, registry: Registry, packed: ExampleBundles
-) -> None:
+def test_a_release_arrives_within_a_second(serving: Any, opas: Any, registry: Registry, packed: ExampleBundles) -> None:
     server = serving()
     (opa,) = opas(configuration(server.url, instance="one", labels="app=web,zone=a"))
     until(lambda: runs(opa, registry))
@@ -56,7 +54,6 @@ def test_a_release_arrives_within_a_second_as_a_delta(
 
     registry.release("dev", "shop", state=registry.put(packed.states[1]).id)
     assert until(lambda: opa.allows("ben", "read", "s/a/i")) < 1.0
-    until(lambda: opa.status()["bundles"]["state"]["type"] == "delta")
     assert opa.data("privtab_state") == contents(packed.states[1]).data["privtab_state"]
 
     registry.release("dev", "shop", policy=registry.put(packed.policies[1]).id)
@@ -310,34 +307,6 @@ def test_failing_storage_is_reported_and_served_releases_continue(
     until(lambda: fleet(server)[""]["server"]["storage"]["ok"])
 
 
-@pytest.mark.parametrize("allowed", [False, True])
-def test_signed_bundles_have_deltas_only_where_sidecars_allow_them(
-    serving: Any, opas: Any, registry: Registry, packed: ExampleBundles, tmp_path: Path, allowed: bool
-) -> None:
-    from privtab.bundle.sign import SigningKey, new_key, opa_configuration, signed
-
-    private, public = new_key("ES256")
-    signing = SigningKey.of(private)
-    for state in packed.states[:2]:
-        registry.release("dev", "shop", state=registry.put(signed(state, signing), resign=True).id)
-    releases = registry.history("dev", "shop")[1:]
-    registry.release("dev", "shop", state=releases[0].state)
-    server = serving(*(["--unsigned-deltas"] if allowed else []))
-    config = configuration(server.url, instance="one")
-    asks = opa_configuration([public], "", ["state"])
-    config["keys"] = asks["keys"]
-    config["bundles"]["state"]["signing"] = asks["bundles"]["state"]["signing"] | (
-        {"allow_unsigned_delta_bundles": True} if allowed else {}
-    )
-    (opa,) = opas(config)
-    until(lambda: runs(opa, registry))
-    registry.release("dev", "shop", state=releases[1].state)
-    until(lambda: runs(opa, registry))
-    assert opa.status()["bundles"]["state"]["type"] == ("delta" if allowed else "snapshot")
-    assert opa.status()["bundles"]["state"].get("code") is None
-    assert opa.data("privtab_state") == contents(packed.states[1]).data["privtab_state"]
-
-
 def test_out_of_a_bucket(serving: Any, opas: Any, packed: ExampleBundles, s3: str) -> None:
     place = uuid.uuid4().hex
     options = bucket(s3, place)
@@ -349,7 +318,6 @@ def test_out_of_a_bucket(serving: Any, opas: Any, packed: ExampleBundles, s3: st
     until(lambda: runs(opa, registry))
     registry.release("dev", "shop", state=registry.put(packed.states[1]).id)
     assert until(lambda: runs(opa, registry)) < 3
-    assert opa.status()["bundles"]["state"]["type"] == "delta"
 
 
 def test_a_static_server_does_too(opas: Any, registry: Registry, packed: ExampleBundles) -> None:

@@ -20,7 +20,7 @@ from worlds import state as random_state
 from worlds import timed as with_windows
 
 from privtab.bundle.archive import json_bytes
-from privtab.bundle.delta import contents
+from privtab.bundle.contents import contents
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import opa_configuration, public_keys
@@ -31,7 +31,8 @@ from privtab.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts, program_of
 from privtab.request import Entity
 from privtab.source import SourceFile
-from privtab.spark.state import Build, build, deltas, opened
+from privtab.spark.state import Build, build, opened
+from privtab.spark.state.files import place
 from privtab.state.index import index_bytes
 from privtab.state.load import load
 from privtab.state.nodes import Assignment, Grant, State
@@ -126,7 +127,7 @@ def test_a_build_is_what_the_packer_makes_and_only_changes_are_built_again(
     now = shard_bundles(shop, changed, signing=key(sequence=3))
     assert files(second) == now | {"lake:l": packed["lake:l"]}
     assert second.shards["lake:l"] == first.shards["lake:l"]
-    assert opened(tmp_path, "manifest.previous.json").manifest == first.manifest
+    assert place(tmp_path).read_json("manifest.previous.json") == first.manifest
 
 
 @pytest.mark.long
@@ -263,7 +264,6 @@ def test_the_signing_key_may_change_and_opa_accepts_it(
         build_now(signing=mine.signing())
     assert opened(folder).manifest == second.manifest
     assert build_now(signing=last, full=True).signed == tuple(files(second))
-    assert deltas(spark, folder).rows == ()
 
     bundles = {f"part{at}": Path(second.file(key)) for at, key in enumerate(files(second))}
     bundles["policy"] = tmp_path / "policy.tar.gz"

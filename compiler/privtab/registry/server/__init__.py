@@ -1,1 +1,1 @@
-"""The registry server: serves bundles with long polls and deltas, and receives the sidecars' reports."""
+"""The registry server: serves bundles with long polls, and receives the sidecars' reports."""

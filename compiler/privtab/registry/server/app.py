@@ -7,7 +7,6 @@ import html
 import logging
 import re
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -40,7 +39,6 @@ from privtab.serving.guard import HttpError, authorize, check_binding
 from privtab.serving.tokens import Tokens
 
 _WAIT = re.compile(r"(?:^|[;,\s])wait=(\d{1,6})")
-_MODES = re.compile(r"(?:^|[;\s])modes=([\w,]+)")
 
 
 def active_etag(request: Request) -> str | None:
@@ -56,12 +54,6 @@ def wait_seconds(request: Request) -> float | None:
     """The seconds that the sidecar is willing to wait; None without long polling."""
     match = _WAIT.search(request.headers.get("prefer", ""))
     return float(match[1]) if match else None
-
-
-def accepts_deltas(request: Request) -> bool:
-    """Whether the sidecar takes deltas."""
-    match = _MODES.search(request.headers.get("prefer", ""))
-    return match is not None and "delta" in match[1].split(",")
 
 
 _PARTS = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
@@ -95,7 +87,6 @@ LONG_POLL = "application/vnd.openpolicyagent.bundles"
 GZIP = "application/gzip"
 LONGEST_WAIT = 600.0
 """Maximum seconds of a long poll."""
-MOST_SENT_DELTAS = 10_000
 
 
 class Role(StrEnum):
@@ -114,14 +105,6 @@ class ServerState:
     feeds: Feeds
     fleet: FleetTracker
     tokens: Tokens | None = None
-    delta_from: int | None = 0
-    """Bytes of a bundle from which deltas are sent; None: never."""
-    full_after: float | None = None
-    """Seconds after which a sidecar gets a whole bundle with the next change, although a delta would do; None: never."""
-    last_full: OrderedDict[tuple[str, str], float] = field(default_factory=OrderedDict)
-    """By sidecar and bundle: when it got a whole one, in monotonic time."""
-    sent_deltas: OrderedDict[tuple[str, str, str], None] = field(default_factory=OrderedDict)
-    """Deltas that were sent; a sidecar that requests one again could not apply it."""
     large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Held while a large body is processed."""
     metrics: Metrics = field(init=False)
@@ -194,7 +177,7 @@ def _refuse(request: Request, error: PrivtabError) -> Never:
 
 
 async def _bundle(server: ServerState, request: Request, *, folder: str = "") -> Response:
-    """A bundle, the delta from the sidecar's bundle, or 304 if nothing changed."""
+    """A bundle, or 304 if nothing changed."""
     params = request.path_params
     name = f"{folder}{params['file']}.tar.gz"
     identity, address = _identity(request)
@@ -225,10 +208,10 @@ async def _bundle(server: ServerState, request: Request, *, folder: str = "") ->
         return Response(status_code=304, headers=headers)
     if poll is not None:
         poll.desired, poll.canary = desired.id, desired.canary
-    body, mode = await _body(server, request, desired, held_etag, identity.instance or address)
-    server.metrics.served.labels(*stream, mode).inc()
-    server.metrics.bytes.labels(*stream, mode).inc(len(body))
-    note(request.scope, f"{mode} {desired.id}")
+    body = await server.feeds.bundle(desired.digest)
+    server.metrics.served.labels(*stream).inc()
+    server.metrics.bytes.labels(*stream).inc(len(body))
+    note(request.scope, f"sent {desired.id}")
     return Response(body, media_type=GZIP if wait is None else LONG_POLL, headers=headers)
 
 
@@ -242,29 +225,6 @@ async def _desired(
     if desired is None:
         raise UsageError("there is no such bundle")
     return desired
-
-
-async def _body(
-    server: ServerState, request: Request, desired: DesiredRevision, held_etag: str | None, sender: str
-) -> tuple[bytes, str]:
-    """The body and its mode. A delta is sent to each sidecar once: if requested again, it could not be applied."""
-    delta_key = (sender, held_etag or "", desired.etag)
-    full_key, now = (sender, request.url.path), time.monotonic()
-    due = server.full_after is not None and now - server.last_full.setdefault(full_key, now) > server.full_after
-    found = await server.feeds.bundle(desired.digest)
-    may = server.delta_from is not None and len(found) >= server.delta_from and not due
-    if may and held_etag and accepts_deltas(request) and delta_key not in server.sent_deltas:
-        delta = await server.feeds.delta(desired, held_etag)
-        if delta is not None:
-            server.sent_deltas[delta_key] = None
-            if len(server.sent_deltas) > MOST_SENT_DELTAS:
-                server.sent_deltas.popitem(last=False)
-            return delta, "delta"
-    server.last_full[full_key] = now
-    server.last_full.move_to_end(full_key)
-    if len(server.last_full) > MOST_SENT_DELTAS:
-        server.last_full.popitem(last=False)
-    return found, "full"
 
 
 async def _poll(

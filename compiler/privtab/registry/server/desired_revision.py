@@ -38,7 +38,7 @@ class DesiredRevision:
 
     @property
     def etag(self) -> str:
-        """Identifies the bytes of the whole bundle, whether sent whole or as a delta."""
+        """Identifies the bytes of the bundle."""
         return f'"{self.id}.{self.digest[:MARK]}"'
 
     def is_current(self, held_etag: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""What the server serves: channels watched in the storage, their bundles, and deltas between bundles.
+"""What the server serves: channels watched in the storage, and their bundles.
 
 While the storage fails, known channels are served from memory, with a header that says for how long. Waiting sidecars
 are told of a release only once its bundles are loaded.
@@ -9,32 +9,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import multiprocessing
-import signal
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from privtab.errors import PrivtabError, UsageError
 from privtab.registry import names
 from privtab.registry.nodes import Channel, pin
 from privtab.registry.server.decisions import RunningCanary
-from privtab.registry.server.desired_revision import MARK, DesiredRevision, SidecarIdentity, in_canary
+from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity, in_canary
 from privtab.registry.server.releases import Activity, Releases
 
 LOG = logging.getLogger("privtab.serve")
 
 CACHED_BYTES = 256 << 20
-"""Bytes of deltas and inactive bundles kept in memory; active bundles are always kept."""
-LARGE = 1 << 20
-"""Size of a bundle in bytes from which its delta is computed in another process, to keep the server responsive."""
-PATIENCE = 60.0
-"""Seconds to wait for a delta; after that the whole bundle is sent."""
+"""Bytes of inactive bundles kept in memory; active bundles are always kept."""
 MISSING_SECONDS = 1.0
 """Seconds before a missing channel is looked up again."""
 MOST_MISSING = 1000
@@ -56,14 +47,7 @@ class StorageFailure:
 class Feeds:
     """The channels of a registry. For one event loop."""
 
-    def __init__(
-        self,
-        registry: Releases,
-        *,
-        only: Iterable[str] = (),
-        poll: float = 0.3,
-        unsigned_deltas: bool = False,
-    ) -> None:
+    def __init__(self, registry: Releases, *, only: Iterable[str] = (), poll: float = 0.3) -> None:
         self.registry = registry
         self.trouble: StorageFailure | None = None
         self.failures = 0
@@ -71,15 +55,13 @@ class Feeds:
         """Whether the registry accepts signed bundles only."""
         self._only = frozenset(only)
         self._poll = poll
-        self._unsigned = unsigned_deltas
         self._channels: dict[tuple[str, str], Channel] = {}
         self._changed: dict[tuple[str, str], asyncio.Event] = {}
         self._requested: dict[tuple[str, str], set[tuple[str, str]]] = {}
         self._missing: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._active: dict[str, bytes] = {}
         self._cached: OrderedDict[str, bytes] = OrderedDict()
-        self._in_progress: dict[str, asyncio.Task[bytes | None]] = {}
-        self._no_delta: OrderedDict[str, None] = OrderedDict()
+        self._in_progress: dict[str, asyncio.Task[bytes]] = {}
         self.kinds: OrderedDict[str, str] = OrderedDict()
         """The kind of each revision that was active since the start."""
         self.places: dict[str, set[str]] = {}
@@ -87,7 +69,6 @@ class Feeds:
         self.activity = Activity()
         self.canaries: dict[str, RunningCanary] = {}
         """Canaries in progress, by `channel/system`."""
-        self._workers: ProcessPoolExecutor | None = None
         self._confirmed_at = time.monotonic()
         self.closed = False
 
@@ -179,35 +160,13 @@ class Feeds:
         """The bytes of a bundle; raises RegistryError."""
         found = self._active.get(digest) or self._from_cache(digest)
         if found is None:
-            found = await self._once(digest, lambda: self._load(digest))
-            assert found is not None
+            found = await self._loaded_once(digest)
         return found
-
-    async def delta(self, desired: DesiredRevision, held_etag: str) -> bytes | None:
-        """The delta from the bundle with this ETag; None if that is not of the same feed, or a delta does not pay off."""
-        identity, dot, mark = held_etag.strip('"').rpartition(".")
-        if not dot or (identity, mark) == (desired.id, desired.digest[:MARK]) or desired.kind not in ("state", "shard"):
-            return None
-        key = f"{held_etag}→{desired.digest}"
-        if key in self._no_delta:
-            return None
-        found = self._from_cache(key)
-        if found is not None:
-            return found
-        try:
-            return await asyncio.wait_for(self._once(key, lambda: self._delta(desired, identity, mark)), PATIENCE)
-        except TimeoutError:
-            return None
 
     async def close(self) -> None:
         """Release all resources."""
         for task in self._in_progress.values():
             task.cancel()
-        if self._workers is not None:
-            # Python would wait for a delta in progress, which is no longer needed, so end its process.
-            for process in list((self._workers._processes or {}).values()):  # noqa: SLF001
-                process.kill()
-            self._workers.shutdown(wait=False, cancel_futures=True)
 
     # --- private ---
 
@@ -302,52 +261,12 @@ class Feeds:
             self._cache(digest, found)
         return found
 
-    async def _delta(self, desired: DesiredRevision, identity: str, mark: str) -> bytes | None:
-        key = f'"{identity}.{mark}"→{desired.digest}'
-        try:
-            old = await self._earlier_bundle(desired, identity, mark)
-            new = await self.bundle(desired.digest)
-            found = None if old is None else await self._compute_delta(old, new)
-        except (PrivtabError, OSError) as error:
-            LOG.warning("no delta from %s to %s: %s", identity, desired.id, error)
-            return None
-        if found is None:
-            self._no_delta[key] = None
-            while len(self._no_delta) > MOST_MISSING:
-                self._no_delta.popitem(last=False)
-        else:
-            self._cache(key, found)
-        return found
-
-    async def _earlier_bundle(self, desired: DesiredRevision, identity: str, mark: str) -> bytes | None:
-        """An earlier bundle of the same feed; None if the registry does not have it."""
-        try:
-            record = await asyncio.to_thread(
-                self.registry.revision, desired.channel.system, desired.kind, identity, desired.shard
-            )
-        except PrivtabError:
-            return None
-        return await self.bundle(record.digest) if record.digest[:MARK] == mark else None
-
-    async def _compute_delta(self, old: bytes, new: bytes) -> bytes | None:
-        if max(len(old), len(new)) < LARGE:
-            return await asyncio.to_thread(_delta_of, old, new, self._unsigned)
-        if self._workers is None:
-            context = multiprocessing.get_context("spawn")
-            self._workers = ProcessPoolExecutor(1, mp_context=context, initializer=_leave_signals)
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._workers, _delta_of, old, new, self._unsigned)
-        except (BrokenProcessPool, RuntimeError) as error:
-            LOG.warning("no delta: the process that works them out ended (%s)", error)
-            self._workers = None
-            return None
-
-    async def _once(self, key: str, work: Callable[[], Coroutine[Any, Any, bytes | None]]) -> bytes | None:
-        """The result of `work`, run once for all concurrent waiters and not cancelled with any of them."""
-        task = self._in_progress.get(key)
+    async def _loaded_once(self, digest: str) -> bytes:
+        """A bundle from the storage, loaded once for all concurrent waiters; none of them cancels it."""
+        task = self._in_progress.get(digest)
         if task is None:
-            task = self._in_progress[key] = asyncio.create_task(work())
-            task.add_done_callback(lambda _: self._in_progress.pop(key, None))
+            task = self._in_progress[digest] = asyncio.create_task(self._load(digest))
+            task.add_done_callback(lambda _: self._in_progress.pop(digest, None))
         return await asyncio.shield(task)
 
     def _from_cache(self, key: str) -> bytes | None:
@@ -373,14 +292,3 @@ class Feeds:
 def _stamp(channel: Channel) -> tuple[int, tuple[int, ...], bool]:
     """A value that differs if anything about a channel has changed."""
     return channel.sequence, tuple(channel.broken), channel.lost
-
-
-def _leave_signals() -> None:
-    """Ignore Ctrl-C, which a terminal sends to all processes; the server ends this one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _delta_of(old: bytes, new: bytes, unsigned: bool) -> bytes | None:  # noqa: FBT001  (crosses to another process)
-    from privtab.bundle.delta import delta_for
-
-    return delta_for(old, new, unsigned=unsigned)

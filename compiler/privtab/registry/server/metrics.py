@@ -27,8 +27,8 @@ class Metrics(Collector):
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._feeds, self._fleet = feeds, fleet
         self.registry = CollectorRegistry()
-        self.served = self._counter("bundles_served", "Bundles sent.", (*_STREAM, "mode"))
-        self.bytes = self._counter("bytes_sent", "Bytes of bundles sent.", (*_STREAM, "mode"))
+        self.served = self._counter("bundles_served", "Bundles sent.", _STREAM)
+        self.bytes = self._counter("bytes_sent", "Bytes of bundles sent.", _STREAM)
         self.not_modified = self._counter("not_modified", "Requests answered with 304 Not Modified.", _STREAM)
         self.reports = self._counter("status_reports", "Status reports received.")
         self.logs = self._counter("decision_log_uploads", "Uploads of decision logs received.")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from privtab.registry.nodes import Channel, Revision
+from privtab.registry.nodes import Channel
 from privtab.registry.server.desired_revision import stream_name
 
 MOST_KNOWN = 1000
@@ -36,9 +36,6 @@ class Releases(Protocol):
 
     def confirm(self, known: Channel, /) -> Channel:
         """Check that a known release still exists."""
-
-    def revision(self, system: str, kind: str, id: str, shard: str, /) -> Revision:  # noqa: A002
-        """A revision that is still kept; raises RegistryError for others."""
 
     def blob(self, digest: str, /) -> bytes:
         """The bundle with this SHA-256."""

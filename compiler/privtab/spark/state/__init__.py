@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from privtab.spark.state.builder import build
     from privtab.spark.state.builds import Build, opened
-    from privtab.spark.state.differences import Deltas, deltas
     from privtab.spark.state.imports import import_state
     from privtab.spark.state.opening import state_tables
     from privtab.spark.state.read import Read, read_state
     from privtab.spark.state.tables import SparkState
 
 _WHERE = {
-    "Deltas": "privtab.spark.state.differences",
     "Build": "privtab.spark.state.builds",
     "Read": "privtab.spark.state.read",
     "SparkState": "privtab.spark.state.tables",
     "build": "privtab.spark.state.builder",
-    "deltas": "privtab.spark.state.differences",
     "import_state": "privtab.spark.state.imports",
     "opened": "privtab.spark.state.builds",
     "read_state": "privtab.spark.state.read",
@@ -29,11 +26,9 @@ _WHERE = {
 
 __all__ = [
     "Build",
-    "Deltas",
     "Read",
     "SparkState",
     "build",
-    "deltas",
     "import_state",
     "opened",
     "read_state",

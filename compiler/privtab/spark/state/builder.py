@@ -3,7 +3,7 @@
 ```
 state/
   manifest.json            describes the build; only it says which files belong together
-  manifest.previous.json   the previous build, for deltas
+  manifest.previous.json   the previous build, whose files stay for those who are reading them
   shards.json              the list of bundles, as written by `privtab state pack --shards`
   bundles/*.tar.gz         the bundles of both builds, named by content
   results-…/*/             findings, and the principals of grants and owners, by root (Parquet)

@@ -56,12 +56,12 @@ class Build:
         return rows.filter("kind = 'finding'").drop("kind", "root")
 
 
-def opened(folder: str | Path, name: str = MANIFEST) -> Build:
+def opened(folder: str | Path) -> Build:
     """The build in a folder; raises FileError if there is no complete one."""
     root = place(folder)
-    manifest = root.read_json(name)
+    manifest = root.read_json(MANIFEST)
     if manifest is None or manifest.get("kind") != "shards":
-        raise FileError(f"no built state in {folder}: `{name}` is missing or of another kind")
+        raise FileError(f"no built state in {folder}: `{MANIFEST}` is missing or of another kind")
     return Build(folder=root.url, manifest=manifest)
 
 

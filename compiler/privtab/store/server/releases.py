@@ -12,13 +12,11 @@ from privtab.bundle.pack import PolicyArtifacts, packed_state
 from privtab.bundle.sign import SigningKey
 from privtab.errors import RegistryError, StoreError
 from privtab.registry import names
-from privtab.registry.nodes import Channel, Revision, pin
+from privtab.registry.nodes import Channel, pin
 from privtab.store.view import View
 
-KEPT_BYTES = 256 << 20
-"""Bytes of earlier bundles, from which deltas lead to the last one."""
-MOST_KEPT = 1_000
-"""Earlier bundles."""
+MOST_KEPT = 4
+"""The last states, since a request that is in progress may be for one of before."""
 
 
 class StoreReleases:
@@ -35,9 +33,10 @@ class StoreReleases:
         self._channel, self._system = names.checked("the channel", channel), view.program.system
         self._signing = signing
         self._lock = Lock()
-        self._bundles: OrderedDict[str, tuple[Revision, bytes]] = OrderedDict()
-        """By digest, the state that was last active at the end."""
-        self._policy = self._revision("policy", policy.revision, policy.bundle(signing))
+        self._bundles: OrderedDict[str, bytes] = OrderedDict()
+        """The last states, by digest."""
+        self._policy, self._policy_bundle = policy.revision, policy.bundle(signing)
+        self._policy_digest = hashlib.sha256(self._policy_bundle).hexdigest()
         self._last: tuple[Channel, str] | None = None
         """The last release, and the hash of its change."""
 
@@ -63,19 +62,13 @@ class StoreReleases:
         """As Releases.confirm: `newer` looks itself."""
         return known
 
-    def revision(self, system: str, kind: str, id: str, shard: str, /) -> Revision:  # noqa: A002
-        """As Releases.revision."""
-        with self._lock:
-            for revision, _ in reversed(self._bundles.values()):
-                if (revision.system, revision.kind, revision.id, revision.shard) == (system, kind, id, shard):
-                    return revision
-        raise RegistryError(f"{kind} revision `{id}` of {system} is not kept any more")
-
     def blob(self, digest: str, /) -> bytes:
         """As Releases.blob."""
         with self._lock:
+            if digest == self._policy_digest:
+                return self._policy_bundle
             if digest in self._bundles:
-                return self._bundles[digest][1]
+                return self._bundles[digest]
         raise RegistryError(f"the bundle {digest} is not kept any more")
 
     def requires_signatures(self) -> bool:
@@ -99,40 +92,25 @@ class StoreReleases:
             signing = self._signing
             if signing is not None and signing.sequence is not None:
                 signing = replace(signing, sequence=signing.sequence + snapshot.number)
-            state = self._revision("state", *packed_state(snapshot.program, snapshot.state, signing=signing))
+            state, bundle = packed_state(snapshot.program, snapshot.state, signing=signing)
             release = Channel(
                 channel=self._channel,
                 system=self._system,
                 sequence=snapshot.number,
-                policy=self._policy.id,
-                state=state.id,
-                digests={pin(kept.kind, kept.id): kept.digest for kept in (self._policy, state)},
+                policy=self._policy,
+                state=state,
+                digests={pin("policy", self._policy): self._policy_digest, pin("state", state): self._kept(bundle)},
                 when=moments.text(moments.now()),
                 by="store",
             )
             self._last = release, snapshot.head.hash
-            self._forget()
             return release
 
-    def _revision(self, kind: str, id_: str, bundle: bytes) -> Revision:
-        """Keep a bundle, as the newest."""
+    def _kept(self, bundle: bytes) -> str:
+        """Keep a bundle, and forget the oldest states; its SHA-256."""
         digest = hashlib.sha256(bundle).hexdigest()
-        found = Revision(
-            system=self._system,
-            kind=kind,
-            id=id_,
-            digest=digest,
-            content=digest,
-            size=len(bundle),
-            created=moments.text(moments.now()),
-        )
-        self._bundles[digest] = found, bundle
+        self._bundles[digest] = bundle
         self._bundles.move_to_end(digest)
-        return found
-
-    def _forget(self) -> None:
-        """Forget the oldest states; the policy and the last state stay."""
-        self._bundles.move_to_end(self._policy.digest)
-        total = sum(len(bundle) for _, bundle in self._bundles.values())
-        while len(self._bundles) > 2 and (total > KEPT_BYTES or len(self._bundles) > MOST_KEPT):
-            total -= len(self._bundles.popitem(last=False)[1][1])
+        while len(self._bundles) > MOST_KEPT:
+            self._bundles.popitem(last=False)
+        return digest
