@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,7 @@ from privtab.state.attribute_rows import attribute_row, value_problem
 from privtab.state.coded import CodedColumn
 from privtab.state.links import holding_roles
 from privtab.state.nodes import State
-from privtab.state.placements import placements
+from privtab.state.placements import placement, placements
 from privtab.state.raw import COLUMNS, RawRow
 from privtab.state.raw_table import RawTable
 from privtab.state.rows import ColumnRows
@@ -33,6 +33,14 @@ class _ScreeningResult(NamedTuple):
     assessments: Mapping[str, Assessment]
 
 
+class CheckedTable(NamedTuple):
+    """Which rows are valid, the numbers of those that were read one by one, and the columns of all rows as a valid one has them."""
+
+    valid: Truth
+    doubtful: Sequence[int]
+    columns: Mapping[str, CodedColumn]
+
+
 class ColumnChecker:
     """Checks the tables of a state by columns; a row-wise checker reports findings."""
 
@@ -40,42 +48,52 @@ class ColumnChecker:
         self.checker = checker
         self.program = checker.program
         self.assessor = TextAssessor(checker.names)
+        self._screens: Mapping[str, Callable[[Mapping[str, CodedColumn]], _ScreeningResult]] = {
+            "members": self._members,
+            "memberships": self._memberships,
+            "assignments": self._assignments,
+            "grants": self._grants,
+            "owners": self._owners,
+            "service_admins": self._service_admins,
+            "attributes": self._attributes,
+            "entities": self._entities,
+        }
+        self._readers: Mapping[str, Callable[[RawRow], object | None]] = {
+            "members": checker.member,
+            "memberships": checker.membership,
+            "assignments": checker.assignment,
+            "grants": checker.grant,
+            "owners": checker.owner,
+            "service_admins": checker.service_admin,
+            "attributes": partial(attribute_row, checker),
+            "entities": partial(placement, checker),
+        }
 
     def state(self) -> State:
         """The state of the valid rows."""
         checker = self.checker
         entities = placements(checker)
-        grants = self._table("grants", self._grants, checker.grant)
-        owners = self._table("owners", self._owners, checker.owner)
+        grants, owners = self._table("grants"), self._table("owners")
         first = State(grants=grants, owners=owners)
         checker.grantees = first.distinct(("grants", "grantee"), ("owners", "owner"))
         checker.grantees |= holding_roles(self.program, checker.raw)
         return State(
-            members=self._table("members", self._members, checker.member),
-            memberships=self._table("memberships", self._memberships, checker.membership),
-            assignments=self._table("assignments", self._assignments, checker.assignment),
+            members=self._table("members"),
+            memberships=self._table("memberships"),
+            assignments=self._table("assignments"),
             grants=grants,
             owners=owners,
-            service_admins=self._table("service_admins", self._service_admins, checker.service_admin),
-            attributes=self._table("attributes", self._attributes, partial(attribute_row, checker)),
+            service_admins=self._table("service_admins"),
+            attributes=self._table("attributes"),
             entities=entities,
             windows=checker.windows,
         )
 
-    def _table(
-        self,
-        name: str,
-        screen: Callable[[Mapping[str, CodedColumn]], _ScreeningResult],
-        read: Callable[[RawRow], object | None],
-    ) -> ColumnRows | tuple[()]:
-        """The valid rows of one table; repetitions are reported and omitted."""
-        rows = self.checker.raw.rows.get(name)
-        if not rows:
-            self.checker.valid_rows[name] = ()
-            return ()
-        table = RawTable.of(rows)
+    def checked(self, table: RawTable) -> CheckedTable:
+        """Check each row of a table alone; the rows are not compared with each other."""
+        name = table.table
         columns = {column_: column(table, column_) for column_ in COLUMNS[name].names}
-        passes, assessments = screen(columns)
+        passes, assessments = self._screens[name](columns)
         edges = {
             c: edge_column for c in COLUMNS[name].window if len((edge_column := _limited(column(table, c), c)).array)
         }
@@ -87,13 +105,23 @@ class ColumnChecker:
             passes &= assessment.of_rows(edge_column)[0]
         if len(edges) == len(WINDOW):
             passes &= _in_order(*(edges[c] for c in WINDOW))
-        columns |= edges
         doubtful = np.flatnonzero(~passes).tolist()
         valid = np.ones(len(table), np.bool_)
         for row in doubtful:
-            valid[row] = self.checker.value(read, table[row]) is not None
+            valid[row] = self.checker.value(self._readers[name], table[row]) is not None
+        texts = {c: own.replaced(assessments[c].replacements) for c, own in (columns | edges).items()}
+        return CheckedTable(valid, doubtful, texts)
+
+    def _table(self, name: str) -> ColumnRows | tuple[()]:
+        """The valid rows of one table; repetitions are reported and omitted."""
+        rows = self.checker.raw.rows.get(name)
+        if not rows:
+            self.checker.valid_rows[name] = ()
+            return ()
+        table = RawTable.of(rows)
+        valid, doubtful, columns = self.checked(table)
         positions = np.flatnonzero(valid)
-        found = {c: texts.replaced(assessments[c].replacements).rows(positions) for c, texts in columns.items()}
+        found = {c: texts.rows(positions) for c, texts in columns.items()}
         first = repeated(found)
         repetitions = first != np.arange(len(positions))
         for row in np.flatnonzero(repetitions).tolist():
@@ -106,8 +134,9 @@ class ColumnChecker:
                 self.checker.spaces(table[row])
         self.checker.valid_rows[name] = table.rows(positions[~repetitions])
         found = {c: texts.rows(~repetitions) if repetitions.any() else texts for c, texts in found.items()}
-        if edges:
-            windows = _windows(*(found.pop(c, None) for c in WINDOW))
+        edges = {c: found.pop(c, None) for c in WINDOW}
+        if any(edges.values()):
+            windows = _windows(*edges.values())
             if any(window != ALWAYS for window in windows):
                 self.checker.windows[name] = windows
         return ColumnRows(name, found)
@@ -200,6 +229,12 @@ class ColumnChecker:
 
         passes &= all_pairs((types + 1) * count + attributes.codes, columns["value"].codes, is_value)
         return _ScreeningResult(passes, assessments)
+
+    def _entities(self, columns: Mapping[str, CodedColumn]) -> _ScreeningResult:
+        """None passes: these rows are read one by one."""
+        assessments = {name: self.assessor.entities(columns[name]) for name in ("entity", "parent")}
+        assessments["name"] = self.assessor.each(columns["name"], lambda _: True)
+        return _ScreeningResult(np.zeros(len(columns["entity"]), np.bool_), assessments)
 
     def _without_finding(self, columns: Mapping[str, CodedColumn], assessments: Mapping[str, Assessment]) -> Truth:
         found = np.ones(len(next(iter(columns.values()))), np.bool_)

@@ -23,7 +23,7 @@ from privtab.source import SourceFile
 from privtab.spark.state.cross_row_checks import Findings
 from privtab.spark.state.documents import bundle_of, root_document, shard_document
 from privtab.spark.state.principals import people_of_rows
-from privtab.spark.state.shards import ALLOW, DENY, MEMBER, OWNER, SCOPE, SUSPECT, by_root, root_holdings
+from privtab.spark.state.shards import ALLOW, DENY, MEMBER, OWNER, RAW, SCOPE, by_root, root_holdings
 from privtab.state.hierarchy import closed
 from privtab.state.names import unusable_name
 from privtab.state.nodes import Assignment, Grant, State
@@ -41,7 +41,7 @@ def rows(program: Program, state: State, suspects: bool, assigned: State | None 
         key = str(g.entity)
         # Worlds have names that no state may hold; such rows are refused where they are looked at, and stay as they are here.
         if suspects and number % 2 and not any(map(unusable_name, (key, g.grantee))):
-            found.append((root(key), SUSPECT, g.grantee, g.effect.upper(), g.privilege, key))
+            found.append((root(key), RAW, key, g.grantee, g.privilege, g.effect.upper()))
         else:
             found.append((root(key), ALLOW if g.effect == "allow" else DENY, key, g.grantee, g.privilege, None))
     found += [(root(str(e)), OWNER, str(e), owner, None, None) for e, owner in state.owners]
@@ -61,9 +61,9 @@ def timed_rows(program: Program, state: State) -> pa.Table:
     edges = {table: [edge_texts(window) for window in state.windows_of(table)] for table in ("grants", "owners")}
     found: list[tuple[Any, ...]] = []
     for g, own in zip(state.grants, edges["grants"], strict=True):
-        found.append((root(str(g.entity)), SUSPECT, g.grantee, g.effect, g.privilege, str(g.entity), *own))
+        found.append((root(str(g.entity)), RAW, str(g.entity), g.grantee, g.privilege, g.effect, *own))
     for (e, owner), own in zip(state.owners, edges["owners"], strict=True):
-        found.append((root(str(e)), SUSPECT + 1, str(e), owner, None, None, *own))
+        found.append((root(str(e)), RAW + 1, str(e), owner, None, None, *own))
     always = rows(program, replace(state, grants=(), owners=(), windows={}), suspects=False, assigned=state).to_pylist()
     found += [tuple(row.get(name) for name in (*SCHEMA.names, *WINDOW)) for row in always]
     schema = pa.schema([*SCHEMA, *((name, pa.string()) for name in WINDOW)])

@@ -16,7 +16,7 @@ from privtab.ir.nodes import Program
 from privtab.moments import WINDOW
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import ShippedBytes
-from privtab.spark.state import checks, files, row_checks
+from privtab.spark.state import files, row_checks
 from privtab.spark.state.checked import DENIES, program_of
 from privtab.spark.state.granted_privileges import granted_privileges
 from privtab.spark.state.reports import finding_of, report, shaped
@@ -70,13 +70,19 @@ class Read:
     _places: list[ShippedBytes | None] = field(default_factory=list, init=False, compare=False, repr=False)
     """Where entities with flat ids lie, once that is known."""
 
-    def checked_rows(self, table: str) -> tuple[DataFrame, DataFrame | None]:
-        """The rows of a table: ordinary ones with canonical columns, and all others as returned by `row_checks.examine`."""
-        sources = self.sources.tables.get(table, ())
-        frames = [_checked_rows(self.program, source, self._places_for(table)) for source in sources]
+    def _valid(self, table: str) -> DataFrame:
+        """The rows of a table that are valid by themselves, with canonical columns."""
+        frames = [self._examined(source).filter("__good") for source in self.sources.tables.get(table, ())]
         if not frames:
-            return self.spark.createDataFrame([], schema(table)), None
-        return _union([ordinary for ordinary, _ in frames]), _union([rest for _, rest in frames])
+            return self.spark.createDataFrame([], schema(table))
+        rows = reduce(lambda united, frame: united.unionByName(frame, allowMissingColumns=True), frames)
+        return rows.drop("__good", "__findings", "__row")
+
+    def _examined(self, source: Source) -> DataFrame:
+        """The rows of a source as returned by `row_checks.examine`."""
+        table = source.table
+        worker = partial(row_checks.examine, self.program, table, dict(source.not_text), self._places_for(table))
+        return source.rows.mapInArrow(worker, row_checks.examined_schema(table, windows_in(source.rows)))
 
     def good(self, table: str) -> DataFrame:
         """The valid rows of a table without duplicates, with unresolved privileges; includes orphans unless quarantined."""
@@ -97,9 +103,8 @@ class Read:
 
     def counted(self, table: str) -> DataFrame:
         """The distinct valid rows of a table, including orphans, with the number of equal rows (`rows`)."""
-        ordinary, rest = self.checked_rows(table)
-        names = [fn.col(name) for name in (*CANONICAL[table], *windows_in(ordinary))]
-        rows = ordinary if rest is None else ordinary.unionAll(rest.filter("__good").select(*names))
+        rows = self._valid(table)
+        names = [fn.col(name) for name in (*CANONICAL[table], *windows_in(rows))]
         if table == ENTITIES:  # the name for people is no part of what a row says
             return rows.groupBy(*names[:-1]).agg(fn.min("name").alias("name"), fn.count(fn.lit(1)).alias("rows"))
         return rows.groupBy(*names).agg(fn.count(fn.lit(1)).alias("rows"))
@@ -232,7 +237,11 @@ class Read:
         """Findings about single rows, by source, and findings about several rows together, for the whole table."""
         found: list[DataFrame] = []
         for source in self.sources.tables[table]:
-            found += _of_rows(self.program, source, self._places_for(table))
+            said = self._examined(source).select(
+                fn.explode("__findings").alias("finding"), fn.col("__row").alias("row")
+            )
+            rows = said.groupBy("finding", "row").agg(fn.count(fn.lit(1)).alias("rows"))
+            found.append(shaped(rows.select("finding.*", "row", "rows"), table, source.label))
         counted = self.counted(table) if counted is None else counted
         label = ", ".join(source.label for source in self.sources.tables[table])
         repeated_message = f"the row says the same as another of `{table}`"
@@ -336,31 +345,6 @@ def read_written(spark: SparkSession, folder: str | Path, policy: object, *, all
     if not allow_partial and any(severity == "error" for _, _, severity, _ in manifest["findings"]):
         check_quarantined(program, quarantined)
     return TimedTables.without_windows(state)
-
-
-def _checked_rows(program: Program, source: Source, places: ShippedBytes | None) -> tuple[DataFrame, DataFrame]:
-    table, window = source.table, windows_in(source.rows)
-    good = fn.expr("false") if source.not_text else checks.ordinary(program, table, window)
-    marked = source.rows
-    ordinary = marked.filter(good).select(*checks.canonical(table, window))
-    worker = partial(row_checks.examine, program, table, dict(source.not_text), places)
-    return ordinary, marked.filter(~good).mapInArrow(worker, row_checks.examined_schema(table, window))
-
-
-def _of_rows(program: Program, source: Source, places: ShippedBytes | None) -> list[DataFrame]:
-    """Findings about single rows: from `row_checks.examine`, and the warnings of `checks.spoken` about ordinary rows."""
-    table = source.table
-    _, rest = _checked_rows(program, source, places)
-    exploded = rest.select(fn.explode("__findings").alias("finding"), fn.col("__row").alias("row"))
-    found = [exploded]
-    warning = checks.row_warning(program, table)
-    if warning is not None and not source.not_text:
-        window = windows_in(source.rows)
-        ordinary = source.rows.filter(checks.ordinary(program, table, window))
-        row = checks.row_json(table, window).alias("row")
-        found.append(ordinary.select(warning.alias("finding"), row).filter("finding is not null"))
-    counted = [f.groupBy("finding", "row").agg(fn.count(fn.lit(1)).alias("rows")) for f in found]
-    return [shaped(frame.select("finding.*", "row", "rows"), table, source.label) for frame in counted]
 
 
 def _place_columns(table: str) -> tuple[str, str] | None:

@@ -1,29 +1,74 @@
-"""Check on executors, one by one, the rows that the expressions of `checks` do not accept, by the code for rows of files."""
+"""Check on executors the rows of Spark tables, a batch at a time, by the code for rows of files.
+
+So findings are the same for files and for Spark. Rows that are alike in what decides are judged together, and only those that need a
+finding are read one by one.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from privtab.arrow import Codes, Truth
 from privtab.ir.nodes import Program
-from privtab.moments import ALWAYS, WINDOW, Window, edge_texts
-from privtab.request import Entity
+from privtab.moments import WINDOW
 from privtab.spark.shipping import ShippedBytes, WorkerCache, contents
 from privtab.spark.state.schemas import CANONICAL, FINDING
-from privtab.state.nodes import Assignment, AttributeRow, Grant, Placement, StateFinding
+from privtab.state.coded import CodedColumn
+from privtab.state.nodes import StateFinding
 from privtab.state.raw import COLUMNS, NotText, RawReader
+from privtab.state.raw import ENTITIES as ENTITY_COLUMNS
+from privtab.state.raw_table import RawTable, take
 from privtab.state.row_checker import RowChecker
 from privtab.state.uses import uses
 
 _PLACES: WorkerCache[str, Mapping[str, str]] = WorkerCache()
+_FINDINGS = pa.list_(pa.struct([(name, pa.string()) for name in ("code", "severity", "message", "help")]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedBatch:
+    """The rows of a batch that are valid by themselves, by their numbers, and all findings with the cells of their rows as JSON."""
+
+    rows: Codes
+    columns: Mapping[str, CodedColumn]
+    """The cells of the valid rows, as in `State`; without `from` and `until` where none has them."""
+    findings: Sequence[tuple[str, Sequence[StateFinding]]]
+
+    @property
+    def timed(self) -> Truth:
+        """Which of the valid rows hold for a time."""
+        found = np.zeros(len(self.rows), np.bool_)
+        for name in WINDOW:
+            if name in self.columns:
+                found |= self.columns[name].codes >= 0
+        return found
+
+    def canonical(self, table: str, window: Sequence[str] = ()) -> dict[str, Any]:
+        """The canonical columns of the valid rows."""
+        found: dict[str, Any] = {}
+        for name, column in self.columns.items():
+            if name in ENTITY_COLUMNS:
+                prefix = {"scope": "scope_", "parent": "parent_"}.get(name, "")
+                halves = pc.split_pattern(column.array, ":", max_splits=1).flatten()
+                for half, part in enumerate(("type", "path")):
+                    texts = halves.take(pa.array(np.arange(half, len(halves), 2)))
+                    found[f"{prefix}{part}"] = _cells(column.codes, texts)
+            else:
+                found[name] = _cells(column.codes, column.array)
+        nothing = pa.nulls(len(self.rows), pa.string())
+        return {name: found.get(name, nothing) for name in (*CANONICAL[table], *window)}
 
 
 def examined_schema(table: str, window: Sequence[str] = ()) -> str:
-    """The columns of `examine`: canonical columns of a valid row, whether it is valid, its findings, its cells."""
+    """The columns of `examine`: canonical columns of a valid row; or findings about a row, and its cells as JSON."""
     columns = ", ".join(f"`{name}` string" for name in (*CANONICAL[table], *window))
     return f"{columns}, `__good` boolean, `__findings` array<struct<{FINDING}>>, `__row` string"
 
@@ -31,108 +76,93 @@ def examined_schema(table: str, window: Sequence[str] = ()) -> str:
 def examine(
     program: Program, table: str, not_text: Mapping[str, str], places: ShippedBytes | None, batches: Iterator[Any]
 ) -> Iterator[Any]:
-    """For `mapInArrow`: validate raw rows; the result has the columns of `examined_schema`.
+    """For `mapInArrow`: check raw rows; the result has the columns of `examined_schema`.
 
-    `places`: where entities with flat ids lie; rows about others are wrong.
+    `not_text`: columns whose cells are not text, with their types. `places`: where entities with flat ids lie; rows about others are
+    wrong.
     """
-    _checker(_ProgramKey(program)).places = (
-        None if places is None else _PLACES.get(places.digest, lambda: contents(places))
-    )
+    known = None if places is None else _PLACES.get(places.digest, lambda: contents(places))
     for batch in batches:
-        columns = {name: cells_of(batch.column(i)) for i, name in enumerate(batch.schema.names)}
-        rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        checked = check(program, table, not_text, columns, known)
         window = [name for name in columns if name in WINDOW]
-        yield examined(program, table, not_text, rows, window)
+        canonical = checked.canonical(table, window)
+        valid, found = len(checked.rows), len(checked.findings)
+        nothing = pa.nulls(found, pa.string())
+        arrays = [pa.concat_arrays([cells, nothing]) for cells in canonical.values()]
+        listed = [
+            [{"code": f.code, "severity": f.severity, "message": f.message, "help": f.help} for f in findings]
+            for _, findings in checked.findings
+        ]
+        arrays += [
+            pa.array([True] * valid + [False] * found),
+            pa.concat_arrays([pa.nulls(valid, _FINDINGS), pa.array(listed, _FINDINGS)]),
+            pa.array([None] * valid + [cells for cells, _ in checked.findings], pa.string()),
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, names=[*canonical, "__good", "__findings", "__row"])
 
 
-def examined(
+def check(
     program: Program,
     table: str,
     not_text: Mapping[str, str],
-    rows: Sequence[Mapping[str, object]],
-    window: Sequence[str] = (),
-) -> Any:
-    """Validate the rows of one batch; `not_text`: columns whose cells are not text, with their types."""
+    columns: Mapping[str, Any],
+    places: Mapping[str, str] | None = None,
+) -> CheckedBatch:
+    """Check one batch of raw rows, given by column as Arrow arrays of strings."""
     checker = _checker(_ProgramKey(program))
-    names = (*CANONICAL[table], *window)
-    out: dict[str, list[Any]] = {name: [] for name in (*names, "__good", "__findings", "__row")}
-    for cells in rows:
-        optional = (*COLUMNS[table].optional, *WINDOW)
-        row_cells: dict[str, object] = {
+    checker.places = places
+    reader = RawReader()
+    raw = None if not_text else _columns(reader, table, columns)
+    if raw is None:
+        raw = _rows(reader, table, not_text, columns)
+    findings = list(reader.findings)
+    rows = np.zeros(0, np.int64)
+    texts: Mapping[str, CodedColumn] = {}
+    if raw is not None:
+        checked, more = checker.check(raw)
+        findings += more
+        rows, texts = raw.numbers[checked.valid] - 1, {c: t.rows(checked.valid) for c, t in checked.columns.items()}
+    by_row: dict[int, list[StateFinding]] = {}
+    for finding in findings:
+        by_row.setdefault(finding.place.row - 1, []).append(finding)
+    numbers = pa.array(list(by_row), pa.int64())
+    cells = {name: cells_of(column.take(numbers)) for name, column in columns.items()}
+    named = [_json(dict(zip(cells, row, strict=True))) for row in zip(*cells.values(), strict=True)]
+    return CheckedBatch(rows=rows, columns=texts, findings=list(zip(named, by_row.values(), strict=True)))
+
+
+def _columns(reader: RawReader, table: str, columns: Mapping[str, Any]) -> RawTable | None:
+    """The complete rows, by columns; None if there are none, or if a text is not UTF-8."""
+    coded: dict[str, CodedColumn] = {}
+    for name, column in columns.items():
+        try:
+            coded[name] = CodedColumn.of(column)
+            coded[name].array.validate(full=True)
+        except pa.ArrowInvalid:
+            return None
+    take(reader, "", table, coded)
+    found = reader.large.get(table)
+    return found if isinstance(found, RawTable) else None
+
+
+def _rows(reader: RawReader, table: str, not_text: Mapping[str, str], columns: Mapping[str, Any]) -> RawTable | None:
+    """The complete rows, read one by one; None if there are none."""
+    optional = (*COLUMNS[table].optional, *WINDOW)
+    for number, row in enumerate(zip(*map(cells_of, columns.values()), strict=True), start=1):
+        cells: dict[str, object] = {
             name: NotText(f"a {not_text[name]}") if name in not_text and value is not None else value
-            for name, value in cells.items()
+            for name, value in zip(columns, row, strict=True)
             if value is not None or name not in optional
         }
-        value, holds, findings = check_row(checker, table, row_cells)
-        canonical_texts: Mapping[str, str | None] = {} if value is None else canonical_cells(table, value)
-        canonical_texts = {**canonical_texts, **dict(zip(WINDOW, edge_texts(holds), strict=True))}
-        for name in names:
-            out[name].append(canonical_texts.get(name))
-        out["__good"].append(value is not None)
-        out["__findings"].append(
-            [{"code": f.code, "severity": f.severity, "message": f.message, "help": f.help} for f in findings]
-        )
-        out["__row"].append(_json(cells))
-    arrays = [pa.array(out[name], pa.string()) for name in names]
-    struct = pa.struct([(n, pa.string()) for n in ("code", "severity", "message", "help")])
-    arrays += [
-        pa.array(out["__good"], pa.bool_()),
-        pa.array(out["__findings"], pa.list_(struct)),
-        pa.array(out["__row"], pa.string()),
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=[*names, "__good", "__findings", "__row"])
+        reader.row("", table, number, None, cells)
+    found = reader.rows.get(table)
+    return RawTable.of(found) if found else None
 
 
-def check_row(checker: RowChecker, table: str, cells: dict[str, object]) -> tuple[object, Window, list[StateFinding]]:
-    """The value of a row, or None if it is invalid, its window, and all findings about it."""
-    reading = RawReader()
-    reading.row("", table, 1, None, cells)
-    findings = list(reading.findings)
-    value: object = None
-    window = ALWAYS
-    for row in reading.rows.get(table, ()):
-        value, window, more = checker.check(row)
-        findings += more
-    return value, window, findings
-
-
-def canonical_cells(table: str, value: object) -> dict[str, str | None]:
-    """The canonical columns of a valid row, from its value as returned by `RowChecker`."""
-    match value:
-        case Grant():
-            return {
-                "grantee": value.grantee, "effect": value.effect, "privilege": value.privilege,
-                "type": value.entity.type, "path": value.entity.id,
-            }  # fmt: skip
-        case Assignment():
-            scope = value.scope
-            return {
-                "principal": value.principal, "role": value.role,
-                "scope_type": None if scope is None else scope.type, "scope_path": None if scope is None else scope.id,
-            }  # fmt: skip
-        case str():
-            return {"user": value}
-        case AttributeRow():
-            on = value.entity
-            return {
-                "attribute": value.attribute, "value": value.value, "user": value.user,
-                "type": None if on is None else on.type, "path": None if on is None else on.id,
-            }  # fmt: skip
-        case Placement():
-            return {
-                "type": value.entity.type, "path": value.entity.id,
-                "parent_type": value.parent.type, "parent_path": value.parent.id, "name": value.name,
-            }  # fmt: skip
-        case _:
-            first, second = cast("tuple[Any, Any]", value)
-            match table:
-                case "members":
-                    return {"user": first, "type": second.type, "path": second.id}
-                case "owners":
-                    entity: Entity = first
-                    return {"type": entity.type, "path": entity.id, "owner": second}
-                case _:
-                    return {"user": first, "group": second}
+def _cells(codes: Codes, texts: Any) -> Any:
+    """The text of each row."""
+    return texts.cast(pa.string()).take(pa.array(codes, mask=codes < 0))
 
 
 def cells_of(array: Any) -> list[object]:

@@ -10,16 +10,16 @@ from pyspark.sql import functions as fn
 
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.spark.state import checks
 from privtab.spark.state.schemas import TABLES as ALL_TABLES
 from privtab.spark.state.schemas import windows_in
-from privtab.spark.state.shards import ALLOW, ATTRIBUTE, DENY, ENTITY, MEMBER, OWNER, SCOPE, SUSPECT, TABLES
+from privtab.spark.state.shards import ATTRIBUTE, ENTITY, NOT_TEXT, RAW, SCOPE, TABLES
 from privtab.state.raw import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from privtab.spark.state.read import Read
+    from privtab.spark.state.source_tables import Source
 
 LOST = 64
 """Number of buckets for invalid rows whose root entity is unknown."""
@@ -60,11 +60,8 @@ def scanned(
     window = max(
         (windows_in(source.rows) for table in TABLES for source in read.sources.tables.get(table, ())), default=()
     )
-    for number, table in enumerate(TABLES):
-        frames += [
-            _rows(program, table, number, source.rows, window, ordinary=not source.not_text, prints=prints)
-            for source in read.sources.tables.get(table, ())
-        ]
+    for table in TABLES:
+        frames += [_rows(program, source, window, prints=prints) for source in read.sources.tables.get(table, ())]
     if assignments is not None:
         scopes = assignments.filter("scope_type is not null")
         key = fn.concat_ws(":", "scope_type", "scope_path")
@@ -84,49 +81,18 @@ def scanned(
     return all_rows if roots is None else all_rows.filter(fn.col("root").isin(roots))
 
 
-def _rows(
-    program: Program,
-    table: str,
-    number: int,
-    rows: DataFrame,
-    window: Sequence[str],
-    *,
-    ordinary: bool,
-    prints: bool,
-) -> DataFrame:
-    """The rows of one source: ordinary ones with their part, all others as suspects, also those that hold for a time."""
-    columns = COLUMNS[table].names
-    place = _PLACES[table]
-    marked = rows.withColumns({
-        "__good": checks.ordinary(program, table, windows_in(rows)) if ordinary else fn.expr("false"),
-        "__root": root(program, place, *(c for c in columns if c != place)),
-    })  # fmt: skip
-    good, col = fn.col("__good"), fn.col
-    none = fn.lit(None).cast("string")
-    match table:
-        case "grants":
-            part = fn.when(col("effect") == "allow", fn.lit(ALLOW)).otherwise(fn.lit(DENY))
-            plain = [col("entity"), col("grantee"), col("privilege"), none]
-        case "owners":
-            part = fn.lit(OWNER)
-            bare = ~col("owner").contains(":")
-            plain = [
-                col("entity"),
-                fn.when(bare, fn.concat(fn.lit("user:"), "owner")).otherwise(col("owner")),
-                none,
-                none,
-            ]
-        case _:
-            part = fn.lit(MEMBER)
-            begins = col("user").startswith("user:")
-            name = fn.when(begins, fn.substring(col("user"), len("user:") + 1, 2**30)).otherwise(col("user"))
-            plain = [col("of"), name, none, none]
-    raw = [col(name) for name in columns] + [none] * (4 - len(columns))
-    cells = [fn.when(good, p).otherwise(r).alias(n) for n, p, r in zip("abcd", plain, raw, strict=True)]
-    parts = fn.when(good, part).otherwise(fn.lit(SUSPECT + number)).cast("tinyint")
-    edges = [(col(name) if name in rows.columns else none).alias(name) for name in window]
-    hashes = [_hash(table, (*columns, *windows_in(rows)))] if prints else []
-    return marked.select(col("__root").alias("root"), parts.alias("part"), *cells, *edges, *hashes)
+def _rows(program: Program, source: Source, window: Sequence[str], *, prints: bool) -> DataFrame:
+    """The raw rows of one source."""
+    table, columns = source.table, TABLES[source.table]
+    col, none = fn.col, fn.lit(None).cast("string")
+    part = (NOT_TEXT if source.not_text else RAW) + list(TABLES).index(table)
+    raw = [*map(col, columns), *[none] * (4 - len(columns))]
+    cells = [cell.alias(name) for name, cell in zip("abcd", raw, strict=True)]
+    edges = [(col(name) if name in source.rows.columns else none).alias(name) for name in window]
+    names = COLUMNS[table].names
+    hashes = [_hash(table, (*names, *windows_in(source.rows)))] if prints else []
+    key = root(program, columns[0], *(name for name in names if name != columns[0])).alias("root")
+    return source.rows.select(key, fn.lit(part).cast("tinyint").alias("part"), *cells, *edges, *hashes)
 
 
 def _plain(program: Program, pairs: DataFrame, part: int, window: Sequence[str], *, prints: bool) -> DataFrame:

@@ -1,11 +1,12 @@
 """Build the shard of a root entity from its rows, in one worker: deduplication, conflicts, index entries.
 
 Strings are encoded as numbers once (Arrow dictionaries) and each row is packed into one number, so that `numpy.unique` sorts, counts
-and deduplicates in one step. Rows that the SQL expressions did not accept are validated here by the code for files.
+and deduplicates in one step. Rows are checked by the code for files (`row_checks`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from privtab import arrow
-from privtab.arrow import Codes
+from privtab.arrow import Codes, Truth
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, WINDOW
@@ -29,13 +30,21 @@ from privtab.state.nodes import Assignment, AttributeRow, Effect, Grant, State
 from privtab.state.principal_texts import scoped_entries
 from privtab.state.raw import COLUMNS
 
-TABLES = ("grants", "owners", "members")
-"""The tables whose rows are stored in shards."""
-ALLOW, DENY, OWNER, MEMBER, SCOPE, ENTITY, ATTRIBUTE, SUSPECT = range(8)
-"""Kinds of input rows; a suspect of the n-th of TABLES is SUSPECT + n."""
+TABLES: Mapping[str, tuple[str, ...]] = {
+    "grants": ("entity", "grantee", "privilege", "effect"),
+    "owners": ("entity", "owner"),
+    "members": ("of", "user"),
+}
+"""The tables whose rows are stored in shards, and their columns, that with the entity first."""
+AT_ONCE = 1_000_000
+"""Rows that are checked at once."""
+ALLOW, DENY, OWNER, MEMBER, SCOPE, ENTITY, ATTRIBUTE, RAW = range(8)
+"""Kinds of input rows; an unchecked row of the n-th of TABLES is RAW + n."""
+NOT_TEXT = RAW + len(TABLES)
+"""The same of sources that have cells which are not text."""
 INPUT = ("root", "part", "a", "b", "c", "d")
 """Grants: entity, grantee, privilege; owners and members: entity, principal; scopes: entity, role; attributes: entity, name, value;
-suspects: their raw cells."""
+unchecked rows: their raw cells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,66 +192,55 @@ def _file_rows(
 def _with_checked(
     program: Program, table: Any, not_text: Mapping[str, Mapping[str, str]], findings: Findings
 ) -> tuple[Any, list[tuple[str, Mapping[str, Any]]]]:
-    """The table with its suspects validated, and the rows that hold for a time, by table.
-
-    Valid rows without a window become ordinary ones, findings are recorded.
-    """
+    """The table with its raw rows checked, and the valid rows that hold for a time, by table. Findings are recorded."""
     part = np.asarray(table.column("part").combine_chunks())
     timed: list[tuple[str, Mapping[str, Any]]] = []
-    if not (part >= SUSPECT).any():
-        return table, timed
-    more: list[dict[str, Any]] = []
-    for number, name in enumerate(TABLES):
-        suspects = table.filter(pa.array(part == SUSPECT + number))
-        if not suspects.num_rows:
-            continue
-        names = COLUMNS[name].names
+    tables = [_plain(table.filter(pa.array(part < RAW)).select(["part", "a", "b", "c"]))]
+    for number, (name, names) in enumerate(TABLES.items()):
         window = COLUMNS[name].window if WINDOW[0] in table.column_names else ()
-        columns = (*names, *window)
-        raw = suspects.select([*"abcd"[: len(names)], *window]).rename_columns(list(columns))
-        for start in range(0, raw.num_rows, 10_000):
-            cells = [row_checks.cells_of(as_plain(column)) for column in raw.slice(start, 10_000).columns]
-            rows = [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
-            checked_rows = row_checks.examined(program, name, not_text.get(name, {}), rows, window)
-            valid = [row for row in checked_rows.to_pylist() if row["__good"]]
-            holding = [any(row.get(edge) is not None for edge in WINDOW) for row in valid]
-            timed += [(name, row) for row, of_time in zip(valid, holding, strict=True) if of_time]
-            more += _good(name, [row for row, of_time in zip(valid, holding, strict=True) if not of_time])
-            _note(name, checked_rows, findings)
-    ordinary = table.filter(pa.array(part < SUSPECT))
-    if not more:
-        return ordinary, timed
-    ordinary = ordinary.select(["part", "a", "b", "c"])
-    plain = pa.table({name: as_plain(ordinary.column(name)) for name in ordinary.column_names})
-    extra = pa.Table.from_pylist([{"c": None} | row for row in more], schema=plain.schema)
-    return pa.concat_tables([plain, extra]), timed
+        for first, kinds in ((RAW, {}), (NOT_TEXT, not_text.get(name, {}))):
+            rows = table.filter(pa.array(part == first + number))
+            rows = rows.select([*"abcd"[: len(names)], *window]).rename_columns([*names, *window])
+            for start in range(0, rows.num_rows, AT_ONCE):
+                raw = rows.slice(start, AT_ONCE)
+                columns = {c: raw.column(c).combine_chunks() for c in raw.column_names}
+                checked = row_checks.check(program, name, kinds, columns)
+                if checked.timed.any():
+                    own = pa.table(checked.canonical(name, WINDOW)).filter(pa.array(checked.timed))
+                    timed += [(name, row) for row in own.to_pylist()]
+                tables.append(_parts(name, checked, ~checked.timed))
+                _note(name, checked, findings)
+    return pa.concat_tables(tables), timed
 
 
-def _good(table: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Valid rows in the columns of the input."""
-    match table:
-        case "grants":
-            return [
-                {
-                    "part": ALLOW if row["effect"] == "allow" else DENY,
-                    "a": f"{row['type']}:{row['path']}",
-                    "b": row["grantee"],
-                    "c": row["privilege"],
-                }
-                for row in rows
-            ]
-        case "owners":
-            return [{"part": OWNER, "a": f"{row['type']}:{row['path']}", "b": row["owner"]} for row in rows]
-        case _:
-            return [{"part": MEMBER, "a": f"{row['type']}:{row['path']}", "b": row["user"]} for row in rows]
+def _plain(rows: Any) -> Any:
+    """Rows without dictionaries."""
+    columns = {name: as_plain(rows.column(name)) for name in rows.column_names}
+    return pa.table({n: c if n == "part" else large(c) for n, c in columns.items()})
 
 
-def _note(table: str, checked_rows: Any, findings: Findings) -> None:
-    counted: dict[tuple[Any, ...], int] = {}
-    for row in checked_rows.to_pylist():
-        for found in row["__findings"]:
-            key = (found["code"], found["severity"], found["message"], found["help"], row["__row"])
-            counted[key] = counted.get(key, 0) + 1
+def _parts(table: str, checked: row_checks.CheckedBatch, chosen: Truth) -> Any:
+    """Some of the valid rows, in the columns of the input."""
+    columns = {name: column.rows(chosen) for name, column in checked.columns.items()}
+    count = int(chosen.sum())
+    part = np.full(count, MEMBER if table == "members" else OWNER, np.int8)
+    if table == "grants" and count:
+        effects = columns["effect"]
+        part = np.array([ALLOW if name == "allow" else DENY for name in effects.names], np.int8)[effects.codes]
+    cells = {
+        name: large(columns[own].array).take(pa.array(columns[own].codes)) if count else pa.nulls(0, pa.large_string())
+        for name, own in zip("abc", TABLES[table], strict=False)
+    }
+    cells.setdefault("c", pa.nulls(count, pa.large_string()))
+    return pa.table({"part": pa.array(part), **cells})
+
+
+def _note(table: str, checked: row_checks.CheckedBatch, findings: Findings) -> None:
+    counted = Counter(
+        (found.code, found.severity, found.message, found.help, cells)
+        for cells, own in checked.findings
+        for found in own
+    )
     for (code, severity, message, advice, cells), rows in counted.items():
         findings.add(table, code, severity, message, advice, cells, rows)
 
