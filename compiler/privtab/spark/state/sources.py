@@ -34,7 +34,7 @@ from privtab.moments import WINDOW
 from privtab.spark.failures import unlogged
 from privtab.spark.frames import is_frame, of_spark
 from privtab.spark.padding import without_padding
-from privtab.spark.state import checks, formats
+from privtab.spark.state import formats
 from privtab.spark.state.configuration import (
     folder_sources,
     label_of,
@@ -49,7 +49,7 @@ from privtab.state.raw import COLUMNS
 from privtab.state.read_parquet import table_format
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _TOP = ("tables", "entities", "orphans")
 _KEYS = ("format", "path", "table", "query", "options", "schema", "columns", "where", "extra", "name")
@@ -183,11 +183,11 @@ class _Opening:
         not_text = {
             c: why
             for c, t in types.items()
-            if (why := checks.rejected_type(t)) is not None and not (c in WINDOW and t == "timestamp")
+            if (why := _rejected_type(t)) is not None and not (c in WINDOW and t == "timestamp")
         }
         if columns == LISTING:
             return Source(table=table, rows=picked.select(fn.col("entity").cast("string")), label=label)
-        return Source(table=table, rows=checks.raw(picked, table), label=label, not_text=not_text)
+        return Source(table=table, rows=_raw(picked, table), label=label, not_text=not_text)
 
     def frame(self, table: str, source_options: Mapping[str, Any]) -> DataFrame | None:
         """The DataFrame of a source before its columns are mapped; None if errors were reported."""
@@ -290,3 +290,27 @@ class _Opening:
     def wrong(self, where: str, message: str, advice: str | None = None) -> None:
         """Record an error."""
         self.problems.append(f"{where}: {message}" + (f" ({advice})" if advice else ""))
+
+
+def _rejected_type(data_type: str) -> str | None:
+    """The type of a column whose cells cannot be read as text; None if they can."""
+    accepted = ("string", "tinyint", "smallint", "int", "bigint", "void")
+    return None if data_type in accepted or data_type.startswith(("varchar", "char")) else data_type
+
+
+def _raw(df: DataFrame, table: str) -> DataFrame:
+    """The columns of a table as strings, in their order; a missing column is null.
+
+    `from` and `until` follow if there is one of them, timestamps as RFC 3339.
+    """
+    types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
+    window = WINDOW if set(WINDOW) & set(types) else ()
+
+    def text(name: str) -> Column:
+        if name not in types:
+            return fn.lit(None).cast("string")
+        if name in WINDOW and types[name] == "timestamp":
+            return fn.date_format(f"`{name}`", "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX")
+        return fn.col(f"`{name}`").cast("string")
+
+    return df.select(*(text(name).alias(name) for name in (*COLUMNS[table].names, *window)))
