@@ -93,6 +93,11 @@ def kept(frame: DataFrame) -> DataFrame:
     return frame.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
 
 
+def unbroadcast(rows: DataFrame) -> DataFrame:
+    """Rows that may be many, and are not to be sent whole to every task: Spark takes them for few where Parquet stores them in few bytes."""
+    return rows.hint("merge")
+
+
 def depth_of(paths: DataFrame, rows: int, deepest: int) -> int:
     """The number of names in a portion's path: the fewest for which each portion is small. `paths`: of all `rows` rows.
 
@@ -106,7 +111,7 @@ def depth_of(paths: DataFrame, rows: int, deepest: int) -> int:
     ancestors = rows_at.select("depth", "portion", F.explode(beginnings("portion")).alias("path")).where(
         "path != portion"
     )
-    with_above = rows_at.unionByName(ancestors.join(counts, "path").select("depth", "portion", "rows"))
+    with_above = rows_at.unionByName(ancestors.join(unbroadcast(counts), "path").select("depth", "portion", "rows"))
     totals = with_above.groupBy("depth", "portion").agg(F.sum("rows").alias("rows"))
     largest = F.max(F.struct("rows", "portion")).alias("most")
     found = totals.groupBy("depth").agg(largest, F.sum("rows").alias("all")).orderBy("depth").collect()
@@ -171,7 +176,8 @@ class _Portions:
         self.below = uses_below(policy.as_program)
         self.requests = 0
         self.places = shipped_places(self.spark, state.tables[ENTITIES]) if self.names.flat else None
-        self.located = {table: self._whole(state.tables[table], "type", "path") for table in LOCATED}
+        self.tables = {table: unbroadcast(rows) for table, rows in state.tables.items()}
+        self.located = {table: self._whole(self.tables[table], "type", "path") for table in LOCATED}
         self.depth = self._depth()
 
     def decided(self, *, pin: bool) -> DataFrame:
@@ -220,7 +226,7 @@ class _Portions:
         """The distinct requests with their code."""
         rows = {table: self._spread(rows, asked) for table, rows in self.located.items()}
         rows |= self._principals(asked)
-        tables = self.state.tables
+        tables = self.tables
         if ATTRIBUTES in tables:
             users = asked.select("portion", "user").distinct()
             of_users = tables[ATTRIBUTES].where(F.col("user").isNotNull()).join(users, "user")
@@ -270,7 +276,7 @@ class _Portions:
 
     def _principals(self, asked: DataFrame) -> Mapping[str, DataFrame]:
         """What the users of a portion are in and hold, and their groups: the rows as they were written."""
-        tables = self.state.tables
+        tables = self.tables
         users = asked.select("portion", "user").where(F.col("user").isNotNull()).distinct()
         reach = closed(self.hierarchy, self._keys(), {"memberships": tables["memberships"]})["memberships"]
         groups = reach.join(users, "user").select("portion", F.col("group").alias("name"))
