@@ -10,7 +10,7 @@ import pytest
 import small_policies
 
 from privtab import model, syntax
-from privtab.checks import p329_equal_reading, p330_equal_variant_row
+from privtab.checks import core_rows, documents
 from privtab.checks._view import view_of
 from privtab.ir.nodes import Program, Rule
 from privtab.source import SourceFile
@@ -81,11 +81,11 @@ def verdicts(seeds: range) -> Iterator[bool]:
         # A reading keeps what it does not speak of; a row of a variant does not.
         [(_, reading)] = view.alternative_rows.readings(policy.rows["low", "open"])
         [(_, variant_row)] = view.alternative_rows.variants()
-        for module, alternative in ((p329_equal_reading, reading), (p330_equal_variant_row, variant_row)):
+        for find, alternative in ((documents.equal_reading, reading), (core_rows.equal_variant_row, variant_row)):
             rule = view.program.rules["low", alternative.operation]
             by_enumeration = equal(view.program, rule, view.lowering.rule(alternative))
             if by_enumeration is not None:
-                assert bool(list(module.find(policy))) == by_enumeration, (module.KIND.code, text(seed))
+                assert bool(list(find(policy))) == by_enumeration, (find, text(seed))
                 yield by_enumeration
 
 

@@ -11,7 +11,7 @@ import pytest
 import small_policies
 
 from privtab import model, syntax
-from privtab.checks import p320_separation_of_duty
+from privtab.checks import duties
 from privtab.ir.nodes import ALWAYS, Program, Rule
 from privtab.model.lower import lower
 from privtab.request import Entity, Request
@@ -90,7 +90,7 @@ def compared(seeds: range) -> set[str]:
             )
             policy = None if tables is None else model.resolve(tables)[0]
             assert policy is not None, seed
-            messages = [d.message for d in p320_separation_of_duty.find(policy)]
+            messages = [d.message for d in duties.separation_of_duty(policy)]
             matches = [match for message in messages if (match := SAID.match(message))]
             reported = {(match[1] or match[2], match[3]) for match in matches}
             assert len(reported) == len(messages)

@@ -10,11 +10,7 @@ import pytest
 import small_policies
 
 from privtab import model, syntax
-from privtab.checks import (
-    p312_unreachable_operation,
-    p313_repeats_core,
-    p314_deviates_from_core,
-)
+from privtab.checks import conditions, core_rows
 from privtab.checks._view import View, view_of
 from privtab.ir.formula import conjunction
 from privtab.ir.nodes import ALWAYS, Formula, Rule
@@ -39,11 +35,6 @@ def policies(seeds: range) -> Iterator[tuple[int, m.Policy]]:
                 yield seed, policy
             if changed == text and "WRITE: {on: [mid, low]}" not in text:
                 break
-
-
-def spans(module: object, policy: m.Policy) -> set[tuple[int, int]]:
-    found = module.find(policy)  # type: ignore[attr-defined]
-    return {(d.span.line, d.span.column) for d in found}
 
 
 def implies(view: View, rule: Rule, premise: Formula, conclusion: Formula) -> bool | None:
@@ -82,7 +73,7 @@ def compared(seeds: range) -> int:
     count = 0
     for seed, policy in policies(seeds):
         view = view_of(policy)
-        reported = spans(p312_unreachable_operation, policy)
+        reported = {(d.span.line, d.span.column) for d in conditions.unreachable_operation(policy)}
         for row in policy.rows.values():
             by_enumeration = unreachable(view, view.rule(row))
             if by_enumeration is not None:
@@ -151,11 +142,11 @@ def core_verdicts(seeds: range) -> set[str]:
         if implies_core is None or implied_by_core is None:
             continue
         breadth = {(True, True): "equal", (False, True): "more", (True, False): "less", (False, False): "others"}
-        messages = [d.message for d in p314_deviates_from_core.find(policy)]
+        messages = [d.message for d in core_rows.deviates_from_core(policy)]
         words = {"allows more than": "more", "allows less than": "less", "allows and refuses": "others"}
         verdict = next((word for text, word in words.items() for message in messages if text in message), "equal")
         assert verdict == breadth[implies_core, implied_by_core], seed
-        assert bool(list(p313_repeats_core.find(policy))) == (verdict == "equal"), seed
+        assert bool(list(core_rows.repeats_core(policy))) == (verdict == "equal"), seed
         verdicts.add(verdict)
     return verdicts
 

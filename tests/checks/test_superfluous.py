@@ -11,7 +11,7 @@ import small_policies
 import worlds
 
 from privtab import model, syntax
-from privtab.checks import _superfluous, p310_shadowed_alternative, p328_redundant_condition
+from privtab.checks import _superfluous, conditions
 from privtab.checks._parts import Node, Part
 from privtab.checks._superfluous import Superfluous
 from privtab.checks._view import View, view_of
@@ -210,8 +210,8 @@ def compared(seeds: range) -> dict[str, int]:
                 counts[code] += number
         reported_positions = {
             (d.span.line, d.span.column, d.code)
-            for module in (p310_shadowed_alternative, p328_redundant_condition)
-            for d in module.find(policy)
+            for find in (conditions.shadowed_alternative, conditions.redundant_condition)
+            for d in find(policy)
         }
         assert reported_positions == {
             (s.spot.span.line, s.spot.span.column, "P328" if s.kind == "condition" else "P310")
@@ -424,7 +424,7 @@ def test_parts_about_levels_of_a_type_are_compared_on_every_level(deny: str, exp
     tables, _ = syntax.read(SourceFile.of("lake.yaml", text))
     policy = None if tables is None else model.resolve(tables)[0]
     assert policy is not None
-    found = [d for module in (p310_shadowed_alternative, p328_redundant_condition) for d in module.find(policy)]
+    found = [*conditions.shadowed_alternative(policy), *conditions.redundant_condition(policy)]
     assert sorted((d.span.line, d.code) for d in found) == expected
 
 

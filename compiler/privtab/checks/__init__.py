@@ -1,4 +1,4 @@
-"""Findings that search the whole policy: one file for each code, with its `find(policy)`."""
+"""Findings that search the whole policy, by subject."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pkgutil
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from privtab import findings
 from privtab._worker import LARGE, beside
+from privtab.checks._catalogue import CHECKS, Check
 from privtab.diagnostics import Diagnostic, FindingKind, in_order
 
 if TYPE_CHECKING:
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 
 @cache
-def catalogue() -> tuple[ModuleType, ...]:
-    """The module of every check, by code."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name.startswith("p"))
-    return tuple(import_module(f"{__name__}.{name}") for name in names)
+def catalogue() -> tuple[Check, ...]:
+    """Every check, by code."""
+    for module in pkgutil.iter_modules(__path__):
+        if not module.name.startswith("_"):
+            import_module(f"{__name__}.{module.name}")
+    return tuple(CHECKS[code] for code in sorted(CHECKS))
 
 
 @cache
@@ -31,7 +33,7 @@ def kinds() -> tuple[FindingKind, ...]:
         import_module(f"{findings.__name__}.{module.name}") for module in pkgutil.iter_modules(findings.__path__)
     )
     found = [kind for module in readers for kind in vars(module).values() if isinstance(kind, FindingKind)]
-    return tuple(sorted([*found, *(module.KIND for module in catalogue())], key=lambda kind: kind.code))
+    return tuple(sorted([*found, *(check.kind for check in catalogue())], key=lambda kind: kind.code))
 
 
 BESIDE = frozenset({"P302", "P304", "P305", "P321", "P322", "P323", "P332", "P337"})
@@ -43,29 +45,29 @@ def run(policy: Policy, *, parallel: bool = False) -> list[Diagnostic]:
 
     `parallel`: for a large policy, some run in a child process if a processor is free.
     """
-    from privtab.checks import p341_undecided
     from privtab.checks._view import view_of
 
-    modules = [module for module in catalogue() if module is not p341_undecided]
+    checks = {check.kind.code: check for check in catalogue()}
+    last = checks.pop("P341")  # says what the others could not decide
     view = view_of(policy)
     for rule in view.program.rules.values():
         view.shape_of(rule)  # both processes need it
     rest = beside(
-        lambda: (_found(policy, [m for m in modules if m.KIND.code in BESIDE]), dict(view.undecided_codes)),
+        lambda: (_found(policy, [checks[code] for code in checks if code in BESIDE]), dict(view.undecided_codes)),
         large=parallel and len(policy.rows) >= LARGE,
     )
-    found = _found(policy, [module for module in modules if module.KIND.code not in BESIDE])
+    found = _found(policy, [checks[code] for code in checks if code not in BESIDE])
     more, undecided_codes = rest()
     for pair, codes in undecided_codes.items():
         view.undecided(policy.rows[pair], *codes)
-    return list(in_order([*found, *more, *p341_undecided.find(policy)]))
+    return list(in_order([*found, *more, *last.find(policy)]))
 
 
-def _found(policy: Policy, modules: Sequence[ModuleType]) -> list[Diagnostic]:
+def _found(policy: Policy, checks: Sequence[Check]) -> list[Diagnostic]:
     from privtab.checks._view import view_of
 
     found: list[Diagnostic] = []
-    for module in modules:
-        view_of(policy).code = module.KIND.code
-        found.extend(module.find(policy))
+    for check in checks:
+        view_of(policy).code = check.kind.code
+        found.extend(check.find(policy))
     return found

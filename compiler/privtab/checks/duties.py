@@ -1,10 +1,11 @@
-"""P320: operations that `conflicts` separates, but that can be held together."""
+"""Separation of duty: P320."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from privtab.checks._catalogue import check
 from privtab.checks._parts import with_implied
 from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
@@ -16,10 +17,13 @@ if TYPE_CHECKING:
     from privtab.ir.nodes import Atom, Effect, Role, Rule
     from privtab.model import nodes as m
 
-KIND = FindingKind("P320", "separation-of-duty", Severity.WARNING)
+
+# P320: operations that `conflicts` separates, but that can be held together.
+SEPARATION_OF_DUTY = FindingKind("P320", "separation-of-duty", Severity.WARNING)
 
 
-def find(policy: m.Policy) -> Iterator[Diagnostic]:
+@check(SEPARATION_OF_DUTY)
+def separation_of_duty(policy: m.Policy) -> Iterator[Diagnostic]:
     """Conflicts that a role's default grants violate, or that a single privilege, set, ownership or effect violates.
 
     A role holds an operation if its default grants, in one scope, suffice for some minimal set of the condition without
@@ -31,7 +35,7 @@ def find(policy: m.Policy) -> Iterator[Diagnostic]:
         why = conflict.why.strip().rstrip(".") if conflict.why else None
         for subject, held_rules in _violations(view, rules, conflict.at_most):
             names = listed(f"{rule.entity}/{rule.operation}" for rule in held_rules)
-            yield KIND.at(
+            yield SEPARATION_OF_DUTY.at(
                 conflict.span,
                 f"{subject} {names}" + ("" if conflict.at_most == 1 else f", more than {conflict.at_most} of them"),
                 "require something else in one of them, or grant less" + (f": {why}" if why else ""),

@@ -1,4 +1,4 @@
-"""P332: two names that are easily confused."""
+"""Names and what stands for others: near duplicates, differences in case, sets, aliases and roles: P325, P326, P332, P333, P344."""
 
 from __future__ import annotations
 
@@ -7,19 +7,82 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
+from privtab.checks._catalogue import check
+from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
 from privtab.names import small_letters
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
-    from privtab.syntax.nodes import RowDecl
+    from privtab.syntax.nodes import RowDecl, Tables, VariantDecl
 
-KIND = FindingKind("P332", "near-duplicate-name", Severity.NOTE)
+
+# P325: a set that the file never uses.
+UNUSED_SET = FindingKind("P325", "unused-set", Severity.NOTE)
+
+
+@check(UNUSED_SET)
+def unused_set(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Sets that no condition, effect, role, other set or `implies` uses, nor what owners hold; readings and variants count."""
+    tables = policy.tables
+    used = {word.value for set_ in tables.sets for word in set_.members}
+    if tables.semantics.owner is not None:
+        used |= {word.value for word in tables.semantics.owner.holds}
+    used |= {word.value for privilege in tables.privileges for word in privilege.implies}
+    for role in (*tables.roles, *(role for variant in tables.variants for role in variant.roles)):
+        used |= {word.value for _, words in role.grants for word in words}
+    used |= set(_in_cells(tables))
+    for set_ in tables.sets:
+        if set_.name.value not in used:
+            yield UNUSED_SET.at(
+                set_.name.span,
+                f"no row, role or set uses the set `{set_.name.value}`",
+                "keep it if states grant it by that name; else drop it",
+            )
+
+
+def _in_cells(tables: Tables) -> Iterator[str]:
+    """Every name in a condition or an effect."""
+    from privtab.model.conditions import privilege_names
+
+    if tables.semantics.gate is not None and tables.semantics.gate.expression is not None:
+        yield from (name.text for name in privilege_names(tables.semantics.gate.expression))
+    layers: tuple[Tables | VariantDecl, ...] = (tables, *tables.variants)
+    for layer in layers:
+        for row in (*layer.core, *layer.any, *(row for table in layer.tables for row in table.rows)):
+            readings = row.ambiguous.readings if row.ambiguous is not None else ()
+            for body in (row.body, *(reading.body for reading in readings)):
+                for cell in (body.requires, body.each):
+                    if cell is not None and cell.expression is not None:
+                        yield from (name.text for name in privilege_names(cell.expression))
+                for effect in body.effects:
+                    yield from (name.text for term in effect.terms or () for name in term.names)
+
+
+# P326: an alias of an alias.
+ALIAS_CHAIN = FindingKind("P326", "alias-chain", Severity.NOTE)
+
+
+@check(ALIAS_CHAIN)
+def alias_chain(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Aliases of another alias instead of the privilege itself."""
+    for decl in policy.tables.privileges:
+        if decl.alias_of is not None and decl.alias_of.value in policy.aliases:
+            privilege = policy.aliases[decl.name.value].of
+            yield ALIAS_CHAIN.at(
+                decl.alias_of.span,
+                f"`{decl.name.value}` is an alias of the alias `{decl.alias_of.value}`",
+                f"name the privilege itself: `alias_of: {privilege}`",
+            )
+
+
+# P332: two names that are easily confused.
+NEAR_DUPLICATE_NAME = FindingKind("P332", "near-duplicate-name", Severity.NOTE)
 _LONG = 5
 """In shorter words, one letter often makes the intended difference, as in get and set."""
 
 
-def find(policy: m.Policy) -> Iterator[Diagnostic]:
+@check(NEAR_DUPLICATE_NAME)
+def near_duplicate_name(policy: m.Policy) -> Iterator[Diagnostic]:
     """Names of one kind that differ only by plural, word order, or one letter; those that differ in case alone are P344.
 
     Skipped are: an alias and its privilege; operations that share a row, or have different titles; and `single` types,
@@ -62,7 +125,7 @@ def _pairs(kind: str, names: Mapping[str, Span], is_intended: Callable[[str, str
         if (same_words or _one_letter(name, other)) and not is_intended(name, other, same_words):
             (span, other_span) = names[name], names[other]
             (first, _), (second, second_span) = sorted(((name, span), (other, other_span)), key=lambda pair: pair[1])
-            yield KIND.at(
+            yield NEAR_DUPLICATE_NAME.at(
                 second_span,
                 f"the {kind}s `{first}` and `{second}` are easily confused",
                 "use one name if they mean the same; else distinguish them, by a title if the names are fixed",
@@ -141,3 +204,52 @@ def _one_letter(name: str, other: str) -> bool:
     return a[index + 1 :] == b[index + 1 :] or (
         a[index : index + 2] == b[index : index + 2][::-1] and a[index + 2 :] == b[index + 2 :]
     )
+
+
+# P333: two roles with the same grants.
+SAME_ROLE = FindingKind("P333", "same-role", Severity.NOTE)
+
+
+@check(SAME_ROLE)
+def same_role(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Roles with the same scope and default grants, after resolving sets and aliases; skips roles without grants."""
+    first: dict[tuple[str | None, frozenset[tuple[str, str]]], str] = {}
+    places = {role.name.value: role.name.span for role in policy.tables.roles}
+    for role in policy.roles.values():
+        grants = frozenset((type_, privilege) for type_, privileges in role.grants for privilege in privileges)
+        if not grants or role.name not in places:
+            continue
+        twin = first.setdefault((role.scope, grants), role.name)
+        if twin != role.name:
+            yield SAME_ROLE.at(
+                places[role.name],
+                f"the role `{role.name}` grants the same as `{twin}`",
+                "one role is enough, unless states grant more to one of them",
+                related=(Related(message="the other role", span=places[twin]),) if twin in places else (),
+            )
+
+
+# P344: two names that differ in case alone.
+DIFFERS_IN_CASE = FindingKind("P344", "differs-in-case", Severity.WARNING)
+
+_SAME_WORDS = True
+
+
+@check(DIFFERS_IN_CASE)
+def differs_in_case(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Names of one kind that are the same where case does not count, as in SQL, in HTTP headers and in many file systems."""
+    same_privilege = aliases(policy)
+    for kind, names in names_by_kind(policy).items():
+        first: dict[str, str] = {}
+        for name, span in sorted(names.items(), key=_by_place):
+            other = first.setdefault(name.casefold(), name)
+            if other != name and not (kind == "privilege" and same_privilege(name, other, _SAME_WORDS)):
+                yield DIFFERS_IN_CASE.at(
+                    span,
+                    f"the {kind}s `{other}` and `{name}` differ in case alone",
+                    "they are different names here; use one spelling if they mean the same, else another word",
+                )
+
+
+def _by_place(named: tuple[str, Span]) -> Span:
+    return named[1]

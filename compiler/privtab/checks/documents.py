@@ -1,0 +1,249 @@
+"""What rows say of the documents that they are from: sources, notes, and cells that can be read in several ways: P303, P317, P318, P329, P339."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._catalogue import check
+from privtab.checks._compare import compare
+from privtab.checks._view import in_every_type, view_of
+from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity
+from privtab.errors import Undecided
+
+if TYPE_CHECKING:
+    from privtab.checks._view import View
+    from privtab.ir.canonical import AtomSet
+    from privtab.ir.nodes import Rule
+    from privtab.model import nodes as m
+    from privtab.model.nodes import Policy
+
+
+# P303: a row without `source`, in a file that names its documents.
+ROW_WITHOUT_SOURCE = FindingKind("P303", "row-without-source", Severity.WARNING)
+
+
+@check(ROW_WITHOUT_SOURCE)
+def row_without_source(policy: Policy) -> Iterator[Diagnostic]:
+    """Rows without `source`, each once even if it applies to several types; none if the file has no `sources`."""
+    if not policy.sources:
+        return
+    reported: set[int] = set()
+    example = "source: 15" if len(policy.sources) == 1 else f"source: {next(iter(policy.sources))}:15"
+    for row in policy.rows.values():
+        if row.decl.source or id(row.decl.body) in reported:
+            continue
+        reported.add(id(row.decl.body))
+        yield ROW_WITHOUT_SOURCE.at(
+            row.decl.span, f"the row `{row.operation}` has no `source`", f"add the line of the document: `{example}`"
+        )
+
+
+# P317: a note that contradicts its row.
+NOTE_CONTRADICTS_ROW = FindingKind("P317", "note-contradicts-row", Severity.WARNING)
+_UNFILTERED = re.compile(
+    r"\ball\b[^.;]*\b(even if|even when|regardless|whether or not|no matter)\b[^.;]*",
+    re.IGNORECASE,
+)
+_OPEN = re.compile(
+    r"\b(any ?one|any ?body|every ?one|every ?body|any (user|caller)|all users)\b(?! (who|whom|that|with|else|but|except|in|of)\b)"
+    r" (may|can|could|is allowed|are allowed|has access|have access)\b"
+    r"|\bno (privileges?|permissions?|checks?|authori[sz]ation|access)\b[^.;]*\b(required|needed|necessary|asked|checked|made)\b"
+    r"|\b(no (privilege|permission|check|authori[sz]ation)s?|nothing) (is|are) (required|needed|necessary|asked|checked)\b"
+    r"|\b(permissions?|privileges?|access|authori[sz]ation) (is|are) not (required|needed|checked)\b"
+    r"|\bwithout (any )?(check|permission|privilege|authori[sz]ation)s?\b",
+    re.IGNORECASE,
+)
+_OWNERS = re.compile(
+    r"\b(only|none but|nobody but) (the |its |an )?owners?\b|\b(the |its )?owners? (only|alone)\b(?! (is|are) not)",
+    re.IGNORECASE,
+)
+_ADMINS = re.compile(
+    r"\bonly (a |the )?service admin(istrator)?s?\b|\bservice admin(istrator)?s? only\b", re.IGNORECASE
+)
+_NOTHING = re.compile(
+    r"\b(has|have) no effects?\b|\b(gets|is granted|receives) nothing\b|\bgrants nothing\b", re.IGNORECASE
+)
+_NOT_NEEDED = re.compile(
+    r"\b(is|are) not (required|needed|necessary)\b|\bneed not (be )?(held|have|hold)\b", re.IGNORECASE
+)
+_NOT_ENOUGH = re.compile(r"\b(alone )?(is|are) not (enough|sufficient)\b|\bdoes not suffice\b", re.IGNORECASE)
+
+
+@check(NOTE_CONTRADICTS_ROW)
+def note_contradicts_row(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Notes whose claims about callers or effects are false, recognised by a few phrases.
+
+    They are compared with the exact meaning of the row: all items shown although `each` filters, any caller although
+    something is required, only owners although others pass, no effect although there is one, or a privilege that is not
+    needed although no caller passes without it.
+    """
+    yield from in_every_type(policy, _note_contradicts_row_found(policy))
+
+
+def _note_contradicts_row_found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
+    view = view_of(policy)
+    for row in policy.rows.values():
+        if row.decl.note is None:
+            continue
+        for claim, fact in _decided_claims(view, row, " ".join(row.decl.note.split())):
+            yield (
+                row,
+                NOTE_CONTRADICTS_ROW.at(
+                    row.decl.span,
+                    f"the note of `{row.operation}` says `{claim}`, but {fact}",
+                    "correct the row or its note; if the document says both, record the other reading under `ambiguous`",
+                ),
+            )
+            break
+
+
+def _decided_claims(view: View, row: m.Row, note: str) -> Iterator[tuple[str, str]]:
+    try:
+        yield from _false_claims(view, row, note)
+    except Undecided:
+        view.undecided(row)
+
+
+def _false_claims(view: View, row: m.Row, note: str) -> Iterator[tuple[str, str]]:
+    from privtab.ir.formula import conjunction, item_condition
+    from privtab.ir.nodes import Has, Owner, ServiceAdmin
+
+    rule = view.rule(row)
+    required = rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
+
+    def minimal_sets() -> list[AtomSet]:
+        return [atoms for s in view.settings(rule) for atoms in view.sets(item_condition(rule), s)]
+
+    claims: tuple[tuple[re.Pattern[str], Callable[[], bool], str], ...] = (
+        (_UNFILTERED, lambda: _filters(view, rule), "items are left out"),
+        (
+            _OPEN,
+            lambda: not view.implies(rule, rule.gate, required, unknown=True),
+            "something is required of the caller",
+        ),
+        (_OWNERS, lambda: any(not any(isinstance(a, Owner) for a in s) for s in minimal_sets()), "others pass too"),
+        (
+            _ADMINS,
+            lambda: any(not any(isinstance(a, ServiceAdmin) for a in s) for s in minimal_sets()),
+            "others pass too",
+        ),
+        (_NOTHING, lambda: bool(rule.effects), "it has effects"),
+    )
+    for pattern, wrong, fact in claims:
+        match = pattern.search(note)
+        if match and wrong():
+            yield _short(match.group()), fact
+    for name in view.policy.privileges:
+        if name not in note:
+            continue
+        claim = re.search(rf"\b{re.escape(name)}\b (?P<rest>[^.;,]*)", note)
+        if claim is None:
+            continue
+        uses = [[isinstance(a, Has) and a.privilege == name for a in s] for s in minimal_sets()]
+        if _NOT_NEEDED.match(claim["rest"]) and uses and all(any(use) for use in uses):
+            yield _short(claim.group()), f"no caller passes without `{name}`"
+        if _NOT_ENOUGH.match(claim["rest"]) and any(all(use) for use in uses if use):
+            yield _short(claim.group()), f"`{name}` is enough"
+
+
+def _filters(view: View, rule: Rule) -> bool:
+    """Whether `each` requires more than the call does."""
+    from privtab.ir.formula import call_condition
+
+    return rule.each is not None and not view.implies(rule, call_condition(rule), rule.each, unknown=True)
+
+
+def _short(text: str) -> str:
+    words = text.strip().split()
+    return " ".join(words) if len(words) <= 16 else " ".join([*words[:5], "…", *words[-4:]])
+
+
+# P318: an ambiguous cell without other readings, or without a reason for the one that was chosen.
+UNSETTLED_AMBIGUITY = FindingKind("P318", "unsettled-ambiguity", Severity.WARNING)
+
+
+@check(UNSETTLED_AMBIGUITY)
+def unsettled_ambiguity(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Rows with `ambiguous` but without readings or without `why`; each once."""
+    reported: set[int] = set()
+    for row in policy.rows.values():
+        ambiguous = row.decl.ambiguous
+        if ambiguous is None or id(ambiguous) in reported:
+            continue
+        reported.add(id(ambiguous))
+        if not ambiguous.readings:
+            message = f"the row `{row.operation}` is ambiguous, but records no other reading"
+            advice = "write the other readings under `readings`, or drop `ambiguous`"
+        elif not (ambiguous.why or "").strip():
+            message = f"the row `{row.operation}` does not say why its reading was chosen"
+            advice = "add `why: …`"
+        else:
+            continue
+        yield UNSETTLED_AMBIGUITY.at(row.decl.span, message, advice)
+
+
+# P329: another reading of a cell that means the same.
+EQUAL_READING = FindingKind("P329", "equal-reading", Severity.NOTE)
+
+
+@check(EQUAL_READING)
+def equal_reading(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Readings that mean exactly the same as the row or as another of its readings, effects included."""
+    yield from in_every_type(policy, _equal_reading_found(policy))
+
+
+def _equal_reading_found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
+    view = view_of(policy)
+    for row in policy.rows.values():
+        earlier: list[tuple[str, Rule]] = [("the row itself", view.rule(row))]
+        for reading, other in view.alternative_rows.readings(row):
+            rule = view.lowering.rule(other)
+            name = reading.name.value
+            equal_reading = next(
+                (description for description, earlier_rule in earlier if compare(view, rule, earlier_rule).equal), None
+            )
+            earlier.append((f"the reading `{name}`", rule))
+            if equal_reading is not None and f"{row.entity}/{row.operation}" not in policy.chosen:
+                yield (
+                    row,
+                    EQUAL_READING.at(
+                        reading.name.span,
+                        f"the reading `{name}` means the same as {equal_reading}",
+                        "drop it, or write what it was meant to say: choosing it changes no answer",
+                    ),
+                )
+
+
+# P339: rows of one type that come from one line of the document but differ.
+ONE_CELL_TWO_MEANINGS = FindingKind("P339", "one-cell-two-meanings", Severity.WARNING)
+
+
+@check(ONE_CELL_TWO_MEANINGS)
+def one_cell_two_meanings(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Rows of a type with the very same `source` that allow different callers or have different effects.
+
+    Rows with a `note` or `ambiguous` are skipped, since the difference is known; so are rows whose sources differ in
+    any line.
+    """
+    view = view_of(policy)
+    first: dict[tuple[str, tuple[tuple[str | None, int | None], ...]], m.Row] = {}
+    for row in policy.rows.values():
+        decl = row.decl
+        if row.origin != "row" or not decl.source or decl.note is not None or decl.ambiguous is not None:
+            continue
+        if any(ref.line is None for ref in decl.source):
+            continue
+        earlier = first.setdefault((row.entity, tuple((ref.name, ref.line) for ref in decl.source)), row)
+        if earlier is row or earlier.decl.body is decl.body:
+            continue
+        comparison = compare(view, view.rule(row), view.rule(earlier))
+        if comparison.equal or comparison.breadth == "unknown":
+            continue
+        yield ONE_CELL_TWO_MEANINGS.at(
+            decl.span,
+            f"`{row.operation}` and `{earlier.operation}` come from one line of the document, but differ",
+            "correct one of them, or explain in a `note` why they differ",
+            related=(Related(message="the other row", span=earlier.decl.span),),
+        )

@@ -1,0 +1,376 @@
+"""Effects of rows: what creators get, what deletions leave behind, and what is not declared: P316, P323, P324, P334, P345, P346, P347."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from privtab.checks._catalogue import check
+from privtab.checks._parts import with_implied
+from privtab.checks._view import in_every_type, view_of
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
+from privtab.effects import PRINCIPAL_TABLES
+from privtab.errors import Undecided
+from privtab.hints import listed
+
+if TYPE_CHECKING:
+    from privtab.checks._view import View
+    from privtab.ir.canonical import AtomSet
+    from privtab.ir.nodes import Atom, Effect, Formula, Program, Rule
+    from privtab.model import nodes as m
+    from privtab.model.nodes import Policy
+
+
+# P316: a creator who cannot read what they created.
+CREATOR_CANNOT_READ = FindingKind("P316", "creator-cannot-read", Severity.WARNING)
+_READING = [
+    "get",
+    "read",
+    "load",
+    "view",
+    "show",
+    "see",
+    "describe",
+    "open",
+    "list",
+    "search",
+    "find",
+    "fetch",
+    "browse",
+    "download",
+    "look",
+    "inspect",
+]
+"""First words of the names of operations that read, most characteristic first."""
+
+
+@check(CREATOR_CANNOT_READ)
+def creator_cannot_read(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Creating rows that do not allow the caller any reading operation afterwards, given the condition and the effects.
+
+    The created type is that of the row, or its child type if an effect names it. An operation reads if its first word
+    says so and it has no effects; types without such operations are skipped.
+    """
+    view = view_of(policy)
+    readings = _readings(policy)
+    by_shape: dict[int, bool] = {}
+    groups: dict[str, list[tuple[m.Row, str, str]]] = {}
+    for row in policy.rows.values():
+        for type_ in _created_types(policy, row):
+            reading_rows = readings.get(type_, [])
+            try:
+                if reading_rows and not _may_read(
+                    view, view.rule(row), type_, [view.rule(r) for r in reading_rows], by_shape
+                ):
+                    groups.setdefault(_given_text(row, type_), []).append((row, type_, reading_rows[0].operation))
+            except Undecided:
+                view.undecided(row)
+    for given_text, cases in groups.items():
+        row, type_, operation = cases[0]
+        others = [other for _, other, _ in cases[1:]]
+        yield CREATOR_CANNOT_READ.at(
+            row.decl.span,
+            f"the creator of a `{type_}` cannot read it: `{row.operation}` gives {given_text}, which is not enough for `{operation}`",
+            f"grant what `{operation}` requires" + (f"; the same applies to {listed(others)}" if others else ""),
+        )
+
+
+def _created_types(policy: m.Policy, row: m.Row) -> Iterator[str]:
+    """The types that the row creates and on which its effects give something."""
+    given_types = dict.fromkeys(o.type for o in row.outcomes if o.kind != "revoke" and o.slot == "")
+    for type_ in given_types:
+        inside = policy.entities[type_].parent == row.entity and not policy.entities[type_].single
+        if inside or (type_ == row.entity and (row.creates or row.operation == "create")):
+            yield type_
+
+
+def _readings(policy: m.Policy) -> dict[str, list[m.Row]]:
+    """The reading operations of each type, most characteristic first."""
+    found: dict[str, list[m.Row]] = {}
+    for (type_, operation), row in policy.rows.items():
+        if not row.outcomes and not row.creates and not row.withs and _word(operation) in _READING:
+            found.setdefault(type_, []).append(row)
+    for rows in found.values():
+        rows.sort(key=lambda row: (_READING.index(_word(row.operation)), len(row.operation)))
+    return found
+
+
+def _word(operation: str) -> str:
+    return operation.partition("_")[0]
+
+
+def _given_text(row: m.Row, type_: str) -> str:
+    return listed(dict.fromkeys(o.what for o in row.outcomes if o.kind != "revoke" and o.type == type_))
+
+
+def _may_read(view: View, rule: Rule, type_: str, reading_rules: list[Rule], by_shape: dict[int, bool]) -> bool:
+    """As `_allows_reading`; answered once for all rules of the same shape."""
+    from privtab.ir.formula import call_condition, item_condition
+    from privtab.ir.nodes import And
+
+    granted = And(
+        parts=tuple(atom for effect in rule.effects if effect.kind != "revoke" for atom in _atoms(view, effect))
+    )
+    conditions = [call_condition(rule), granted, *map(item_condition, reading_rules)]
+    slots = {slot.name: slot.types for slot in rule.withs} | {"": (type_,)}
+    key = view.shapes.of(conditions, slots).number
+    if key not in by_shape:
+        by_shape[key] = _allows_reading(view, rule, type_, reading_rules)
+    return by_shape[key]
+
+
+def _allows_reading(view: View, rule: Rule, type_: str, reading_rules: list[Rule]) -> bool:
+    """Whether each minimal set for creation, together with the effects, suffices for some reading operation.
+
+    Flags only add requirements, so it is enough to check the sets without flags. Where a type nests, this is asked for paths of each
+    number of levels that matters, of which each level is a type of its own.
+    """
+    from privtab.ir.canonical import canonical
+    from privtab.ir.formula import atoms, call_condition, item_condition
+    from privtab.ir.nodes import ALWAYS, RESOURCE
+    from privtab.ir.unroll import levels_that_matter, unrolled
+
+    creating, reading = call_condition(rule), [item_condition(other) for other in reading_rules]
+    most = levels_that_matter(*((view.program, formula) for formula in (creating, *reading)))
+    unrolling = unrolled(view.program)
+    program = unrolling.at_most(most) if unrolling.nested else view.program
+    form = canonical(program)
+    gained = {atom for effect in rule.effects if effect.kind != "revoke" for atom in _atoms(view, effect)}
+    for levels in unrolling.requests((creating, *reading, *gained), most):
+        at_levels = partial(unrolling.formula, levels=levels) if unrolling.nested else _unchanged
+        created = unrolling.at(type_, levels.get(RESOURCE, 1))
+        given = {part for atom in gained for part in atoms(at_levels(atom))}
+        reading_sets = [
+            frozenset(found) for formula in reading for found in form.minimal_sets(at_levels(formula), frozenset(), {})
+        ]
+        for flags, types in view.settings(rule, ALWAYS, types_of=creating):
+            types_at = {slot: unrolling.at(name, levels.get(slot, 1)) for slot, name in types.items()}
+            for found in form.minimal_sets(at_levels(creating), flags, types_at):
+                held = _with_inherited(program, frozenset(found) | given, created)
+                if not form.implies([held], reading_sets):
+                    return False
+    return True
+
+
+def _unchanged(formula: Formula) -> Formula:
+    return formula
+
+
+def _atoms(view: View, effect: Effect) -> Iterator[Atom]:
+    from privtab.ir.nodes import Has, Member, Owner
+
+    if effect.what in ("owner", "member") and not effect.privileges:
+        yield Owner(target=effect.target) if effect.what == "owner" else Member(target=effect.target)
+    granted = with_implied(view.policy, effect.privileges, effect.target.type)
+    yield from (Has(privilege=privilege, target=effect.target) for privilege in granted)
+
+
+def _with_inherited(program: Program, atoms: AtomSet, type_: str) -> AtomSet:
+    """The atoms and, with inheritance, the privileges they give on the new entity, which has no denials yet."""
+    from privtab.ir.nodes import Has, Target
+
+    if program.semantics.inheritance == "none":
+        return atoms
+    return atoms | {
+        Has(privilege=atom.privilege, target=Target(slot="", type=type_))
+        for atom in atoms
+        if isinstance(atom, Has) and atom.target.slot == "" and atom.target.type in program.chain(type_)
+    }
+
+
+# P323: an effect that gives nothing new.
+IDLE_EFFECT = FindingKind("P323", "idle-effect", Severity.WARNING)
+
+
+@check(IDLE_EFFECT)
+def idle_effect(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Grants of what the call requires on the same object anyway, or of what no row requires; each row once.
+
+    Some member of a set must be new, and some must count. Ownership counts if a row requires owners or owners hold
+    something, membership if a row or the gate requires members.
+    """
+    yield from in_every_type(policy, _found(policy))
+
+
+def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
+    view = view_of(policy)
+    for row in policy.rows.values():
+        rule = view.rule(row)
+        for outcome, effect in zip(row.outcomes, rule.effects, strict=True):
+            if effect.kind == "revoke" or not _written(row, outcome):
+                continue
+            reason = _idle(view, rule, effect)
+            if reason is None:
+                continue
+            verb = "grants" if effect.kind == "grant" else "makes the caller"
+            yield (
+                row,
+                IDLE_EFFECT.at(
+                    row.decl.span if outcome.use is None else outcome.use.spot.span,
+                    f"the row `{row.operation}` {verb} `{effect.what}` of the `{effect.target.type}`, {reason}",
+                    "drop it, or check what it was meant to give",
+                ),
+            )
+
+
+def _written(row: m.Row, outcome: m.Outcome) -> bool:
+    """Whether the row states the effect itself, and it does not come from the ownership of creators."""
+    return outcome.use is not None or row.decl.body.becomes is not None
+
+
+def _idle(view: View, rule: Rule, effect: Effect) -> str | None:
+    from privtab.ir.formula import call_condition, conjunction
+    from privtab.ir.nodes import RESOURCE, Has, Member, Owner
+
+    granted = with_implied(view.policy, effect.privileges, effect.target.type)
+    given_atoms: list[Formula] = [Has(privilege=p, target=effect.target) for p in granted]
+    if not given_atoms:
+        given_atoms = [Owner(target=effect.target) if effect.what == "owner" else Member(target=effect.target)]
+    if effect.target.slot == RESOURCE and view.implies(rule, call_condition(rule), conjunction(*given_atoms)):
+        return "which the call already requires"
+    if effect.privileges:
+        matters = any(view.can_matter(privilege, effect.target.type) for privilege in granted)
+    else:
+        matters = _relation_matters(view, effect)
+    return None if matters else "which no row requires"
+
+
+def _relation_matters(view: View, effect: Effect) -> bool:
+    owner = view.policy.semantics.owner
+    owner_privileges = owner.holds if effect.what == "owner" and owner is not None else ()
+    type_ = effect.target.type
+    return (effect.what, type_) in view.required_relations or any(
+        view.can_matter(privilege, type_) for privilege in owner_privileges
+    )
+
+
+# P324: a deletion that leaves behind what a creation granted.
+NOTHING_REVOKED = FindingKind("P324", "nothing-revoked", Severity.NOTE)
+_DELETING = frozenset({"delete", "drop", "remove", "destroy", "unregister", "purge"})
+
+
+@check(NOTHING_REVOKED)
+def nothing_revoked(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Deletions without `revokes`, of types whose creation grants something, in a file whose rows do revoke.
+
+    A file that never revokes, or revokes only what a removed principal holds, leaves revocation to the system and is
+    skipped.
+    """
+    revoked = [o for row in policy.rows.values() for o in row.outcomes if o.kind == "revoke"]
+    if all(o.what in PRINCIPAL_TABLES and o.use is None for o in revoked):
+        return
+    granted: dict[str, str] = {}
+    for row in policy.rows.values():
+        for outcome in row.outcomes:
+            if outcome.kind != "revoke" and outcome.type == row.entity and outcome.slot == "":
+                granted.setdefault(row.entity, outcome.what)
+    reported: set[Span] = set()
+    for row in policy.rows.values():
+        deletes = row.operation.partition("_")[0] in _DELETING and not row.operation.partition("_")[2]
+        revokes = any(o.kind == "revoke" for o in row.outcomes)
+        if not deletes or revokes or row.entity not in granted or row.decl.span in reported:
+            continue
+        reported.add(row.decl.span)
+        yield NOTHING_REVOKED.at(
+            row.decl.span,
+            f"`{row.operation}` leaves `{granted[row.entity]}` of the `{row.entity}` behind",
+            f"whoever creates another with the same name inherits it: add `revokes: {granted[row.entity]}`",
+        )
+
+
+# P334: a creation that requires something on what it creates.
+CREATION_ASKS_FOR_ITSELF = FindingKind("P334", "creation-asks-for-itself", Severity.WARNING)
+
+
+@check(CREATION_ASKS_FOR_ITSELF)
+def creation_asks_for_itself(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Rows `create` in which every alternative requires something on the entity, or below it, before it exists.
+
+    `creates: false` states that the entity exists, and `ambiguous` that the cell has been reviewed.
+    """
+    from privtab.ir.formula import call_condition
+
+    view = view_of(policy)
+    reported: set[Span] = set()
+    for row in policy.rows.values():
+        settled = row.decl.creates is not None or row.decl.ambiguous is not None
+        if row.operation != "create" or row.creates or settled or row.decl.span in reported:
+            continue
+        rule = view.rule(row)
+        if not view.allowed(rule, call_condition(rule), unnamed=True):
+            reported.add(row.decl.span)
+            yield CREATION_ASKS_FOR_ITSELF.at(
+                row.decl.span,
+                f"creating a `{row.entity}` requires something on the `{row.entity}`, which does not exist yet",
+                "require it on its parent, or write `creates: false` if it already exists",
+            )
+
+
+# P345: an effect that grants the caller what users cannot be granted.
+REFUSED_EFFECT = FindingKind("P345", "refused-effect", Severity.WARNING)
+
+
+@check(REFUSED_EFFECT)
+def refused_effect(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Grants to the caller where grants to users are refused."""
+    grantees = policy.semantics.grantees
+    if "user" in grantees:
+        return
+    reported: set[Span] = set()
+    for row in policy.rows.values():
+        for outcome in row.outcomes:
+            span = row.decl.span if outcome.use is None else outcome.use.spot.span
+            if outcome.kind == "grant" and span not in reported:
+                reported.add(span)
+                yield REFUSED_EFFECT.at(
+                    span,
+                    f"`{row.operation}` gives the caller `{outcome.what}` of the `{outcome.type}`, which a user cannot have",
+                    f"leave the effect out: `semantics.grantees` lists {listed(grantees)}",
+                )
+
+
+# P346: a row that makes its caller an owner although users may not own.
+CREATOR_CANNOT_OWN = FindingKind("P346", "creator-cannot-own", Severity.WARNING)
+
+
+@check(CREATOR_CANNOT_OWN)
+def creator_cannot_own(policy: Policy) -> Iterator[Diagnostic]:
+    """Rows with `becomes: owner`, of their own or by `creator`, where `kinds` leaves users out; `creator` is reported once."""
+    owner = policy.semantics.owner
+    if owner is None or "user" in owner.kinds:
+        return
+    kinds = " or ".join(owner.kinds)
+    reported: set[Span] = set()
+    for row in policy.rows.values():
+        owning = any(
+            (outcome.kind, outcome.what, outcome.of_role) == ("become", "owner", False) for outcome in row.outcomes
+        )
+        implied = row.decl.body.becomes is None
+        if owning and row.decl.span not in reported and not (implied and reported):
+            reported.add(row.decl.span)
+            cause = " by `creator: true`" if implied else ""
+            yield CREATOR_CANNOT_OWN.at(
+                row.decl.span,
+                f"`{row.operation}` makes its caller the owner{cause}, and a state refuses a user as an owner: `kinds` has {kinds}",
+                "add `user` to `kinds`, give a privilege by `grants` instead, or let a role own by `creator: active_role`",
+            )
+
+
+# P347: a row that revokes something and is not declared destructive.
+UNDECLARED_DESTRUCTION = FindingKind("P347", "undeclared-destruction", Severity.NOTE)
+
+
+@check(UNDECLARED_DESTRUCTION)
+def undeclared_destruction(policy: Policy) -> Iterator[Diagnostic]:
+    """Rows with `revokes` and without `destructive: true`, each once."""
+    reported: set[Span] = set()
+    for row in policy.rows.values():
+        revoked = next((outcome.what for outcome in row.outcomes if outcome.kind == "revoke"), None)
+        if revoked is not None and not row.decl.destructive and row.decl.span not in reported:
+            reported.add(row.decl.span)
+            yield UNDECLARED_DESTRUCTION.at(
+                row.decl.span,
+                f"`{row.operation}` revokes `{revoked}`, and certifications do not count it as destructive",
+                "add `destructive: true`",
+            )

@@ -1,0 +1,285 @@
+"""Rows that allow more than they seem to: to every caller, on any type, without a flag, or past a denial: P304, P311, P319, P335, P340."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, assert_never
+
+from privtab.checks._catalogue import check
+from privtab.checks._view import view_of
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
+from privtab.errors import Undecided
+from privtab.hints import listed
+
+if TYPE_CHECKING:
+    from privtab.checks._view import View
+    from privtab.model import nodes as m
+
+
+# P304: a privilege that also suffices on an ancestor, so that an allow there bypasses a denial below.
+BYPASSED_DENY = FindingKind("P304", "bypassed-deny", Severity.WARNING)
+
+
+@check(BYPASSED_DENY)
+def bypassed_deny(policy: m.Policy) -> Iterator[Diagnostic]:
+    """`P (catalog, schema)` under `inheritance: down` and `deny: overrides`, each name of an ancestor once."""
+    from privtab.model.walk import conditions
+
+    if policy.semantics.inheritance != "down" or policy.semantics.deny != "overrides":
+        return
+    reported: set[tuple[int, int]] = set()
+    for row in policy.rows.values():
+        for condition in conditions(row):
+            for upper, lower, privilege in _pairs(policy, condition):
+                key = (id(upper.spot.cell), upper.spot.start)
+                if key not in reported:
+                    reported.add(key)
+                    yield _bypassed_deny_finding(upper, lower, privilege)
+
+
+def _pairs(policy: m.Policy, condition: m.Condition) -> Iterator[tuple[m.TargetSlot, m.TargetSlot, str]]:
+    """Targets of one `or`, the upper one above the lower one, where the same privilege on either suffices."""
+    from privtab.model.nodes import AnyOf, HoldsPrivilege
+    from privtab.model.walk import alternatives, flat, terms
+
+    single_terms = [term for term in terms(condition) if isinstance(term, HoldsPrivilege)]
+    groups: list[list[HoldsPrivilege]] = [[term] for term in single_terms]
+    groups.extend(
+        [part for part in flat(any_of, AnyOf) if isinstance(part, HoldsPrivilege) and not part.every]
+        for any_of in alternatives(condition)
+    )
+    for group in groups:
+        listed = [(use.members, place) for term in group for use in term.uses for place in term.places]
+        for members, place in listed:
+            for other_members, other_place in listed:
+                same = place.slot == other_place.slot and len(place.types) == len(other_place.types) == 1
+                common = [p for p in members if p in other_members]
+                above = same and place.types != other_place.types and not (place.below or other_place.below)
+                if above and common and policy.hierarchy.within(other_place.types[0], place.types[0]):
+                    yield place, other_place, common[0]
+
+
+def _bypassed_deny_finding(upper: m.TargetSlot, lower: m.TargetSlot, privilege: str) -> Diagnostic:
+    return BYPASSED_DENY.at(
+        upper.spot.span,
+        f"`{privilege}` on the `{upper.types[0]}` bypasses a denial on the `{lower.types[0]}`",
+        f"name the `{lower.types[0]}` alone: grants on the `{upper.types[0]}` reach it by inheritance",
+    )
+
+
+# P311: a condition that every caller meets if the request sets no flag.
+OPEN_WITHOUT_FLAG = FindingKind("P311", "open-without-flag", Severity.WARNING)
+
+
+@check(OPEN_WITHOUT_FLAG)
+def open_without_flag(policy: m.Policy) -> Iterator[Diagnostic]:
+    """`requires` and `each` in which every alternative, or one of them, is only a `when`.
+
+    Flags only add requirements, so a condition that requires nothing without flags is open; if it requires nothing with
+    all flags either, it is equivalent to `anyone`. `anyone and (A when f)` states that it is open, and is skipped.
+    """
+    from privtab.model.walk import conditions
+
+    reported: set[tuple[int, int]] = set()
+    for row in policy.rows.values():
+        for condition in conditions(row):
+            if not requires_nothing(condition, flags=False) or requires_nothing(condition, flags=True):
+                continue
+            first = _first(condition)
+            if first is not None and (key := (id(first.spot.cell), first.spot.start)) not in reported:
+                reported.add(key)
+                yield _open_without_flag_finding(condition, first)
+
+
+def requires_nothing(condition: m.Condition, *, flags: bool) -> bool:
+    """Whether the condition always holds if the request sets all flags, or none. A `can` counts as a requirement."""
+    from privtab.model import nodes as m
+
+    match condition:
+        case m.AllOf(parts=parts):
+            return all(requires_nothing(part, flags=flags) for part in parts)
+        case m.AnyOf(parts=parts):
+            return any(requires_nothing(part, flags=flags) for part in parts)
+        case m.Required(body=body):
+            return not flags or requires_nothing(body, flags=flags)
+        case m.HoldsPrivilege() | m.Related() | m.IsSelf() | m.IsServiceAdmin() | m.CanDo() | m.Compared():
+            return False
+        case _:
+            assert_never(condition)
+
+
+def _first(condition: m.Condition) -> m.Required | None:
+    """The first `when` that opens the condition; None if `anyone` beside it states that it is meant to be open."""
+    from privtab.model import nodes as m
+
+    match condition:
+        case m.Required():
+            return condition
+        case m.AllOf(parts=parts):
+            return None if m.AllOf() in parts else next(filter(None, map(_first, parts)), None)
+        case m.AnyOf(parts=parts):
+            return next(filter(None, (_first(part) for part in parts if requires_nothing(part, flags=False))), None)
+        case _:
+            return None
+
+
+def _flags(condition: m.Condition) -> Iterator[str]:
+    from privtab.model import nodes as m
+
+    match condition:
+        case m.AllOf(parts=parts) | m.AnyOf(parts=parts):
+            for part in parts:
+                yield from _flags(part)
+        case m.Required(body=body, flag=flag):
+            yield flag
+            yield from _flags(body)
+        case _:
+            return
+
+
+def _open_without_flag_finding(condition: m.Condition, first: m.Required) -> Diagnostic:
+    flags = tuple(dict.fromkeys(_flags(condition)))
+    return OPEN_WITHOUT_FLAG.at(
+        first.spot.span,
+        f"without the flag{'s' if len(flags) > 1 else ''} {listed(flags)} this condition holds for every caller",
+        f"put it beside what is always required: `A and (B when {first.flag})`",
+    )
+
+
+# P319: a row or an object of any type that nothing restricts.
+UNBOUNDED_ANY = FindingKind("P319", "unbounded-any", Severity.WARNING)
+
+
+@check(UNBOUNDED_ANY)
+def unbounded_any(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Rows for every type that require at most the gate, and `with` objects of `any` type that fit every type.
+
+    A row of `any` with `for` names its types. Ownership and membership are no restriction: any entity may be owned.
+    """
+    view = view_of(policy)
+    reported: set[Span] = set()
+    for row in policy.rows.values():
+        if row.decl.span in reported:
+            continue
+        reported.add(row.decl.span)
+        if row.origin != "row" and row.decl.for_types is None and _requires_nothing(view, row):
+            beyond_gate = " beyond the gate" if row.gate is not None else ""
+            yield _unbounded_any_finding(
+                row.decl.span,
+                f"`{row.operation}` exists on every type, and nothing is required{beyond_gate}",
+                "name the types it is for: `for: [TYPE]`"
+                if row.origin == "any"
+                else "require something, or give types rows",
+            )
+        for decl in row.decl.withs:
+            if decl.types is None and _allows_every_type(policy, row, decl.name.value):
+                yield _unbounded_any_finding(
+                    decl.name.span,
+                    f"`{decl.name.value}` may be an entity of any type at all",
+                    "name its types, or require what only some can give: a privilege, or `can OPERATION`",
+                )
+
+
+def _requires_nothing(view: View, row: m.Row) -> bool:
+    from privtab.ir.formula import conjunction
+
+    rule = view.rule(row)
+    required = rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
+    return view.implies(rule, rule.gate, required)
+
+
+def _allows_every_type(policy: m.Policy, row: m.Row, name: str) -> bool:
+    """Whether the row uses the object, but only in ways that every type allows."""
+    from privtab.model.nodes import CanDo, HoldsPrivilege, Related
+    from privtab.model.walk import row_terms
+
+    terms = [
+        term for term in row_terms(row) if isinstance(term, HoldsPrivilege | Related | CanDo) and _refers_to(term, name)
+    ]
+    types = next(slot.types for slot in row.withs if slot.name == name)
+    return len(types) == len(policy.entities) and bool(terms) and all(isinstance(t, Related) for t in terms)
+
+
+def _refers_to(term: m.HoldsPrivilege | m.Related | m.CanDo, name: str) -> bool:
+    return any(place.slot == name for place in term.places)
+
+
+def _unbounded_any_finding(span: Span, message: str, advice: str) -> Diagnostic:
+    return UNBOUNDED_ANY.at(span, message, advice)
+
+
+# P335: a row that gives every caller something on an existing entity.
+OPEN_GRANT = FindingKind("P335", "open-grant", Severity.WARNING)
+_CREATING = frozenset(
+    ["create", "add", "register", "make", "new", "deploy", "submit", "upload", "import", "copy", "clone", "run", "sign"]
+)
+
+
+@check(OPEN_GRANT)
+def open_grant(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Rows that require at most the gate, and grant or give ownership of an entity that they do not create."""
+    from privtab.ir.formula import conjunction
+
+    view = view_of(policy)
+    reported: set[Span] = set()
+    for row in policy.rows.values():
+        gains = [outcome for outcome in row.outcomes if outcome.kind == "grant" or outcome.what == "owner"]
+        gains = [outcome for outcome in gains if outcome.kind != "revoke"]
+        if _creates(row) or not gains or row.decl.span in reported:
+            continue
+        rule = view.rule(row)
+        required = rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
+        try:
+            # A flag that the gate does not depend on only adds requirements.
+            settings = view.settings(rule, rule.gate, types_of=required)
+            is_open = any(view.exact.implies(rule.gate, required, *setting) for setting in settings)
+        except Undecided:
+            view.undecided(row)
+            continue
+        if is_open:
+            reported.add(row.decl.span)
+            yield OPEN_GRANT.at(
+                row.decl.span,
+                f"every caller gets `{gains[0].what}` of a `{gains[0].type}` by `{row.operation}`",
+                "require something that not every caller has",
+            )
+
+
+def _creates(row: m.Row) -> bool:
+    """Whether the row or its name states that it creates its entity; effects alone could also be a claim."""
+    if row.decl.creates is not None:
+        return row.decl.creates.value
+    return row.creates and row.operation.partition("_")[0] in _CREATING
+
+
+# P340: a row that requires less if the caller forgets a flag.
+FORGETTABLE_FLAG = FindingKind("P340", "forgettable-flag", Severity.NOTE)
+
+
+@check(FORGETTABLE_FLAG)
+def forgettable_flag(policy: m.Policy) -> Iterator[Diagnostic]:
+    """The first `when` of each flag that the row itself uses and that `flags` does not declare; each once.
+
+    A condition that requires nothing without flags is left to P311, or states with `anyone` that it is intended.
+    """
+    from privtab.model.walk import conditions, flags
+
+    reported: set[tuple[int, int]] = set()
+    for row in policy.rows.values():
+        declared = {flag.name.value for flag in row.decl.flags}
+        for condition in conditions(row):
+            if requires_nothing(condition, flags=False):
+                continue
+            for when in flags(condition):
+                key = (id(when.spot.cell), when.spot.start)
+                if when.flag in declared:
+                    continue
+                declared.add(when.flag)
+                if key in reported:
+                    continue
+                reported.add(key)
+                yield FORGETTABLE_FLAG.at(
+                    when.spot.span,
+                    f"a request without the flag `{when.flag}` has fewer requirements",
+                    f"make every request state it: `flags: {{{when.flag}: required}}`; or `optional`, if that is intended",
+                )

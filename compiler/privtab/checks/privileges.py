@@ -1,0 +1,327 @@
+"""Privileges that are deprecated, never required or never granted, grants of roles that change nothing, and implications: P301, P302, P305, P307, P321, P337, P342, P343."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from privtab.checks._catalogue import check
+from privtab.checks._parts import with_implied
+from privtab.checks._view import view_of
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
+from privtab.hints import listed
+from privtab.names import quoted
+
+if TYPE_CHECKING:
+    from privtab.model import nodes as m
+    from privtab.model.nodes import CellPart, Policy
+    from privtab.syntax.nodes import ConditionCell, RowDecl, Tables, VariantDecl
+
+
+# P301: a deprecated privilege in use.
+DEPRECATED_PRIVILEGE = FindingKind("P301", "deprecated-privilege", Severity.WARNING)
+
+
+@check(DEPRECATED_PRIVILEGE)
+def deprecated_privilege(policy: Policy) -> Iterator[Diagnostic]:
+    """Uses in conditions, effects, sets, `implies` and default grants."""
+    deprecated = {n: a.deprecated for n, a in policy.aliases.items() if a.deprecated is not None}
+    deprecated |= {n: p.deprecated for n, p in policy.privileges.items() if p.deprecated is not None}
+    if not deprecated:
+        return
+    for name, span in _uses(policy):
+        if name in deprecated:
+            yield _deprecated_privilege_finding(
+                span, name, deprecated[name], policy.aliases[name].of if name in policy.aliases else None
+            )
+
+
+def _uses(policy: Policy) -> Iterator[tuple[str, Span]]:
+    from privtab.model.nodes import HoldsPrivilege
+    from privtab.model.walk import row_terms
+
+    reported: set[tuple[int, int, int]] = set()
+    for row in policy.rows.values():
+        uses = [use for term in row_terms(row) if isinstance(term, HoldsPrivilege) for use in term.uses]
+        uses += [outcome.use for outcome in row.outcomes if outcome.use is not None]
+        for use in uses:
+            key = (id(use.spot.cell), use.spot.start, use.spot.end)
+            if key not in reported:
+                reported.add(key)
+                yield use.written, use.spot.span
+    for set_ in policy.tables.sets:
+        yield from ((word.value, word.span) for word in set_.members)
+    for privilege in policy.tables.privileges:
+        yield from ((word.value, word.span) for word in privilege.implies)
+    for role in policy.tables.roles:
+        yield from ((word.value, word.span) for _, words in role.grants for word in words)
+
+
+def _deprecated_privilege_finding(span: Span, name: str, advice: str, privilege: str | None) -> Diagnostic:
+    return DEPRECATED_PRIVILEGE.at(
+        span,
+        f"`{name}` is deprecated",
+        f"write `{quoted(privilege)}`, which means the same" if privilege is not None else advice,
+    )
+
+
+# P302: a privilege that no row requires.
+NEVER_REQUIRED = FindingKind("P302", "never-required", Severity.WARNING)
+
+
+@check(NEVER_REQUIRED)
+def never_required(policy: Policy) -> Iterator[Diagnostic]:
+    """Privileges that no condition names in any row, reading or variant, not even by an alias or a set, nor any that they imply.
+
+    Or that conditions name, but that decide nothing: no minimal set contains them.
+    """
+    named = set(required(policy))
+    idle = _in_force(policy) - {privilege for privilege, _ in view_of(policy).required_privileges}
+    for name, privilege in policy.privileges.items():
+        if privilege.deprecated is not None or not named.isdisjoint(privilege.implies):
+            continue
+        if name not in named:
+            yield _never_required_finding(policy, name, f"no row requires `{name}`", "add rows that require it")
+        elif name in idle:
+            message = f"`{name}` decides nothing: wherever it is required, something else is enough"
+            yield _never_required_finding(policy, name, message, "check the rows that require it")
+
+
+def _in_force(policy: Policy) -> frozenset[str]:
+    """The privileges that the rows in force name."""
+    from privtab.ir.formula import atoms, item_condition
+    from privtab.ir.nodes import Has
+
+    rules = view_of(policy).program.rules.values()
+    return frozenset(a.privilege for rule in rules for a in atoms(item_condition(rule)) if isinstance(a, Has))
+
+
+def _never_required_finding(policy: Policy, name: str, message: str, advice: str) -> Diagnostic:
+    return NEVER_REQUIRED.at(policy.declared[name].span, message, f"granting it changes nothing: {advice}, or drop it")
+
+
+def required(policy: Policy) -> Iterator[str]:
+    """The privileges that conditions name in any row, reading or variant."""
+    from privtab.model.conditions import privilege_names
+
+    for cell in _cells(policy.tables):
+        if cell.expression is not None:
+            for name in privilege_names(cell.expression):
+                if name.text in policy.aliases:
+                    yield policy.aliases[name.text].of
+                else:
+                    yield from policy.sets.get(name.text, (name.text,))
+
+
+def _cells(tables: Tables) -> Iterator[ConditionCell]:
+    if tables.semantics.gate is not None:
+        yield tables.semantics.gate
+    layers: tuple[Tables | VariantDecl, ...] = (tables, *tables.variants)
+    for layer in layers:
+        for row in (*layer.core, *layer.any, *(row for table in layer.tables for row in table.rows)):
+            yield from _row_cells(row)
+
+
+def _row_cells(row: RowDecl) -> Iterator[ConditionCell]:
+    readings = row.ambiguous.readings if row.ambiguous is not None else ()
+    for body in (row.body, *(reading.body for reading in readings)):
+        yield from (cell for cell in (body.requires, body.each) if cell is not None)
+
+
+# P305: a privilege that rows require and no row ever grants, in a file whose rows grant privileges.
+NEVER_GRANTED = FindingKind("P305", "never-granted", Severity.WARNING)
+
+
+@check(NEVER_GRANTED)
+def never_granted(policy: Policy) -> Iterator[Diagnostic]:
+    """One finding for each type whose privileges come from no row's effect, no role and no ownership.
+
+    Root types are skipped, since their privileges are granted from outside. Privileges that only a core row grants are
+    reported too: nothing in the tables says that such entities are created on their own.
+    """
+    by_rows = _granted(policy, core=False)
+    by_any_row = _granted(policy, core=True)
+    if not any(o.kind == "grant" for row in policy.rows.values() for o in row.outcomes):
+        return
+    lacking: dict[tuple[str, bool], list[str]] = {}
+    first: dict[tuple[str, bool], CellPart] = {}
+    for (privilege, type_), spot in _required(policy).items():
+        above = policy.hierarchy.chain(type_) if policy.semantics.inheritance == "down" else (type_,)
+        if policy.entities[type_].parent is None or any((privilege, t) in by_rows for t in above):
+            continue
+        key = (type_, any((privilege, t) in by_any_row for t in above))
+        lacking.setdefault(key, []).append(privilege)
+        first.setdefault(key, spot)
+    for (type_, core), privileges in lacking.items():
+        addition = "; only a core row does" if core else ""
+        yield NEVER_GRANTED.at(
+            first[type_, core].span,
+            f"no row ever grants {listed(privileges)} on the type `{type_}`{addition}",
+            f"only an administrator can give it, unless a row that creates the `{type_}` grants it",
+        )
+
+
+def _required(policy: Policy) -> dict[tuple[str, str], CellPart]:
+    """The privileges that conditions require, with the first place of each."""
+    from privtab.model.nodes import HoldsPrivilege
+    from privtab.model.walk import row_terms
+
+    first: dict[tuple[str, str], CellPart] = {}
+    for row in policy.rows.values():
+        for term in row_terms(row):
+            if not isinstance(term, HoldsPrivilege):
+                continue
+            for use in term.uses:
+                for place in term.places:
+                    if len(place.types) == 1:
+                        for member in use.members:
+                            first.setdefault((member, place.types[0]), use.spot)
+    return first
+
+
+def _granted(policy: Policy, *, core: bool) -> set[tuple[str, str]]:
+    granted = {(p, type_) for role in policy.roles.values() for type_, privileges in role.grants for p in privileges}
+    for row in policy.rows.values():
+        if row.origin == "core" and not core:
+            continue
+        for outcome in row.outcomes:
+            if outcome.kind == "grant" and outcome.use is not None:
+                granted.update((p, outcome.type) for p in with_implied(policy, outcome.use.members, outcome.type))
+            elif outcome.what == "owner" and policy.semantics.owner is not None:
+                granted.update((p, outcome.type) for p in policy.semantics.owner.holds)
+    return granted
+
+
+# P307: a role's default grant on a type that its scope does not contain.
+GRANT_OUTSIDE_SCOPE = FindingKind("P307", "grant-outside-scope", Severity.WARNING)
+
+
+@check(GRANT_OUTSIDE_SCOPE)
+def grant_outside_scope(policy: Policy) -> Iterator[Diagnostic]:
+    """Default grants that never count, since the role gives its privileges only within the scope it is assigned for."""
+    for role in (*policy.tables.roles, *(r for v in policy.tables.variants for r in v.roles)):
+        if role.scope is None:
+            continue
+        for type_, _ in role.grants:
+            if not policy.hierarchy.within(type_.value, role.scope.value):
+                inside = policy.hierarchy.inside(role.scope.value)
+                yield GRANT_OUTSIDE_SCOPE.at(
+                    type_.span,
+                    f"a `{type_.value}` is never within the scope of `{role.name.value}`, a `{role.scope.value}`",
+                    f"the scope holds {listed(inside)}",
+                )
+
+
+# P321: a default grant of a role that changes no answer.
+IDLE_ROLE_GRANT = FindingKind("P321", "idle-role-grant", Severity.WARNING)
+
+
+@check(IDLE_ROLE_GRANT)
+def idle_role_grant(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Privileges that a role grants on a type although no row requires them there or, with inheritance, below.
+
+    A set is reported if none of its members is required. A role without any effective grant is reported once.
+    """
+    view = view_of(policy)
+    for role in (*policy.tables.roles, *(r for v in policy.tables.variants for r in v.roles)):
+        idle = [
+            (type_, word)
+            for type_, words in role.grants
+            for word in words
+            if not any(
+                view.can_matter(privilege, type_.value)
+                for privilege in with_implied(policy, _members(policy, word.value), type_.value)
+            )
+        ]
+        if len(idle) == sum(len(words) for _, words in role.grants):
+            message = f"the role `{role.name.value}` grants nothing that a row requires"
+            yield _idle_role_grant_finding(
+                role.name.span,
+                message,
+                "grant what its holders are meant to do, or drop it: grants of a state need no declaration",
+            )
+            continue
+        for type_, word in idle:
+            message = f"no row requires `{word.value}` on a `{type_.value}`"
+            yield _idle_role_grant_finding(word.span, message, "drop it, or add rows that require it")
+
+
+def _members(policy: m.Policy, name: str) -> tuple[str, ...]:
+    if name in policy.aliases:
+        return (policy.aliases[name].of,)
+    return policy.sets.get(name, (name,))
+
+
+def _idle_role_grant_finding(span: Span, message: str, advice: str) -> Diagnostic:
+    return IDLE_ROLE_GRANT.at(span, message, advice)
+
+
+# P337: a type in `on` where no row requires the privilege.
+IDLE_TYPE = FindingKind("P337", "idle-type", Severity.NOTE)
+
+
+@check(IDLE_TYPE)
+def idle_type(policy: m.Policy) -> Iterator[Diagnostic]:
+    """Types on which a privilege can be granted but changes no answer, neither there nor, with inheritance, below.
+
+    A privilege that nothing requires at all is reported by another finding.
+    """
+    view = view_of(policy)
+    required = {privilege for privilege, _ in view.required_privileges}
+    for decl in policy.tables.privileges:
+        for word in decl.on or ():
+            name = decl.name.value
+            if name in required and not view.can_matter(name, word.value):
+                yield IDLE_TYPE.at(
+                    word.span,
+                    f"no row requires `{name}` on a `{word.value}`",
+                    "granting it there changes nothing: drop the type, or add rows that require it",
+                )
+
+
+# P342: a privilege that nothing requires and that only implies others, as a set does.
+IMPLICATION_AS_SET = FindingKind("P342", "implication-as-set", Severity.NOTE)
+
+
+@check(IMPLICATION_AS_SET)
+def implication_as_set(policy: Policy) -> Iterator[Diagnostic]:
+    """Privileges with `implies` that no condition requires and no other list of `implies` names, in a file without denials.
+
+    A denial of a set denies its members, and one of a privilege does not deny what the privilege implies: with denials they differ.
+    """
+    if policy.semantics.deny != "none":
+        return
+    named = set(required(policy))
+    named.update(p for privilege in policy.privileges.values() for p in privilege.implies)
+    for privilege in policy.privileges.values():
+        if privilege.implies and privilege.name not in named:
+            yield IMPLICATION_AS_SET.at(
+                policy.declared[privilege.name].span,
+                f"no row requires `{privilege.name}`: it stands for what it implies",
+                f"`sets: {{{privilege.name}: [{', '.join(privilege.implies)}]}}` says the same",
+            )
+
+
+# P343: a privilege that does not give what those that it implies imply.
+IMPLICATION_STOPS = FindingKind("P343", "implication-stops", Severity.NOTE)
+
+
+@check(IMPLICATION_STOPS)
+def implication_stops(policy: Policy) -> Iterator[Diagnostic]:
+    """One finding for each privilege, about the types on which all three privileges can be granted."""
+    privileges = policy.privileges
+    for first in privileges.values():
+        missing: dict[str, str] = {}
+        for name in first.implies:
+            second = privileges[name]
+            for third in second.implies:
+                together = {*first.on} & {*second.on} & {*privileges[third].on}
+                if third != first.name and third not in first.implies and together:
+                    missing.setdefault(third, name)
+        if missing:
+            third, second_name = next(iter(missing.items()))
+            yield IMPLICATION_STOPS.at(
+                policy.declared[first.name].span,
+                f"`{first.name}` implies `{second_name}`, which implies `{third}`, but does not imply {listed(missing)}",
+                "implication is one step: add it to the list, if the document says so",
+            )
