@@ -8,9 +8,8 @@ import pytest
 
 from privtab.analysis.changes import change_text
 from privtab.analysis.explain import explain
-from privtab.analysis.universe import universe
-from privtab.analysis.unknown import asked_entities
-from privtab.authzen.directory import Directory
+from privtab.analysis.universe import asked_entities, universe
+from privtab.authzen.points import Directory
 from privtab.backends.describe import describe
 from privtab.engines.index import Index
 from privtab.ir.nodes import Program

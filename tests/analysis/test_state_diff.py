@@ -26,8 +26,8 @@ from privtab.analysis.universe import universe as universe_of
 from privtab.attributes import GivenAttributes
 from privtab.ir.formula import compares_given, item_condition, leaves
 from privtab.ir.nodes import RESOURCE, Compare, Program, Rule
-from privtab.ir.request_dependence import rule_flags
 from privtab.ir.serialise import vocabulary
+from privtab.ir.shapes import rule_flags
 from privtab.moments import Window
 from privtab.paths import count_names
 from privtab.reference.evaluate import EvaluationContext, Reference

@@ -11,8 +11,7 @@ import pytest
 
 from privtab import Embedded
 from privtab.authzen.app import AppSettings, application
-from privtab.authzen.directory import Directory
-from privtab.authzen.points import LocalDecisionPoint
+from privtab.authzen.points import Directory, LocalDecisionPoint
 from privtab.authzen.service import Service
 from privtab.bundle.pack import state_bundle
 from privtab.engines.index import Index

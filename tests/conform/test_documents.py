@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from privtab.conform.document import load
-from privtab.conform.values import SystemNames
+from privtab.conform.documented import SystemNames
 from privtab.errors import PolicyInvalid
 from privtab.pipeline import load_program
 from privtab.request import Entity

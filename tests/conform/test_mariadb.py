@@ -10,11 +10,11 @@ import pytest
 from mariadb_server import mariadb
 
 from privtab.conform.document import load
+from privtab.conform.drivers import SqlDriver
 from privtab.conform.nodes import Verdict
 from privtab.conform.plan import PREFIX, plan
 from privtab.conform.report import Report, report
 from privtab.conform.run import Settings, run
-from privtab.conform.sql import SqlDriver
 from privtab.pipeline import load_program
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("mariadb-10-11")]

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from privtab.conform.candidates import Candidate, Candidates
-from privtab.conform.observed import ObservedCandidates
+from privtab.conform.plan import ObservedCandidates
 from privtab.diagnostics import Span
 from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import Program
-from privtab.ir.request_dependence import rule_flags
+from privtab.ir.shapes import rule_flags
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.request import Request

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab.conform.needed import needed
+from privtab.conform.candidates import needed
 from privtab.conform.nodes import Plan, Question
 from privtab.conform.plan import PREFIX, plan
 from privtab.diagnostics import Span

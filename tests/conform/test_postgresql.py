@@ -10,12 +10,11 @@ import pytest
 from postgresql_server import postgresql
 
 from privtab.conform.document import load
+from privtab.conform.drivers import SqlDriver
 from privtab.conform.nodes import Answer, Verdict, World
 from privtab.conform.plan import PREFIX, plan
-from privtab.conform.readings import readings_of
-from privtab.conform.report import Report, report
+from privtab.conform.report import Report, readings_of, report
 from privtab.conform.run import Settings, run
-from privtab.conform.sql import SqlDriver
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request

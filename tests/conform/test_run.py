@@ -301,7 +301,7 @@ def test_impossible_questions_are_untested_and_errors_are_broken(library: Progra
 
 
 def test_the_reading_that_the_system_follows_is_reported(path: Path, library: Program) -> None:
-    from privtab.conform.readings import readings_of
+    from privtab.conform.report import readings_of
 
     readings = readings_of(path, library)
     planned = plan(library, readings=readings)

@@ -13,7 +13,7 @@ from conforming_server import served
 
 from privtab.conform.nodes import Plan
 from privtab.conform.plan import plan
-from privtab.conform.readings import readings_of
+from privtab.conform.report import readings_of
 from privtab.conform.run import Settings, run
 from privtab.conform.variant import Proposal, VariantFile, propose
 from privtab.errors import UsageError

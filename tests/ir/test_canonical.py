@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from privtab.diagnostics import Span
-from privtab.ir.atom_texts import atom_text
 from privtab.ir.canonical import Canonical
 from privtab.ir.exact import ImplicationChecker
+from privtab.ir.names import atom_text
 from privtab.ir.nodes import (
     ALWAYS,
     NEVER,

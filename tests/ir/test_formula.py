@@ -3,7 +3,7 @@ from __future__ import annotations
 from privtab import pipeline
 from privtab.ir.formula import anchor, conjunction, disjunction, leaves, move, references
 from privtab.ir.nodes import ALWAYS, NEVER, And, Has, Or, Owner, Target
-from privtab.ir.request_dependence import rule_flags
+from privtab.ir.shapes import rule_flags
 
 ON = Target(slot="", type="table")
 READ, WRITE = (Has(privilege=p, target=ON) for p in ("READ", "WRITE"))

@@ -10,7 +10,7 @@ import pytest
 from privtab import model, syntax
 from privtab.diagnostics import Severity
 from privtab.ir import nodes as ir
-from privtab.ir.atom_texts import compare_text
+from privtab.ir.names import compare_text
 from privtab.ir.nodes import Program
 from privtab.model.lower import lower as lower_policy
 from privtab.source import SourceFile

@@ -11,7 +11,7 @@ from privtab import passes, pipeline
 from privtab.ir.canonical import canonical
 from privtab.ir.formula import call_condition, item_condition
 from privtab.ir.nodes import ALWAYS, And, Program
-from privtab.ir.request_dependence import rule_flags
+from privtab.ir.shapes import rule_flags
 from privtab.passes.drop_implied_gate import drop_implied_gate
 from privtab.passes.narrowest_first import narrowest_first
 

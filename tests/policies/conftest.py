@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import pytest
 import yaml
 
-from privtab.ir.atom_texts import atom_text
 from privtab.ir.canonical import canonical, minimal_sets
+from privtab.ir.names import atom_text
 from privtab.ir.nodes import Program, Rule
 
 POLICIES = Path(__file__).parents[2] / "policy_src"

@@ -9,9 +9,9 @@ import pytest
 
 from privtab.diagnostics import Diagnostic
 from privtab.scenarios import cases, expand, suites, walks
-from privtab.scenarios.findings import CODES
+from privtab.scenarios.collect import KEYS
 from privtab.scenarios.mutants import CHANGES
-from privtab.scenarios.script import KEYS
+from privtab.scenarios.nodes import CODES
 from privtab.scenarios.tree import ScenarioReader
 from privtab.source import SourceFile
 from privtab.syntax.yaml_tree import compose

@@ -22,8 +22,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from privtab.registry import Registry
-from privtab.serving.connections import BoundedProtocol, Bounds
-from privtab.serving.server import listen
+from privtab.serving.server import BoundedProtocol, Bounds, listen
 
 Started = Callable[..., Server]
 

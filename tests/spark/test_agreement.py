@@ -15,7 +15,7 @@ from request_frames import COLUMNS, attributes_argument, frame, slots
 
 from privtab import pipeline
 from privtab.ir.nodes import Program
-from privtab.ir.request_dependence import rule_flags
+from privtab.ir.shapes import rule_flags
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
 from privtab.spark import decide

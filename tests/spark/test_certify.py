@@ -24,7 +24,7 @@ from privtab.moments import text as moment_text
 from privtab.request import Entity
 from privtab.spark import certify
 from privtab.spark.certification import findings, making
-from privtab.spark.certification.page import script_json, visible
+from privtab.spark.certification.certifying import script_json, visible
 from privtab.spark.folders import atomic_folder
 from privtab.state.nodes import Assignment, Grant, State
 

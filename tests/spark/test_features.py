@@ -14,7 +14,7 @@ from spark_plans import WAYS, in_every_way
 
 from privtab import pipeline
 from privtab.ir.nodes import Program
-from privtab.ir.request_dependence import rule_flags
+from privtab.ir.shapes import rule_flags
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.spark import decide

@@ -15,7 +15,7 @@ from privtab.request import Entity
 from privtab.state.holdings import Holdings
 from privtab.state.index import index, revision
 from privtab.state.nodes import Assignment, Grant, State
-from privtab.state.principal_texts import SEPARATOR
+from privtab.state.principal_rows import SEPARATOR
 
 LAKE, TABLE = Entity("lake", "l"), Entity("table", "l/s/t")
 USERS, GROUPS, ROLES = ("a", "b", "c"), ("g", "h"), ("r", "s", "keeper", "visitor")

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from privtab.ir.nodes import Program
-from privtab.state.uses import UsedParts, uses
+from privtab.state.names import UsedParts, uses
 
 
 def test_everything_used_by_a_rule_is_found(program: Program) -> None:

@@ -21,9 +21,8 @@ from privtab.state.load import from_tables, to_tables
 from privtab.state.nodes import StateFinding
 from privtab.state.validate import validate
 from privtab.store.excerpt import Excerpt
-from privtab.store.lookups import Reader
+from privtab.store.lookups import Cells, Reader, Rows
 from privtab.store.planning import ChangeRequest, plan, raw
-from privtab.store.rows import Cells, Rows
 from privtab.store.store import Outcome, Store, _PendingChange
 
 OFFICE = """\

@@ -73,7 +73,7 @@ def test_changes_are_followed_through_the_journal(
     clock = Clock(monkeypatch)
     client = Embedded(f"store:{url}", policy, refresh=1)
     # From here on, only the journal is read.
-    monkeypatch.setattr("privtab.store.rows.Rows.read", None)
+    monkeypatch.setattr("privtab.store.lookups.Rows.read", None)
     give(lake, "ann")
     assert not client.check("ann", "read", TABLE)
     clock.now += 1

@@ -11,7 +11,7 @@ import httpx
 from starlette.types import ASGIApp
 
 from privtab.authzen.app import AppSettings, application
-from privtab.authzen.directory import Directory
+from privtab.authzen.points import Directory
 from privtab.authzen.service import Service
 from privtab.client._transport import Timeout
 from privtab.conform.authzen import AuthZenDriver

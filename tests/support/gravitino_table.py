@@ -9,8 +9,8 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Mapping
 
-from privtab.ir.atom_texts import atom_text
 from privtab.ir.canonical import MinimalSets
+from privtab.ir.names import atom_text
 from privtab.ir.nodes import Program, Rule
 
 LOADABLE = ("metalake", "catalog", "schema", "table", "topic", "fileset", "model")

@@ -28,7 +28,7 @@ from privtab.ir.nodes import (
     Target,
     Term,
 )
-from privtab.ir.request_dependence import rule_flags
+from privtab.ir.shapes import rule_flags
 from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
 

@@ -16,7 +16,7 @@ from privtab import checks, model, syntax
 from privtab.diagnostics import Severity
 from privtab.ir.formula import anchor, call_condition, item_condition, leaves
 from privtab.ir.nodes import RESOURCE, Compare, Has, Member, Owner, Program, Rule, ServiceAdmin, Target
-from privtab.ir.request_dependence import rule_flags
+from privtab.ir.shapes import rule_flags
 from privtab.model.lower import lower
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, Request

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from privtab.analysis.caller import listing
 from privtab.analysis.changes import Change
-from privtab.analysis.held import listing
 from privtab.analysis.proposals import Proposal, proposals
 from privtab.analysis.provenance import Chain, Provenance
 from privtab.analysis.turns import Ways, ways

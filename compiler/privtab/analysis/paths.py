@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from privtab.analysis.assumed_facts import AssumedFacts
 from privtab.analysis.authorised import AuthorisedChanges, Authority
-from privtab.analysis.caller import Caller, EquivalenceClasses
+from privtab.analysis.caller import Caller, EquivalenceClasses, listing
 from privtab.analysis.effects import (
     HELD,
     UNSURE,
@@ -30,7 +30,6 @@ from privtab.analysis.effects import (
     grants_on_existing_entities,
 )
 from privtab.analysis.goals import Goal, RelevantFacts
-from privtab.analysis.held import listing
 from privtab.analysis.universe import names, universe
 from privtab.analysis.what_can import Choices
 from privtab.ir.formula import item_condition, leaves

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never, cast
 
 from privtab.attributes import Value
-from privtab.ir.atom_texts import term_text, value_text
+from privtab.ir.names import term_text, value_text
 from privtab.ir.nodes import Atom, Compare, Has, HasBelow, Holds, Member, Owner, OwnsBelow, Self, ServiceAdmin, Target
 from privtab.moments import ALWAYS, Window, shown
 from privtab.names import path_of, refers_to

@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from privtab.analysis.caller import Caller
-from privtab.analysis.held import listing
+from privtab.analysis.caller import Caller, listing
 from privtab.analysis.principal_sets import SinglePrincipalSets, UserSets
 from privtab.analysis.universe import users
 from privtab.errors import Undecided, UsageError

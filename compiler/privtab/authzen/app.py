@@ -23,8 +23,7 @@ from privtab.authzen.service import Answer, Service, Unsupported
 from privtab.errors import DecisionUnavailable, PolicyError, PrivtabError
 from privtab.names import bare_name
 from privtab.serving.access_log import AccessLog, note
-from privtab.serving.endpoint import answered, every, read_json_body, running
-from privtab.serving.guard import HttpError, authorize
+from privtab.serving.endpoint import HttpError, answered, authorize, every, read_json_body, running
 from privtab.serving.tokens import Tokens
 
 WELL_KNOWN = "/.well-known/authzen-configuration"

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from privtab.authzen.directory import Directory
 from privtab.authzen.messages import Malformed, Search, SearchKind, request
 from privtab.authzen.paging import PagePosition
+from privtab.authzen.points import Directory
 from privtab.errors import InvalidRequest
 from privtab.names import last_name
 from privtab.request import Entity, Request

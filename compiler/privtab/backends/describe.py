@@ -8,12 +8,12 @@ from typing import Any
 
 from privtab import indented_json
 from privtab.backends import Compilation
-from privtab.ir.atom_texts import atom_text, target_text
 from privtab.ir.canonical import canonical
 from privtab.ir.formula import call_condition, item_condition, walk
+from privtab.ir.names import atom_text, target_text
 from privtab.ir.nodes import ByType, Effect, EntityType, Formula, Program, Role, Rule
-from privtab.ir.request_dependence import rule_flags
 from privtab.ir.serialise import VARIANTS, semantics_json
+from privtab.ir.shapes import rule_flags
 from privtab.ir.some_minimal_sets import minimal_listing
 
 NO_FLAGS: frozenset[str] = frozenset()

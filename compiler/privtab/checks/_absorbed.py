@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from privtab.checks._parts import Path, nodes
 from privtab.checks._unrelated import unrelated
-from privtab.ir.absorption import superfluous_atoms
 from privtab.ir.formula import ATOMS
 from privtab.ir.nodes import ALWAYS, And, Formula, Or, When
+from privtab.ir.some_minimal_sets import superfluous_atoms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from privtab.diagnostics import Diagnostic
     from privtab.ir.canonical import AtomSet, Canonical
     from privtab.ir.exact import ImplicationChecker
-    from privtab.ir.full_access import FullAccess, NoAccess
+    from privtab.ir.needed_atoms import FullAccess, NoAccess
     from privtab.ir.nodes import Atom, Formula, Program, Rule
     from privtab.ir.shapes import Shape, Shapes
-    from privtab.model.alternative_rows import AlternativeRows
-    from privtab.model.lower import Lowering
+    from privtab.model.lower import AlternativeRows, Lowering
     from privtab.model.nodes import PairKey, Policy, Row
 
 Setting = tuple[frozenset[str], dict[str, str]]
@@ -179,14 +178,14 @@ class View:
 
     @cached_property
     def _no_access(self) -> NoAccess:
-        from privtab.ir.full_access import NoAccess
+        from privtab.ir.needed_atoms import NoAccess
 
         return NoAccess(self.exact.semantics)
 
     @cached_property
     def full_access(self) -> FullAccess:
         """Conditions for a caller who holds every atom."""
-        from privtab.ir.full_access import FullAccess
+        from privtab.ir.needed_atoms import FullAccess
 
         return FullAccess(self.exact.semantics)
 
@@ -229,7 +228,7 @@ class View:
     @cached_property
     def alternative_rows(self) -> AlternativeRows:
         """Rows that others override, and those of readings and variants that were not selected."""
-        from privtab.model.alternative_rows import AlternativeRows
+        from privtab.model.lower import AlternativeRows
 
         return AlternativeRows(self.policy)
 
@@ -280,9 +279,9 @@ class View:
     def _needed_by(self, rule: Rule, known: Collection[Atom]) -> Collection[Atom] | None:
         """The atoms that a call or an item needs, at least those not `known` to be needed; None if undecided."""
         from privtab.checks._unrelated import unrelated
-        from privtab.ir.absorption import absorbed
         from privtab.ir.formula import call_condition, item_condition, leaves
         from privtab.ir.needed_atoms import NeededAtoms
+        from privtab.ir.some_minimal_sets import absorbed
 
         conditions = list(dict.fromkeys((item_condition(rule), call_condition(rule))))
         slots = {slot.name: slot.types for slot in rule.withs}

@@ -156,7 +156,7 @@ def active_roles(options: Iterable[str] | None, *, none: bool, program: Program)
 
 def flag_names(options: Iterable[str] | None, program: Program) -> frozenset[str]:
     """Check `--flag` options; raises UsageError for one that no row reads, since it would be ignored."""
-    from privtab.ir.request_dependence import rule_flags
+    from privtab.ir.shapes import rule_flags
 
     if not options:
         return frozenset()

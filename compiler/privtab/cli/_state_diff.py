@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from privtab.analysis.state_diff.summary import Group, groups, headline, totals
+from privtab.cli._ask import show_rows
 from privtab.cli._complete import policies
 from privtab.cli._options import AtOption, PartialOption, VariantOption, load_windows_for_queries, moment_of
 from privtab.cli._output import (
@@ -25,15 +27,19 @@ from privtab.cli._output import (
 )
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
+from privtab.state.places import place_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from privtab.analysis.state_diff import StateDiff
+    from rich.console import Console
+
+    from privtab.analysis.state_diff import ChangedRow, StateDiff
     from privtab.ir.nodes import Program
     from privtab.state.nodes import State
     from privtab.state.places import Places
     from privtab.state.raw import RawState
+
 
 FAILING = ("wider", "gained", "lost")
 MOST_LINES = 60
@@ -260,7 +266,7 @@ def _print(
     *,
     decisions: bool,
 ) -> None:
-    from privtab.analysis.state_diff.as_json import MOST_NAMES, state_diff_json
+    from privtab.analysis.state_diff.summary import MOST_NAMES, state_diff_json
     from privtab.cli._ask import show_notes
 
     match format_:
@@ -273,9 +279,62 @@ def _print(
 
             print_text(markdown(found, shown, decisions=decisions, most=MOST_LINES if limit is None else limit))
         case _:
-            from privtab.cli._state_diff_pretty import show
-
             show(found, shown, out(), decisions=decisions, most=MOST_LINES if limit is None else limit)
     show_notes(found.notes)
     for text in found.undecided:
         print_error(f"not decided: {text}")
+
+
+ROWS = 20
+"""The most rows that made one difference and are listed with it."""
+
+
+def show(diff: StateDiff, shown: tuple[str, str], console: Console, *, decisions: bool, most: int) -> None:
+    """Print a difference. `most`: the most lines of rows, and of changed access; 0 for all."""
+    console.print(f"{shown[0]} → {shown[1]}", style="bold", soft_wrap=True)
+    console.print(headline(diff), style="dim")
+    if diff.rows:
+        console.print()
+        _rows(console, diff.rows[: most or None], indent=0)
+        _more(console, len(diff.rows) - len(diff.rows[: most or None]), "rows")
+    if decisions and diff.rows:
+        console.print()
+        for verb, gained in (("gained", True), ("lost", False)):
+            console.print(totals(diff, gained=gained).text(verb), soft_wrap=True)
+        show_groups(diff, console, most=most)
+
+
+def show_groups(diff: StateDiff, console: Console, *, most: int) -> None:
+    """Print what users gain and lose, by the rows that make it."""
+    found = groups(diff)
+    lines_left = most or sum(len(group.lines) for group in found)
+    for group in found:
+        if lines_left <= 0:
+            break
+        _group(console, group, lines_left)
+        lines_left -= len(group.lines)
+    _more(console, sum(len(group.lines) for group in found) - most if most else 0, "lines")
+
+
+def _group(console: Console, group: Group, most: int) -> None:
+    colour = "green" if group.gained else "red"
+    console.print(f"\n{'gained' if group.gained else 'lost'} by", style=f"bold {colour}")
+    _rows(console, group.rows[:ROWS], indent=2)
+    if len(group.rows) > ROWS:
+        console.print(f"  and {len(group.rows) - ROWS:,} more rows")
+    subjects = ""
+    for line in group.lines[:most]:
+        if line.subjects != subjects:
+            subjects = line.subjects
+            console.print(f"    {subjects}", style="bold", soft_wrap=True)
+        console.print(f"      {line.operations}  ", end="", soft_wrap=True)
+        console.print(line.entities, style="dim", soft_wrap=True)
+
+
+def _rows(console: Console, rows: Iterable[ChangedRow], *, indent: int) -> None:
+    show_rows(console, [(f"{'+' if r.added else '-'} {r.text}", place_text(r.place)) for r in rows], indent=indent)
+
+
+def _more(console: Console, number: int, noun: str) -> None:
+    if number > 0:
+        console.print(f"… and {number:,} more {noun}; `--limit 0` lists them")

@@ -11,8 +11,7 @@ from privtab.cli._ask import (
 )
 from privtab.cli._options import FormatOption, PolicyOption, VariantOption, with_options
 from privtab.cli._output import Format, print_error, print_if_data
-from privtab.cli._store_changes import confirm, show_entries, store_class
-from privtab.cli._store_rows import print_changes, print_done
+from privtab.cli._store_changes import confirm, print_changes, print_done, show_entries, store_class
 from privtab.errors import AccessDenied, UsageError
 from privtab.exit_codes import ExitCode
 

@@ -10,8 +10,7 @@ import typer
 from privtab.cli._ask import RequestOptions
 from privtab.cli._options import PolicyOption, VariantOption, with_options
 from privtab.cli._output import out, print_error
-from privtab.cli._store_changes import store_class
-from privtab.cli._store_rows import print_changes
+from privtab.cli._store_changes import print_changes, store_class
 from privtab.errors import PrivtabError
 from privtab.exit_codes import ExitCode
 from privtab.plural import count

@@ -17,7 +17,7 @@ from privtab.cli._ask import entity, user_name
 from privtab.cli._complete import policies
 from privtab.cli._output import out, print_error
 from privtab.cli._rollout import TOKEN_VARIABLE, token_of
-from privtab.cli._store_rows import confirm_sensitive, print_changes, print_done
+from privtab.cli._store_changes import confirm_sensitive, print_changes, print_done
 from privtab.effects import Change
 from privtab.errors import AccessDenied, StoreConflict, StoreError, UsageError
 from privtab.exit_codes import ExitCode

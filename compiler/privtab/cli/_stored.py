@@ -179,7 +179,7 @@ def _imported(program: Program | None, location: str) -> RawState:
     """The rows that an import document gives of another system, now."""
     from privtab.cli._output import print_error
     from privtab.plural import count
-    from privtab.spark.state.imports import import_state
+    from privtab.spark.state.opening import import_state
     from privtab.state.load import from_tables, to_tables
 
     found = _IMPORT.fullmatch(location)
@@ -388,7 +388,7 @@ def _no_channel(registry: Registry, channel: str) -> str:
 
 
 def _read(path: Path) -> bytes:
-    from privtab.cli._registry_show import read_file
+    from privtab.cli._registry_options import read_file
 
     if not path.exists():
         raise FileError(f"no such bundle: {path}")

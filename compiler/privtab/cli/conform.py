@@ -140,8 +140,7 @@ def run(
     from privtab.conform.drivers import open_driver
     from privtab.conform.formats import summary
     from privtab.conform.plan import plan
-    from privtab.conform.readings import readings_of
-    from privtab.conform.report import report
+    from privtab.conform.report import readings_of, report
     from privtab.conform.run import AnswerFile, Settings, run, sampled
 
     if not prefix.strip():
@@ -262,8 +261,8 @@ def _selected(patterns: Sequence[str] | None, rule: Rule) -> bool:
 
 def _announce(planned: Plan, questions: Sequence[Question], system: Driver, answers: AnswerFile | None) -> None:
     """Print what is going to be made and asked, before anything is."""
+    from privtab.conform.candidates import needed
     from privtab.conform.formats import mistake_lines
-    from privtab.conform.needed import needed
     from privtab.conform.plan import NOT_ASKED
 
     known = {} if answers is None else answers.known

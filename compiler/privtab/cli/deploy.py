@@ -140,7 +140,7 @@ def run(
       privtab deploy my.yaml --state state.yaml --push http://127.0.0.1:8181
     """
     from privtab.cli import _deploy
-    from privtab.cli._deploy_request import DeployRequest, WatchOptions
+    from privtab.cli._deploy_show import DeployRequest, WatchOptions
 
     request = DeployRequest(
         policy=policy,

@@ -149,7 +149,7 @@ def _print(
     """Print the comparisons to standard output, and problems with waivers where they will be seen."""
     match format_:
         case DiffFormat.JSON:
-            from privtab.analysis.diff.as_json import diff_json
+            from privtab.analysis.diff.summary import diff_json
 
             waivers = [diagnostic_json(finding) for finding in found]
             print_json({"comparisons": [diff_json(diff) for diff in diffs], "waivers": waivers})

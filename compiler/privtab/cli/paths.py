@@ -142,7 +142,7 @@ def run(
     mentioned = (
         [entity(resource if operation is None and resource is not None else target)] if target is not None else []
     )
-    from privtab.analysis.unknown import notes as unknown
+    from privtab.analysis.universe import notes as unknown
 
     known_entities = [candidate for candidate in mentioned if candidate.type in program.entities]
     query.notes = unknown(
@@ -375,7 +375,7 @@ def _authority(program: Program, settings: Sequence[str]) -> Authority:
 def _administrators(program: Program) -> tuple[str, ...]:
     """The service administrators that the settings name."""
     from privtab.lint.config import settings_for
-    from privtab.state.uses import uses
+    from privtab.state.names import uses
 
     if not uses(program).service_admins:
         return ()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from privtab._staged import write
 from privtab.cli._complete import channels
 from privtab.cli._options import FormatOption
 from privtab.cli._output import Format, fail_if, out, print_error, print_if_data, table
-from privtab.cli._registry_get import get
 from privtab.cli._registry_options import (
     ChannelArgument,
     ExpectOption,
@@ -20,26 +20,77 @@ from privtab.cli._registry_options import (
     StorageOption,
     SystemArgument,
     WhyOption,
-    open_registry,
-    release_stored,
-    resolve_revision,
-)
-from privtab.cli._registry_show import (
     bundle_paths,
     kind_of,
     no_wrapping,
+    open_registry,
     read_file,
+    release_stored,
+    resolve_revision,
     show_channels,
     time_text,
     yes_no,
 )
-from privtab.cli._stored import release_at
+from privtab.cli._stored import bundle_of, release_at
 from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
 from privtab.plural import count
 from privtab.source import read_text
 
 if TYPE_CHECKING:
     from privtab.registry import Revision
+
+
+def get(
+    url: RegistryArgument,
+    channel: ChannelArgument,
+    system: SystemArgument,
+    at: Annotated[
+        int | None,
+        typer.Option("--at", min=1, metavar="RELEASE", help="Bundles of this release. (default: the current one)"),
+    ] = None,
+    only: Annotated[
+        Literal["policy", "state"] | None, typer.Option("--only", help="Only the policy or only the state.")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write the bundles to.")
+    ] = Path(),
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite existing bundles.")] = False,
+    storage: StorageOption = None,
+    token_file: RegistryTokenOption = None,
+) -> None:
+    """Write the bundles that a channel runs, or ran, into a folder.
+
+    Each bundle is verified: its digest, and its signature where the registry requires one.
+
+    Example:
+
+    \b
+      privtab registry get /srv/registry prod lake -o running/
+      privtab registry get /srv/registry prod lake --at 12 --only state
+      privtab explain ann read table:h/s/t -p running/policy.tar.gz -s running/state.tar.gz
+    """
+    from privtab.registry import names
+    from privtab.registry.nodes import pin
+
+    registry = open_registry(url, storage, token_file)
+    release = registry.channel(channel, system) if at is None else release_at(registry, channel, system, at)
+    if release.sequence == 0:
+        raise RegistryError(release.trouble or f"{registry.url} has no channel {channel}/{system}")
+    keys = {
+        output / names.served_path(kind, shard): pin(kind, identity, shard)
+        for (kind, shard), identity in release.runs().items()
+        if only is None or (kind == "policy") is (only == "policy")
+    }
+    if not keys:
+        raise RegistryError(f"{channel}/{system} runs no {only or 'bundle'} at release {release.sequence}")
+    bundles = {path: bundle_of(registry, release, key) for path, key in keys.items()}
+    for path, bundle in bundles.items():
+        if not replace and path.exists() and read_file(path) != bundle:
+            raise UsageError(f"{path} is another bundle: `--replace` overwrites it")
+    for path, bundle in bundles.items():
+        write(path, bundle)
+        out().print(f"{path}  {keys[path]}", soft_wrap=True)
+
 
 PANEL = "Ship"
 

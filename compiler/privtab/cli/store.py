@@ -14,9 +14,8 @@ from privtab.cli._ask import (
 )
 from privtab.cli._options import FormatOption, PolicyOption, VariantOption, with_options
 from privtab.cli._output import Format, out, print_error, print_if_data
-from privtab.cli._store_changes import confirm, store_class
+from privtab.cli._store_changes import confirm, print_done, store_class
 from privtab.cli._store_delete import add_to as add_delete_to
-from privtab.cli._store_rows import print_done
 from privtab.cli._store_serve import add_to as add_serve_to
 from privtab.errors import AccessDenied, StateInvalid, UsageError
 from privtab.exit_codes import ExitCode

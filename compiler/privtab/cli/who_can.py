@@ -81,8 +81,8 @@ def run(
       privtab who-can drop table:m/c/s/t --by principal \\
               -p gravitino/1.1.0 -s state.yaml
     """
-    from privtab.analysis.unknown import asked_entities
-    from privtab.analysis.unknown import notes as unknown
+    from privtab.analysis.universe import asked_entities
+    from privtab.analysis.universe import notes as unknown
     from privtab.analysis.who_can import who_can as find_who_can
     from privtab.cli._stored import load_policy
     from privtab.reference.evaluate import Reference

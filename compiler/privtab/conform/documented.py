@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
-from privtab.conform.document import Call, DriverDocument, Operation
+from privtab.conform.document import Call, Calls, DriverDocument, Operation
 from privtab.conform.driver import Driver
 from privtab.conform.nodes import Answer, World
-from privtab.conform.values import Step, SystemNames
 from privtab.errors import DriverError
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
-from privtab.request import Request
+from privtab.names import decode_name
+from privtab.paths import base_type
+from privtab.request import Entity, Request
 
 
 class DocumentedDriver(Driver):
@@ -115,3 +118,113 @@ class DocumentedDriver(Driver):
 
     def disconnect(self) -> None:
         """Close connections that would keep something from being removed."""
+
+
+Values = Mapping[str, str]
+_KINDS = {"users": "user", "groups": "group", "roles": "role"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One thing to make, with the calls for it, their values, and the entity that it is about."""
+
+    what: str
+    calls: Calls
+    values: Values
+    at: Entity | None = None
+    outside: bool = False
+
+
+class SystemNames:
+    """Values as a system writes them; `written`: how it writes one name."""
+
+    def __init__(self, program: Program, document: DriverDocument, written: Callable[[str], str]) -> None:
+        self.program = program
+        self._shapes = vocabulary(program).shapes
+        self.document = document
+        self._written = written
+        self.password = secrets.token_hex(16)
+        """The password of every user that is created; random, so that no one else can use these users."""
+
+    def entity(self, entity: Entity, before: str = "") -> dict[str, str]:
+        """The names on the path of an entity, by type; those of the levels of a type that nests are one text."""
+        found: dict[str, list[str]] = {}
+        for type_, name in zip(self._shapes[entity.type].types(entity.id), entity.names, strict=True):
+            if name:
+                found.setdefault(base_type(type_), []).append(self._written(decode_name(name)))
+        values = {f"{before}{type_}": self.document.separator.join(names) for type_, names in found.items()}
+        return values | {
+            f"{before}{type_}_name": found[type_][-1] for type_ in found if self.program.entities[type_].nested
+        }
+
+    def request(self, request: Request) -> dict[str, str]:
+        """The names in a request; objects of `with` as `slot_type`, flags as `true` and `false`."""
+        values = self.entity(request.resource)
+        for slot, entity in request.with_.items():
+            values |= self.entity(entity, f"{slot}_")
+        rule = self.program.rules[request.resource.type, request.action]
+        values |= {flag: str(flag in request.flags).lower() for flag in rule.required_flags}
+        return {**values, "user": self._written(request.user), "password": self.password}
+
+    def principal(self, text: str) -> str:
+        """A principal, as in `user:alice`."""
+        return self._written(text.partition(":")[2])
+
+    def creation(self, world: World) -> Iterator[Step]:
+        """The steps that create a world, in order; owners before grants, since a new owner takes over the grants of the old one."""
+        for kind, names in (("users", world.users), ("groups", world.groups), ("roles", world.roles)):
+            for name in names:
+                yield self._principal(kind, name, drop=False)
+        for entity in world.entities:
+            yield self._entity(entity, drop=False)
+        yield from self._rows(world)
+
+    def removal(self, world: World) -> Iterator[Step]:
+        """The steps that remove a world, in order."""
+        for entity in reversed(world.entities):
+            yield self._entity(entity, drop=True)
+        for kind, names in (("roles", world.roles), ("groups", world.groups), ("users", world.users)):
+            for name in names:
+                yield self._principal(kind, name, drop=True)
+
+    def _principal(self, kind: str, name: str, *, drop: bool) -> Step:
+        entry = self.document.principals.get(kind)
+        if entry is None:
+            raise DriverError(f"{self.document.path} does not say how `{kind}` are made")
+        what = f"{_KINDS[kind]}:{name}"
+        values = {_KINDS[kind]: self._written(name), "password": self.password}
+        return Step(what=what, calls=entry.drop if drop else entry.make, values=values)
+
+    def _entity(self, entity: Entity, *, drop: bool) -> Step:
+        entry = self.document.entities.get(entity.type)
+        if entry is None:
+            raise DriverError(f"{self.document.path} does not say how a `{entity.type}` is made")
+        calls = entry.drop if drop else entry.make
+        return Step(what=str(entity), calls=calls, values=self.entity(entity), at=entity, outside=entry.outside)
+
+    def _rows(self, world: World) -> Iterator[Step]:
+        state = world.state
+        for user in state.service_admins:
+            yield self._row("service_admins", None, {"user": self._written(user)})
+        for user, group in state.memberships:
+            yield self._row("memberships", None, {"user": self._written(user), "group": self._written(group)})
+        for user, of in state.members:
+            yield self._row("members", of, {"user": self._written(user)})
+        for row in state.assignments:
+            values = {"principal": self.principal(row.principal), "role": self._written(row.role)}
+            yield self._row("assignments", row.scope, values)
+        for owned, owner in state.owners:
+            yield self._row("owners", owned, {"owner": self.principal(owner)})
+        for grant in state.grants:
+            effect = {"effect": grant.effect, "EFFECT": grant.effect.upper()}
+            values = {"grantee": self.principal(grant.grantee), **effect, "privilege": grant.privilege}
+            yield self._row("grants", grant.entity, values | dict(self.document.privileges.get(grant.privilege, {})))
+
+    def _row(self, table: str, entity: Entity | None, values: dict[str, str]) -> Step:
+        type_ = entity.type if entity is not None and (table, "") not in self.document.rows else ""
+        calls = self.document.rows.get((table, type_))
+        if calls is None:
+            about = f" on a `{type_}`" if type_ else ""
+            raise DriverError(f"{self.document.path} does not say how a row of `{table}`{about} is made")
+        names = {} if entity is None else self.entity(entity)
+        return Step(what=f"{table}: {values}", calls=calls, values={"after": " ", **names, **values}, at=entity)

@@ -10,7 +10,7 @@ from privtab.analysis.diff.markdown import as_text
 from privtab.conform.mistakes import mistakes
 from privtab.conform.nodes import Plan, Verdict
 from privtab.conform.report import ORDER, Finding, Report, RowReport
-from privtab.ir.atom_texts import atom_text
+from privtab.ir.names import atom_text
 from privtab.plural import count
 from privtab.report.junit import junit
 from privtab.report.nodes import Case, Failure, Suite

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from privtab.conform.candidates import needed
 from privtab.conform.driver import Driver
-from privtab.conform.needed import needed
 from privtab.conform.nodes import Answer, Plan, Question
 from privtab.errors import DriverError, FileError, UsageError
 from privtab.plural import count

@@ -6,7 +6,7 @@ from bisect import bisect_left
 
 from privtab.fmt.nodes import Collection, Item, Line, Text, Value
 from privtab.source import SourceFile
-from privtab.syntax.comments import comments
+from privtab.syntax.cell_errors import comments
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
 

@@ -13,8 +13,8 @@ from privtab import _resources, source
 from privtab.diagnostics import Diagnostic, Located, in_order
 from privtab.errors import PolicyInvalid, UsageError
 from privtab.hints import did_you_mean
+from privtab.importing.answers import Field, Fields, Loss, Word
 from privtab.importing.expression import Expression
-from privtab.importing.fields import Field, Fields, Loss, Word
 from privtab.importing.template import Template
 from privtab.names import WILDCARDS
 from privtab.state.raw import COLUMNS

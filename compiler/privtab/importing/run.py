@@ -15,10 +15,9 @@ from jmespath.exceptions import JMESPathError
 
 from privtab._collection import no_collection
 from privtab.errors import FileError, FormatError, UsageError
-from privtab.importing.answers import Answers
+from privtab.importing.answers import Answers, FieldSearch
 from privtab.importing.document import Document, Excluded, Page, Step
 from privtab.importing.expression import Expression, holds
-from privtab.importing.fields import FieldSearch
 from privtab.importing.template import ITEM, Template
 from privtab.ir.nodes import Program
 from privtab.request import Entity

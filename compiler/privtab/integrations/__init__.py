@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from privtab.integrations._answers import Tell
-from privtab.integrations._caller import Caller, acting_as, caller, decision
+from privtab.integrations._answers import Caller, Tell, acting_as, caller, decision
 from privtab.integrations._guard import GUARD, Guard
 
 allowed = GUARD.allowed

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 from privtab.client._asking import Mode
 from privtab.client._base import Asker
 from privtab.errors import DecisionUnavailable, InvalidRequest, Unauthenticated, UsageError
-from privtab.integrations._answers import LOG
-from privtab.integrations._caller import DECISION, Caller, CallerLike, as_caller, caller
+from privtab.integrations._answers import DECISION, LOG, Caller, CallerLike, as_caller, caller
 from privtab.integrations._needs import EntityTemplate, FilledRequest, RequestTemplate, request_template
 from privtab.request import Decision
 

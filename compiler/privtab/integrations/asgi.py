@@ -7,11 +7,9 @@ from inspect import isawaitable
 from typing import Any, TypeAlias
 
 from privtab.errors import DecisionError
-from privtab.integrations._answers import Answer, Tell, answer
-from privtab.integrations._caller import DECISION, CallerLike, acting_as, as_caller
+from privtab.integrations._answers import DECISION, Answer, CallerLike, Tell, acting_as, answer, as_caller
 from privtab.integrations._guard import GUARD, AnyAsker, Guard
-from privtab.integrations._routers import asgi_router
-from privtab.integrations._routes import Route, RouteTable, open_route, route
+from privtab.integrations._routes import Route, RouteTable, asgi_router, open_route, route
 
 __all__ = ["AsgiMiddleware", "Route", "open_route", "route"]
 

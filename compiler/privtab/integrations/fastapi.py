@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from privtab.errors import DecisionError, UsageError
-from privtab.integrations._answers import Answer, Tell, answer
-from privtab.integrations._caller import as_caller
+from privtab.integrations._answers import Answer, Tell, answer, as_caller
 from privtab.integrations._guard import GUARD, AnyAsker, Guard
 from privtab.integrations._needs import EntityTemplate, RequestTemplate, request_template
 from privtab.request import Decision

@@ -7,11 +7,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from privtab.errors import DecisionError
-from privtab.integrations._answers import Answer, Tell, answer
-from privtab.integrations._caller import DECISION, CallerLike, acting_as, as_caller
+from privtab.integrations._answers import DECISION, Answer, CallerLike, Tell, acting_as, answer, as_caller
 from privtab.integrations._guard import GUARD, AnyAsker, Guard
-from privtab.integrations._routers import wsgi_router
-from privtab.integrations._routes import Route, RouteTable, open_route, route
+from privtab.integrations._routes import Route, RouteTable, open_route, route, wsgi_router
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment

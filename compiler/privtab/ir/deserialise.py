@@ -13,7 +13,7 @@ from typing import Any, TypeVar, assert_never, get_args
 from privtab.attributes import Attributes, Kind, Operator
 from privtab.diagnostics import Span
 from privtab.effects import BY_ACTIVE_ROLE
-from privtab.ir.atom_texts import compare_text, target_text
+from privtab.ir.names import compare_text, target_text
 from privtab.ir.nodes import (
     ALWAYS,
     RESOURCE,

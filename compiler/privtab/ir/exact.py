@@ -42,7 +42,7 @@ from privtab.ir.nodes import (
     Target,
     When,
 )
-from privtab.ir.request_dependence import depends_on_request, rule_flags
+from privtab.ir.shapes import depends_on_request, rule_flags
 from privtab.ir.solver import Slots, Solver
 from privtab.ir.unroll import Levels, levels_that_matter, unrolled
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, assert_never
 
 from privtab._once import once
-from privtab.ir.atom_texts import constants_text
 from privtab.ir.canonical import Canonical, Leaf, Listing, canonical
 from privtab.ir.formula import anchor, asked_condition, call_condition
+from privtab.ir.names import constants_text
 from privtab.ir.nodes import (
     And,
     ByType,
@@ -37,7 +37,7 @@ from privtab.ir.nodes import (
     Term,
     When,
 )
-from privtab.ir.request_dependence import rule_flags
+from privtab.ir.shapes import rule_flags
 from privtab.ir.some_minimal_sets import minimal_listing
 from privtab.ir.type_chains import chains, depths, nested_on
 from privtab.names import KINDS

@@ -9,13 +9,11 @@ from privtab.diagnostics import Diagnostic, Severity, Span
 from privtab.findings import undeclared, unsound_rows
 from privtab.hints import listed
 from privtab.model import nodes as m
-from privtab.model.conflicts import resolve_conflicts
-from privtab.model.cycles import find_cycles, find_deep
+from privtab.model.conditions import find_cycles, find_deep
 from privtab.model.names import resolve_names, resolve_roles, resolve_semantics
 from privtab.model.nodes import Policy
-from privtab.model.rows import Rows
-from privtab.model.same import same_meaning
-from privtab.model.select import ChosenRow, Selection, apply_readings, find_variant, select
+from privtab.model.rows import Rows, resolve_conflicts
+from privtab.model.select import ChosenRow, Selection, apply_readings, find_variant, same_meaning, select
 from privtab.model.walk import flags_read
 from privtab.syntax.nodes import RoleDecl, Tables, VariantDecl
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from privtab.diagnostics import Diagnostic
+from privtab.diagnostics import Diagnostic, Located
 from privtab.effects import PRINCIPAL_TABLES
 from privtab.findings import misspelt, undeclared, unsound_rows, unsound_types
-from privtab.ir.nodes import RESOURCE, Ambiguous, Semantics, Source, WithSlot
+from privtab.ir.nodes import RESOURCE, Ambiguous, Conflict, Semantics, Source, WithSlot
 from privtab.model import nodes as m
 from privtab.model.conditions import Scope, fitting_types, privilege_names
 from privtab.model.names import DeclaredNames, unbound
+from privtab.model.nodes import PairKey
 from privtab.model.select import ChosenRow
 from privtab.syntax.expression import Name
-from privtab.syntax.nodes import ConditionCell, EffectCell, RowBody, RowDecl, Tables
+from privtab.syntax.nodes import ConditionCell, ConflictDecl, EffectCell, RowBody, RowDecl, Tables, Word
 
 
 @dataclass(slots=True)
@@ -260,3 +261,38 @@ def _conditions(body: RowBody) -> Iterator[ConditionCell]:
 
 def _text(cell: ConditionCell | None) -> str | None:
     return None if cell is None else " ".join(cell.cell.text.split())
+
+
+def resolve_conflicts(
+    decls: tuple[ConflictDecl, ...],
+    names: DeclaredNames,
+    pairs: Collection[PairKey],
+    rows_unknown: frozenset[str],
+    found: list[Diagnostic],
+) -> tuple[Conflict, ...]:
+    """The conflicts whose operations all exist; add a finding for each operation that does not."""
+    resolved: list[Conflict] = []
+    for decl in decls:
+        operations: list[PairKey] = []
+        for word in decl.operations:
+            type_, _, operation = word.value.partition("/")
+            if not names.check_type(_part(word, 0, len(type_)), found):
+                continue
+            if (type_, operation) in pairs:
+                operations.append((type_, operation))
+            elif not rows_unknown & {type_, ""}:
+                known = tuple(op for entity, op in pairs if entity == type_)
+                span = _part(word, len(type_) + 1, len(word.value)).span
+                found.append(undeclared.unknown_operation(span, operation, (type_,), known))
+        if len(operations) == len(decl.operations):
+            resolved.append(Conflict(operations=tuple(operations), at_most=decl.at_most, span=decl.span, why=decl.why))
+    return tuple(resolved)
+
+
+def _part(word: Word, start: int, end: int) -> Word:
+    """A part of a word; for a quoted word, with the span of the whole word."""
+    span = word.span
+    plain = span.line == span.end_line and span.end_column - span.column == len(word.value)
+    if plain:
+        span = replace(span, column=span.column + start, end_column=span.column + end)
+    return Located(word.value[start:end], span)

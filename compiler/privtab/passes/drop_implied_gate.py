@@ -12,7 +12,7 @@ from privtab.errors import Undecided
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import anchor, flat, without_name
 from privtab.ir.nodes import ALWAYS, RESOURCE, Formula, Program, Rule, Target
-from privtab.ir.request_dependence import condition_flags
+from privtab.ir.shapes import condition_flags
 
 NONE: frozenset[str] = frozenset()
 

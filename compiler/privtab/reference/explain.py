@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from privtab.effects import with_changes
-from privtab.ir.atom_texts import atom_words
 from privtab.ir.canonical import Leaf, Listing
+from privtab.ir.names import atom_words
 from privtab.ir.nodes import ByType, Effect, Has, Rule, Target
 from privtab.ir.serialise import source_text
 from privtab.locations import not_placed

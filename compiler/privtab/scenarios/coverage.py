@@ -8,14 +8,13 @@ from functools import reduce
 from typing import Literal, TypeAlias
 
 from privtab.errors import Undecided
-from privtab.ir.atom_texts import atom_text
 from privtab.ir.canonical import Leaf, MinimalSets, canonical
 from privtab.ir.exact import ImplicationChecker, settings
 from privtab.ir.formula import asked_condition, call_condition, item_condition
+from privtab.ir.names import atom_text
 from privtab.ir.nodes import And, ByType, Compare, Or, Program, Rule
-from privtab.ir.request_dependence import rule_flags
-from privtab.scenarios.budget import SETTING_COST, Budget
-from privtab.scenarios.masks import Key, Mask, Observed
+from privtab.ir.shapes import rule_flags
+from privtab.scenarios.masks import SETTING_COST, Budget, Key, Mask, Observed
 
 Form: TypeAlias = Literal["", "item", "call"]
 Proof: TypeAlias = Literal["allow", "lack", "default"]

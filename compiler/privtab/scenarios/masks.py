@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, reduce
 from operator import or_
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
+from privtab.errors import Undecided
 from privtab.ir.algebra import Algebra
+from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import item_condition, move, references
-from privtab.ir.nodes import (
-    ALWAYS,
-    RESOURCE,
-    Atom,
-    ByType,
-    Can,
-    Formula,
-    Program,
-    Rule,
-    When,
-)
+from privtab.ir.nodes import ALWAYS, RESOURCE, Atom, ByType, Can, Formula, Program, Rule, When
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.scenarios.nodes import Case
 
@@ -228,3 +220,39 @@ class _HoldsAlgebra(Algebra[Mask]):
             of_type = self._observed.of_type(choice.slot, type_)
             mask |= of_type and (of_type & self.fold(body))
         return mask
+
+
+STEPS = 100_000
+"""How many parts of conditions are looked at for one rule."""
+SETTING_COST = STEPS // 256
+"""The cost of one kind of request: flags, and types of objects."""
+SOLVER_BUDGETS = 2.0
+"""How many times the budget of one question to the solver may be spent on one rule."""
+
+Answer = TypeVar("Answer")
+
+
+class Budget:
+    """The remaining budget of one rule; raises `Undecided` when it is spent."""
+
+    def __init__(self, exact: ImplicationChecker, rule: Rule) -> None:
+        self._exact = exact
+        self._rule = rule
+        self._steps = STEPS
+        self._questions = SOLVER_BUDGETS
+
+    def spend(self, steps: int) -> None:
+        """Spend steps."""
+        self._steps -= steps
+        if self._steps < 0:
+            raise Undecided(f"`{self._rule.id}` takes more than {STEPS:,} steps")
+
+    def ask(self, question: Callable[[], Answer]) -> Answer:
+        """Ask a question that `ImplicationChecker` passes to its solver, and return the answer."""
+        if self._questions <= 0:
+            raise Undecided(f"`{self._rule.id}` asks too much of the solver")
+        self._exact.solver.renew()
+        try:
+            return question()
+        finally:
+            self._questions -= self._exact.solver.spent

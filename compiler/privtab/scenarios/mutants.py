@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias, assert_never
 
 from privtab.attributes import Attribute, Operator, Scalar
 from privtab.effects import PRINCIPAL_TABLES
-from privtab.ir.atom_texts import atom_text
 from privtab.ir.formula import conjunction, disjunction, item_condition, leaves
+from privtab.ir.names import atom_text
 from privtab.ir.nodes import (
     ALWAYS,
     NEVER,

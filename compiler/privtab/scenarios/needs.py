@@ -16,9 +16,8 @@ from privtab.ir.nodes import RESOURCE, Atom, Compare, HasBelow, OwnsBelow, Progr
 from privtab.ir.serialise import vocabulary
 from privtab.locations import GrowingLocations, Locations
 from privtab.request import Entity, Request
-from privtab.scenarios.below import at_or_below
 from privtab.scenarios.compared import ComparedAttributes, Values, about_request
-from privtab.scenarios.ways import MAX_WAYS, HeldAtom, HeldSet, Ways, smallest, transversals
+from privtab.scenarios.ways import MAX_WAYS, HeldAtom, HeldSet, Ways, at_or_below, smallest, transversals
 from privtab.state.located import locations
 from privtab.state.nodes import State
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from privtab.diagnostics import Located, Span
+from privtab.diagnostics import Diagnostic, Located, Severity, Span
 from privtab.ir.nodes import Program, Rule
 from privtab.request import Request
 from privtab.state.nodes import State
@@ -105,3 +105,30 @@ class Plan:
     cases: tuple[Case, ...] = ()
     rules: Mapping[tuple[str, str], Rule] = field(default_factory=dict)
     """The rules that the cases should cover; for a variant, those that it changes."""
+
+
+CODES = {
+    "T001": "unknown-key",
+    "T002": "missing-key",
+    "T003": "wrong-type",
+    "T004": "wrong-value",
+    "T005": "duplicate-key",
+    "T006": "keys-that-clash",
+    "T101": "policy-not-found",
+    "T102": "unusable-state",
+    "T103": "request-the-policy-does-not-know",
+    "T104": "malformed-atom",
+    "T105": "unknown-name",
+    "T106": "unknown-parameter",
+    "T107": "cycle-of-names",
+    "T201": "set-that-is-not-minimal",
+    "T202": "cell-said-twice",
+    "T203": "nothing-asked",
+    "T204": "row-that-is-not-there",
+    "T205": "too-many-ways",
+}
+
+
+def finding(code: str, span: Span, message: str, help_: str | None = None) -> Diagnostic:
+    """Build a finding. All are errors, since a case that is never decided proves nothing."""
+    return Diagnostic(code=code, name=CODES[code], severity=Severity.ERROR, message=message, span=span, help=help_)

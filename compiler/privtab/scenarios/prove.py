@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from privtab.ir.nodes import Rule
-from privtab.ir.request_dependence import rule_flags
+from privtab.ir.shapes import rule_flags
 from privtab.ir.support import Tool, check_support
 from privtab.reference.evaluate import Reference
 from privtab.scenarios.coverage import Coverage, Form

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from privtab.ir.atom_texts import atom_text
+from privtab.ir.names import atom_text
 from privtab.ir.nodes import Rule
 from privtab.ir.serialise import source_text
 from privtab.report.nodes import Case as JUnitCase

@@ -10,10 +10,9 @@ from privtab.errors import Undecided
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import call_condition, item_condition, leaves
 from privtab.ir.nodes import Formula, Program, Rule
-from privtab.scenarios.budget import Budget
 from privtab.scenarios.coverage import percent
 from privtab.scenarios.engines import effect_text
-from privtab.scenarios.masks import Key, Observed, RuleDependencies
+from privtab.scenarios.masks import Budget, Key, Observed, RuleDependencies
 from privtab.scenarios.mutants import Mutant, Mutants
 
 

@@ -12,8 +12,8 @@ from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
 
-from privtab.ir.atom_texts import atom_words
 from privtab.ir.formula import RequestAlgebra, anchor, asked_condition, followed, item_condition, leaves, move
+from privtab.ir.names import atom_words
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,

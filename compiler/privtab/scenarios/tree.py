@@ -9,7 +9,7 @@ from collections.abc import Sequence as Words
 from dataclasses import replace
 from typing import ClassVar
 
-from privtab.scenarios.findings import CODES
+from privtab.scenarios.nodes import CODES
 from privtab.syntax.node_reader import DocumentProblem, DocumentReader, is_empty
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, plain_value
 

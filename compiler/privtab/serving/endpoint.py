@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from enum import StrEnum
 from functools import partial
 from typing import Any, Never
 
@@ -13,8 +14,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 
 from privtab.errors import PrivtabError
-from privtab.serving.guard import HttpError
-from privtab.serving.tokens import Tokens
+from privtab.serving.access_log import note
+from privtab.serving.tokens import Bearer, Tokens
 
 LOG = logging.getLogger("privtab.serve")
 
@@ -111,3 +112,48 @@ async def every(seconds: float, action: Callable[[], Awaitable[Any]]) -> None:
             if str(error) != logged:
                 LOG.warning("not refreshed, the last good ones stay in force: %s", error)
             logged = str(error)
+
+
+class HttpError(Exception):
+    """An error answer: a status, a message and headers."""
+
+    def __init__(self, status: int, message: str, **headers: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+def authorize(tokens: Tokens | None, scope: StrEnum, request: Request) -> Bearer | None:
+    """The bearer of the request's token; raises HttpError unless it has the scope. None if the server has no tokens."""
+    sent = request.headers.getlist("authorization")
+    if len(sent) > 1:  # a proxy may have checked another one than the server would
+        raise HttpError(400, "a request has one `Authorization` header")
+    if tokens is None:
+        return None
+    kind, _, token = "".join(sent).partition(" ")
+    if kind.lower() != "bearer" or not token.strip():
+        raise HttpError(401, "a bearer token is needed", WWW_Authenticate='Bearer realm="privtab"')
+    bearer = tokens.find(token.strip())
+    if bearer is None:
+        challenge = 'Bearer realm="privtab", error="invalid_token"'
+        raise HttpError(401, "the bearer token is not known", WWW_Authenticate=challenge)
+    note(request.scope, None, caller=bearer.name)
+    if scope not in bearer.scopes:
+        challenge = f'Bearer realm="privtab", error="insufficient_scope", scope="{scope}"'
+        raise HttpError(403, f"the bearer token is not good for `{scope}`", WWW_Authenticate=challenge)
+    return bearer
+
+
+def check_binding(tokens: Tokens | None, bearer: Bearer | None, instance: str, labels: Mapping[str, str]) -> None:
+    """Raise Refused for a sidecar with a token bound to another one, or with a name bound to another token."""
+    if tokens is None or bearer is None:
+        return
+    stated = f"and the request says `{instance}`" if instance else "and the request has no `X-Privtab-Instance`"
+    if bearer.instance and not bearer.is_for(instance):
+        raise HttpError(403, f"the bearer token is for the sidecar `{bearer.instance}`, {stated}")
+    if not bearer.instance and instance and tokens.bound(instance):
+        raise HttpError(403, f"`{instance}` is a sidecar with its own bearer token, and this is another one")
+    mismatched = {name: value for name, value in bearer.labels.items() if labels.get(name) != value}
+    if mismatched:
+        shown = ",".join(f"{name}={value}" for name, value in mismatched.items())
+        raise HttpError(403, f"the bearer token is for sidecars with the labels `{shown}`")

@@ -8,17 +8,166 @@ import logging
 import signal
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from privtab.errors import FileError, UsageError
-from privtab.serving.connections import HEAD_SECONDS, BoundedProtocol, Bounds
+
+HEAD_SECONDS = 10.0
+"""Seconds from the first byte of a request, or from the start of a connection, to the end of the request's head."""
+STALLED_SECONDS = 60.0
+"""Seconds after which a client that reads nothing of its answer is disconnected."""
+GOODBYE_SECONDS = 2.0
+"""Seconds to send the remaining data of a closed connection."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Bounds:
+    """The limits of one server, and its open connections by address."""
+
+    head_seconds: float = HEAD_SECONDS
+    stalled_seconds: float = STALLED_SECONDS
+    each: int = 0
+    """Maximum connections per address; 0: no limit. Behind a proxy, all have the same address."""
+    open: Counter[str] = field(default_factory=Counter)
+
+
+class BoundedProtocol(H11Protocol):
+    """uvicorn's HTTP/1.1 protocol with limits."""
+
+    def __init__(self, bounds: Bounds, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._bounds = bounds
+        self._address: str | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._stalled_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accept a connection unless its address has too many."""
+        super().connection_made(transport)
+        self._address = network(self.client[0] if self.client else "")
+        self._bounds.open[self._address] += 1
+        if self._bounds.each and self._bounds.open[self._address] > self._bounds.each:
+            self._refuse(503, b"Service Unavailable", b"this address has too many connections\n")
+            return
+        self._start_head_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Remove the connection from the count."""
+        self._cancel_timers()
+        if self._address is not None:
+            self._bounds.open[self._address] -= 1
+            if not self._bounds.open[self._address]:
+                del self._bounds.open[self._address]
+            self._address = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Receive data; the time for a head starts with its first byte."""
+        if self.transport.is_closing():
+            return
+        if self._head_timer is None and self._awaits_request():
+            self._start_head_timer()
+        super().data_received(data)
+
+    def handle_events(self) -> None:
+        """Process received data; the time for the head ends once a request starts."""
+        before = self.cycle
+        super().handle_events()
+        if self.cycle is not before and self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than data is sent: check whether it reads at all."""
+        super().pause_writing()
+        self._watch(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        if self._stalled_timer is not None:
+            self._stalled_timer.cancel()
+            self._stalled_timer = None
+        super().resume_writing()
+
+    # --- private ---
+
+    def _awaits_request(self) -> bool:
+        """Whether the head of a request comes next."""
+        cycle: RequestResponseCycle | None = self.cycle  # None at first, despite its declared type.
+        return cycle is None or cycle.response_complete
+
+    def _start_head_timer(self) -> None:
+        self._head_timer = self.loop.call_later(self._bounds.head_seconds, self._head_timed_out)
+
+    def _head_timed_out(self) -> None:
+        self._head_timer = None
+        self._refuse(408, b"Request Timeout", b"the head of the request did not come in time\n")
+
+    def _refuse(self, status: int, reason: bytes, message: bytes) -> None:
+        """Send an error, unless an answer has started, and close."""
+        if self.transport.is_closing():
+            return
+        if self.conn.our_state is h11.IDLE or self.conn.our_state is h11.SEND_RESPONSE:
+            head = b"HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n"
+            self.transport.write(head % (status, reason, len(message)) + message)
+        self.transport.close()
+        # Do not wait for a client that does not read.
+        self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)
+
+    def _watch(self, remaining: int) -> None:
+        self._stalled_timer = self.loop.call_later(self._bounds.stalled_seconds, self._check_progress, remaining)
+
+    def _check_progress(self, earlier: int) -> None:
+        remaining = self.transport.get_write_buffer_size()
+        if remaining >= earlier:
+            self._stalled_timer = None
+            self.transport.abort()
+        else:
+            self._watch(remaining)
+
+    def _cancel_timers(self) -> None:
+        for timer in (self._head_timer, self._stalled_timer):
+            if timer is not None:
+                timer.cancel()
+        self._head_timer = self._stalled_timer = None
+
+
+class HandshakeLimitedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose servers limit TLS handshakes to the time for the head of a request."""
+
+    async def create_server(self, *args: Any, **kwargs: Any) -> Any:
+        """As in asyncio."""
+        if kwargs.get("ssl") is not None:
+            kwargs.setdefault("ssl_handshake_timeout", HEAD_SECONDS)
+        return await super().create_server(*args, **kwargs)
+
+
+def network(address: str) -> str:
+    """What counts as one address; for IPv6 the /64 network, which is usually one customer's.
+
+    >>> network("10.0.0.7"), network("2001:db8::7"), network("::ffff:10.0.0.7")
+    ('10.0.0.7', '2001:db8::/64', '10.0.0.7')
+    """
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, 64), strict=False))
+
 
 LOG = logging.getLogger("privtab.serve")
 
@@ -114,7 +263,7 @@ def serve(
     config = uvicorn.Config(
         app,
         lifespan="on",
-        loop="privtab.serving.connections:HandshakeLimitedLoop",
+        loop="privtab.serving.server:HandshakeLimitedLoop",
         http=cast("type[asyncio.Protocol]", partial(BoundedProtocol, bounds)),
         ws="none",
         interface="asgi3",

@@ -16,10 +16,9 @@ from privtab.request import Entity
 from privtab.state import attribute_rows, below, located, roles_of_roles, windowed
 from privtab.state.chains import GROUP
 from privtab.state.hierarchy import closed
-from privtab.state.names import StateNames
+from privtab.state.names import StateNames, UsedParts, uses
 from privtab.state.nodes import Effect, State
-from privtab.state.principal_texts import SEPARATOR, scoped_entries, scoped_principal, scopes_of_roles
-from privtab.state.uses import UsedParts, uses
+from privtab.state.principal_rows import SEPARATOR, scoped_entries, scoped_principal, scopes_of_roles
 
 _GRANTS = ("grants", "grantee", "effect", "privilege", "entity")
 T = TypeVar("T")

@@ -18,10 +18,9 @@ from privtab.state.chains import GROUP
 from privtab.state.coded import CodedColumn
 from privtab.state.hierarchy import closed
 from privtab.state.json_columns import MAX_BLOCK_ROWS, Level, Part
-from privtab.state.names import StateNames
+from privtab.state.names import StateNames, UsedParts, uses
 from privtab.state.nodes import State
-from privtab.state.principal_texts import SEPARATOR, scoped_entries, scoped_principal, scopes_of_roles
-from privtab.state.uses import UsedParts, uses
+from privtab.state.principal_rows import SEPARATOR, scoped_entries, scoped_principal, scopes_of_roles
 
 
 def coded_parts(program: Program, state: State) -> tuple[dict[str, Part], dict[str, list[str]]]:

@@ -15,9 +15,9 @@ from privtab.moments import Window
 from privtab.state.chains import ROLE, ScopeOverlap
 from privtab.state.hierarchy import closed
 from privtab.state.located import locations
+from privtab.state.names import uses
 from privtab.state.nodes import State
-from privtab.state.principal_texts import scoped_principal
-from privtab.state.uses import uses
+from privtab.state.principal_rows import scoped_principal
 
 RolesOfRoles: TypeAlias = dict[str, dict[str, list[Window]]]
 """Principal of a role → those of the roles that it holds, each with the windows in which it does; sorted."""

@@ -16,12 +16,11 @@ from privtab.state import raw as raw_rows
 from privtab.state.attribute_rows import attribute_row, without_two_values
 from privtab.state.findings import in_order
 from privtab.state.links import holding_roles, inherits_scope, without_wrong_links
-from privtab.state.names import Problem, StateNames
+from privtab.state.names import Problem, StateNames, uses
 from privtab.state.nodes import Assignment, Effect, Grant, RowLocation, State, StateFinding
 from privtab.state.placements import placements
 from privtab.state.places import Places
 from privtab.state.raw import RawRow, RawState
-from privtab.state.uses import uses
 
 T = TypeVar("T")
 

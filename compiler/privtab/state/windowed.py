@@ -18,9 +18,9 @@ from typing import Any, TypeAlias
 
 from privtab.errors import UsageError
 from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window, intersection, union
+from privtab.state.names import UsedParts
 from privtab.state.nodes import Effect, State
 from privtab.state.roles_of_roles import RolesOfRoles
-from privtab.state.uses import UsedParts
 
 Document: TypeAlias = dict[str, Any]
 Spans: TypeAlias = list[list[int]]

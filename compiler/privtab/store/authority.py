@@ -23,10 +23,10 @@ from privtab.names import encode_name, last_name
 from privtab.reference.evaluate import Reference
 from privtab.request import Decision, Entity, Request
 from privtab.state.located import locations
+from privtab.state.names import uses
 from privtab.state.nodes import State
 from privtab.state.principal_rows import entity_named, place_of, types_of_kind
 from privtab.state.raw import COLUMNS
-from privtab.state.uses import uses
 from privtab.store.excerpt import Excerpt
 
 Verb: TypeAlias = Literal["add", "remove"]

@@ -21,13 +21,24 @@ from privtab.names import decode_name
 from privtab.request import Entity, Request
 from privtab.state.chains import GROUP, ROLE
 from privtab.state.links import COLUMNS as LINKS
+from privtab.state.names import uses
 from privtab.state.nodes import ENTITIES, State
 from privtab.state.principal_rows import types_of_kind
 from privtab.state.raw import COLUMNS
 from privtab.state.raw import ENTITIES as ENTITY_COLUMNS
-from privtab.state.uses import uses
-from privtab.store.lookups import INDEXED, MOST_ROWS, MOST_STATES, MOST_TEXTS, Reader, batches, select_below, select_ids
-from privtab.store.rows import Cells, Rows, checked
+from privtab.store.lookups import (
+    INDEXED,
+    MOST_ROWS,
+    MOST_STATES,
+    MOST_TEXTS,
+    Cells,
+    Reader,
+    Rows,
+    batches,
+    checked,
+    select_below,
+    select_ids,
+)
 from privtab.store.schema import CUT, row_id
 
 _NAMING = {

@@ -366,7 +366,7 @@ class GuardedStore:
 def effect_of(planned: Proposal) -> tuple[dict[str, Any] | None, str]:
     """Who gains and loses which operations, as JSON of `state diff`; or None, and why that is not known."""
     from privtab.analysis.state_diff import state_diff
-    from privtab.analysis.state_diff.as_json import state_diff_json
+    from privtab.analysis.state_diff.summary import state_diff_json
 
     try:
         return state_diff_json(state_diff(planned.program, planned.before, planned.after)), ""

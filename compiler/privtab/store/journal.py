@@ -15,7 +15,7 @@ from privtab.effects import Change
 from privtab.errors import StoreError, UsageError
 from privtab.state.raw import COLUMNS
 from privtab.store.database import Database, address, check_version
-from privtab.store.rows import Rows
+from privtab.store.lookups import Rows
 from privtab.store.schema import BEGINNING, HEAD, JOURNAL, STATE, canonical, entry_hash, row_id
 
 MOST_CHANGES = 5_000

@@ -15,7 +15,7 @@ from privtab.ir.nodes import Program
 from privtab.state.index import index_bytes
 from privtab.store.database import Database, address
 from privtab.store.journal import Head, Journal
-from privtab.store.rows import Rows, checked
+from privtab.store.lookups import Rows, checked
 
 T = TypeVar("T")
 SCHEME = "store:"

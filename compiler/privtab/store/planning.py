@@ -25,7 +25,7 @@ from privtab.state.row_text import row_text
 from privtab.store.authority import check_named, check_reach
 from privtab.store.conflicts import check_conflicts
 from privtab.store.excerpt import Excerpt
-from privtab.store.rows import Rows, checked
+from privtab.store.lookups import Rows, checked
 from privtab.store.schema import row_id
 
 Tables: TypeAlias = Mapping[str, Sequence[Mapping[str, str]]]

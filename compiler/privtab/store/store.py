@@ -22,15 +22,14 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json, vocabulary
 from privtab.request import Decision, Entity, Request
 from privtab.state.load import from_tables
+from privtab.state.names import uses
 from privtab.state.raw import RawState
-from privtab.state.uses import uses
 from privtab.store.database import Database, address, migrate, version
 from privtab.store.excerpt import Excerpt
 from privtab.store.group_commit import GroupCommit, Take
 from privtab.store.journal import MOST_CHANGES, Entry, Head, Journal, Writer, entries, read_head, row_of_request
-from privtab.store.lookups import Reader
+from privtab.store.lookups import Reader, Rows, about, checked
 from privtab.store.planning import ChangeRequest, Guard, Plan, Proposal, Tables, plan, raw, replaced
-from privtab.store.rows import Rows, about, checked
 from privtab.store.schema import BEGINNING, HEAD, canonical
 
 

@@ -22,7 +22,7 @@ from privtab.state.nodes import State
 from privtab.state.principal_rows import entity_named
 from privtab.state.raw import ENTITIES
 from privtab.store.journal import Head, Journal
-from privtab.store.rows import Rows, checked
+from privtab.store.lookups import Rows, checked
 from privtab.vocabulary import Vocabulary
 
 Row = Mapping[str, str]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import yaml
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from privtab.syntax.yaml_events import events
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +82,30 @@ def _plain_words(expected: set[str]) -> tuple[str, ...]:
         words.append("a condition such as `READ (table)`, `owner (…)`, `can OP (…)`")
         expected = expected - _TERM
     return (*words, *(_WORDS[name] for name in _WORDS if name in expected))
+
+
+_COMMENT = re.compile(r"#[^\r\n]*")
+_LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+def comments(text: str) -> Iterator[tuple[int, int]]:
+    """The offsets of every comment; a `#` inside a text is not one. Raises YAMLError if the text is not YAML."""
+    position = 0
+    for start, end in (*_texts(text), (len(text), len(text))):
+        while found := _COMMENT.search(text, position, start):
+            # The search stops where a scalar begins; the comment itself continues to the end of its line.
+            comment = _COMMENT.match(text, found.start())
+            assert comment is not None
+            yield comment.span()
+            position = comment.end()
+        position = max(position, end)
+
+
+def _texts(text: str) -> Iterator[tuple[int, int]]:
+    """Where `#` is part of a text: scalars, and for block scalars the lines below their `|` or `>`."""
+    for event, start, end in events(text):
+        if isinstance(event, yaml.ScalarEvent):
+            head = _LINE_END.search(text, start) if event.style and event.style in "|>" else None
+            begin = head.end() if head else start
+            if begin < end:
+                yield begin, end

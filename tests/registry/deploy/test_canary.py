@@ -12,8 +12,17 @@ import pytest
 
 from privtab.errors import UsageError
 from privtab.registry import Registry
-from privtab.registry.deploy.canary import CanaryCounts, CanaryPlan, observe, sides
-from privtab.registry.deploy.canary_analysis import Counts, compare, counts, part, since
+from privtab.registry.deploy.canary import (
+    CanaryCounts,
+    CanaryPlan,
+    Counts,
+    compare,
+    counts,
+    observe,
+    part,
+    sides,
+    since,
+)
 from privtab.registry.deploy.nodes import DecisionCount, Feed, Fleet, RuleCount, Sidecar
 from privtab.registry.deploy.rollout import Rollout
 from privtab.registry.nodes import Canary, Channel

@@ -21,9 +21,9 @@ from privtab.pipeline import program_of
 from privtab.request import Entity
 from privtab.source import SourceFile
 from privtab.spark.state.cross_row_checks import Findings
-from privtab.spark.state.documents import bundle_of, root_document, shard_document
 from privtab.spark.state.principals import people_of_rows
 from privtab.spark.state.shards import ALLOW, DENY, MEMBER, OWNER, RAW, SCOPE, by_root, root_holdings
+from privtab.spark.state.worker import bundle_of, root_document, shard_document
 from privtab.state.hierarchy import closed
 from privtab.state.names import unusable_name
 from privtab.state.nodes import Assignment, Grant, State

@@ -20,7 +20,7 @@ from privtab.pipeline import policy_artifacts
 from privtab.request import Entity
 from privtab.spark.state import read_state, state_tables
 from privtab.spark.state.schemas import TABLES
-from privtab.spark.state.vocabulary import names_of
+from privtab.spark.state.tables import names_of
 from privtab.state.nodes import Assignment, Grant, State
 
 STATE = State(

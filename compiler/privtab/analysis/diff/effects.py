@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from privtab.analysis.diff.nodes import Verdict
-from privtab.ir.atom_texts import target_text
+from privtab.ir.names import target_text
 from privtab.ir.nodes import Effect, Rule, Target
 
 Outcome: TypeAlias = tuple[str, str, Target]

@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import combinations, product
 from math import prod
 
-from privtab.analysis.state_diff.affected import ChangeImpact
-from privtab.analysis.state_diff.causes import Causes
+from privtab.analysis.state_diff.causes import Causes, ChangeImpact
 from privtab.analysis.state_diff.entities import Division, EntityClass, EntityTree
 from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab.analysis.state_diff.rows import changed_rows, with_windows
@@ -21,7 +20,7 @@ from privtab.analysis.what_can import questions
 from privtab.attributes import NONE_GIVEN, GivenAttributes
 from privtab.ir.formula import atoms, item_condition
 from privtab.ir.nodes import RESOURCE, HasBelow, OwnsBelow, Program, Rule
-from privtab.ir.request_dependence import rule_flags
+from privtab.ir.shapes import rule_flags
 from privtab.ir.support import Tool, check_support
 from privtab.moments import now
 from privtab.paths import count_names

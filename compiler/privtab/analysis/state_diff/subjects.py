@@ -21,8 +21,8 @@ from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity
 from privtab.state.attribute_rows import value_of
 from privtab.state.chains import GROUP
+from privtab.state.names import UsedParts, uses
 from privtab.state.nodes import State
-from privtab.state.uses import UsedParts, uses
 
 Variable: TypeAlias = tuple[Kind, str, str]
 """An attribute whose value a request gives: the key of its entity, or nothing, and its name."""

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from privtab.analysis.diff import diff
-from privtab.analysis.diff.as_json import diff_json
 from privtab.analysis.diff.nodes import OPERATION_VERDICTS, DeclarationChange, Diff, RowChange, Verdict, Waiver
-from privtab.analysis.diff.summary import folded
+from privtab.analysis.diff.summary import diff_json, folded
 from privtab.analysis.diff.waivers import apply_waivers, failing
 from privtab.analysis.state_diff import StateDiff, state_diff
-from privtab.analysis.state_diff.as_json import state_diff_json
-from privtab.analysis.state_diff.summary import headline, totals
+from privtab.analysis.state_diff.summary import headline, state_diff_json, totals
 from privtab.diagnostics import Diagnostic, Severity
 from privtab.ir.nodes import Program
 from privtab.lint.settings import FailOn

@@ -34,8 +34,7 @@ from privtab.registry.server.page import HEADERS, contents, page
 from privtab.registry.server.sidecar import LastPoll, sidecar_identity
 from privtab.registry.storage import Missing
 from privtab.serving.access_log import AccessLog, caller_of, note
-from privtab.serving.endpoint import answered, running
-from privtab.serving.guard import HttpError, authorize, check_binding
+from privtab.serving.endpoint import HttpError, answered, authorize, check_binding, running
 from privtab.serving.tokens import Tokens
 
 _WAIT = re.compile(r"(?:^|[;,\s])wait=(\d{1,6})")

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from privtab import strict_json
-from privtab.serving.endpoint import read_body
-from privtab.serving.guard import HttpError
+from privtab.serving.endpoint import HttpError, read_body
 
 LARGEST = 4 << 20
 """Maximum bytes of a body as received."""

@@ -9,26 +9,28 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
+from privtab.engines.packed import digest, packed
 from privtab.errors import UsageError
 from privtab.request import Entity
-from privtab.spark.frames import is_frame, of_spark
+from privtab.spark.frames import is_frame, of_spark, without_padding
 from privtab.spark.matrix import named
-from privtab.spark.matrix.broadcast import opened, ship
 from privtab.spark.matrix.compute import ArrayMatrix
 from privtab.spark.matrix.named import objects
 from privtab.spark.matrix.opening import Source, listed, open_matrix, open_state, requested_principals
 from privtab.spark.matrix.question import DDL, AttributesLike, Matrix, Question, Ways, given, report_omitted
 from privtab.spark.moments import Moment
-from privtab.spark.padding import without_padding
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.preflight import check_executors
+from privtab.spark.shipping import PackedState, ShippedBytes, WorkerCache, contents
 from privtab.state.nodes import State
 
 if TYPE_CHECKING:
     from pyspark.pandas import DataFrame as PandasFrame
     from pyspark.sql import DataFrame, SparkSession
 
+    from privtab.spark.matrix.question import Matrix
     from privtab.spark.state import SparkState
+
 
 EntitiesLike: TypeAlias = "DataFrame | PandasFrame[Any] | Iterable[str | Entity] | None"
 """A DataFrame with a column `entity` (`type:path`) or with `type` and `path`; a list; None: all entities named by the state."""
@@ -198,3 +200,17 @@ def _first(users: UsersLike) -> DataFrame:
     """The first column of a DataFrame, as strings."""
     frame = without_padding(cast("DataFrame", users))
     return frame.select(F.col(f"`{frame.columns[0].replace('`', '``')}`").cast("string").alias("user"))
+
+
+def ship(matrix: Matrix, spark: SparkSession) -> ShippedBytes:
+    """Make a matrix available to a session's executors: pickled with the function if it is small, otherwise as a file."""
+    content = packed(matrix)
+    return PackedState(digest=digest(content), content=content).ship(spark)
+
+
+_MATRICES: WorkerCache[str, Matrix] = WorkerCache()
+
+
+def opened(shipped: ShippedBytes) -> Matrix:
+    """On an executor: the shipped matrix, opened once for each process."""
+    return _MATRICES.get(shipped.digest, lambda: contents(shipped))

@@ -14,7 +14,7 @@ from privtab.hints import hint
 from privtab.ir.nodes import Program
 from privtab.ir.support import Feature
 from privtab.names import KINDS, bare_name, is_wildcard, last_name
-from privtab.spark.limits import LOCAL
+from privtab.spark.choose import LOCAL
 from privtab.spark.matrix.by_index import IndexMatrix
 from privtab.spark.matrix.compute import ArrayMatrix
 from privtab.spark.matrix.principals import Holding, Subject
@@ -29,7 +29,7 @@ from privtab.state.hierarchy import closed
 from privtab.state.holdings import Holdings
 from privtab.state.index import index
 from privtab.state.nodes import State
-from privtab.state.principal_texts import scoped_principal
+from privtab.state.principal_rows import scoped_principal
 from privtab.state.written import as_written
 
 if TYPE_CHECKING:

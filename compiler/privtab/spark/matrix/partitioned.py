@@ -39,7 +39,7 @@ from privtab.spark.state.hierarchy import closed as with_chains
 from privtab.spark.state.schemas import CANONICAL, TABLES
 from privtab.spark.state.shards import by_root
 from privtab.spark.state.tables import from_arrow
-from privtab.state.uses import uses
+from privtab.state.names import uses
 from privtab.state.written import as_written
 
 if TYPE_CHECKING:

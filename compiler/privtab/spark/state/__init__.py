@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from privtab.spark.state.builder import build
     from privtab.spark.state.builds import Build, opened
-    from privtab.spark.state.imports import import_state
-    from privtab.spark.state.opening import state_tables
+    from privtab.spark.state.opening import import_state, state_tables
     from privtab.spark.state.read import Read, read_state
     from privtab.spark.state.tables import SparkState
 
@@ -18,7 +17,7 @@ _WHERE = {
     "Read": "privtab.spark.state.read",
     "SparkState": "privtab.spark.state.tables",
     "build": "privtab.spark.state.builder",
-    "import_state": "privtab.spark.state.imports",
+    "import_state": "privtab.spark.state.opening",
     "opened": "privtab.spark.state.builds",
     "read_state": "privtab.spark.state.read",
     "state_tables": "privtab.spark.state.opening",

@@ -22,30 +22,31 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as fn
 
+from privtab.bundle.archive import json_bytes
 from privtab.bundle.shards import LISTING
 from privtab.errors import StateInvalid
+from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
+from privtab.shard_names import combined
 from privtab.spark.state import scan
 from privtab.spark.state.builds import MANIFEST, PREVIOUS, Build, read_results
 from privtab.spark.state.files import Root, at_once, place
 from privtab.spark.state.hierarchy import closed
-from privtab.spark.state.manifests import listing, revision, text
 from privtab.spark.state.principals import REPORT, needs_rows, people_of_rows, people_rows, people_writer, write_part
 from privtab.spark.state.read import SHOWN, Read, read_state
-from privtab.spark.state.reports import finding_of
-from privtab.spark.state.schemas import FINDINGS, schema, tables_of, windows_in
+from privtab.spark.state.schemas import FINDINGS, finding_of, schema, tables_of, windows_in
 from privtab.spark.state.sealing import Parts, parts_of, parts_to_sign, signed_parts
-from privtab.spark.state.tables import from_arrow
-from privtab.spark.state.vocabulary import policy_digest
+from privtab.spark.state.tables import from_arrow, policy_digest
 from privtab.spark.state.worker import RESULTS, build_shards
-from privtab.state.shards import PEOPLE, refuse_windows
+from privtab.state.shards import PEOPLE, refuse_windows, roots
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from privtab.bundle.provenance import Provenance
     from privtab.bundle.sign import SigningKey
+
 
 FORMAT = 2
 """Version of the manifest's format; in version 1, fingerprints had two hashes of each row."""
@@ -348,3 +349,26 @@ def _is_shard(key: str) -> bool:
 
 def _errors(findings: list[list[Any]]) -> bool:
     return any(severity == "error" for _, _, severity, _ in findings)
+
+
+def listing(program: Program, manifest: Mapping[str, Any]) -> bytes:
+    """The list of the bundles in the format of `state pack --shards`."""
+
+    def row(key: str, part: Mapping[str, Any]) -> dict[str, Any]:
+        named = {name: part[name] for name in ("file", "revision", "bytes")}
+        windows, further = part.get("windows", False), part.get("further", ())
+        return named | {"roots": sorted(roots(program.system, key, windows=windows, further=further))}
+
+    shards = {key: row(key, part) for key, part in manifest["shards"].items()}
+    head = {"system": program.system, "revision": manifest["revision"], PEOPLE: row(PEOPLE, manifest["people"])}
+    return json_bytes({**head, "shards": shards}) + b"\n"
+
+
+def revision(people: Mapping[str, Any], shards: Mapping[str, Mapping[str, Any]]) -> str:
+    """The combined revision of all parts."""
+    return combined(str(people["revision"]), {root: str(shard["revision"]) for root, shard in shards.items()})
+
+
+def text(manifest: Mapping[str, Any]) -> bytes:
+    """A manifest as the content of its file."""
+    return (json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()

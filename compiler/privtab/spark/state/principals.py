@@ -17,15 +17,15 @@ from privtab.bundle.archive import json_bytes
 from privtab.ir.nodes import Program
 from privtab.moments import parts_of
 from privtab.request import Entity
-from privtab.spark.state.documents import bundle_of
 from privtab.spark.state.encoding import Texts, large
 from privtab.spark.state.files import Root
+from privtab.spark.state.worker import bundle_of
 from privtab.state.index import without_revision
 from privtab.state.json_columns import Level, Part, stamped
+from privtab.state.names import uses
 from privtab.state.nodes import State
-from privtab.state.principal_texts import scoped_principal
+from privtab.state.principal_rows import scoped_principal
 from privtab.state.shards import FURTHER_BY_NAME, PEOPLE, people_part
-from privtab.state.uses import uses
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,6 +6,7 @@ import json
 import uuid
 from dataclasses import dataclass, field
 from functools import partial, reduce
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,21 +19,29 @@ from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import ShippedBytes
 from privtab.spark.state import files, row_checks
 from privtab.spark.state.checked import DENIES, program_of
-from privtab.spark.state.granted_privileges import granted_privileges
-from privtab.spark.state.reports import finding_of, report, shaped
-from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, schema, tables_of, windows_in
-from privtab.spark.state.source_tables import Source, Sources
+from privtab.spark.state.configuration import Source, Sources
+from privtab.spark.state.schemas import (
+    CANONICAL,
+    FINDINGS,
+    MANIFEST,
+    finding_of,
+    report,
+    schema,
+    shaped,
+    tables_of,
+    windows_in,
+)
 from privtab.spark.state.sources import open_sources
-from privtab.spark.state.tables import SparkState, TimedTables
+from privtab.spark.state.tables import SparkState, TimedTables, names_of
 from privtab.spark.state.together import WrongRows, shipped_places, wrong_rows
-from privtab.spark.state.vocabulary import names_of
 from privtab.state.load import no_table
+from privtab.state.names import StateNames, uses
 from privtab.state.nodes import ENTITIES
 from privtab.state.row_checker import RowChecker
-from privtab.state.uses import uses
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
 
 FORMAT = 1
 KIND = "tables"
@@ -368,3 +377,24 @@ def _advise(program: Program, batches: Any) -> Any:
 
 def _union(frames: list[DataFrame]) -> DataFrame:
     return reduce(lambda united, frame: united.unionByName(frame), frames)
+
+
+def granted_privileges(program: Program, grants: DataFrame) -> DataFrame:
+    """Grants resolved to the privileges that they allow or deny on the type of their entity, as `PrivilegeNames.given`."""
+    names = StateNames(program)
+    if names.one_for_one:
+        return grants
+    stands: dict[str, list[str]] = {}
+    resolved = [*program.aliases, *program.sets, *(p.name for p in program.privileges.values() if p.implies)]
+    for name, type_, effect in product(resolved, program.entities, ("allow", "deny")):
+        privileges_there = names.privileges_of(name, type_, effect)
+        if privileges_there:
+            stands[f"{name}\n{type_}\n{effect}"] = list(privileges_there)
+    is_resolved = fn.col("privilege").isin(resolved)
+    as_map = fn.create_map(*(part for key, ps in stands.items() for part in (fn.lit(key), fn.array(*map(fn.lit, ps)))))
+    found = fn.try_element_at(as_map, fn.concat_ws("\n", fn.col("privilege"), fn.col("type"), fn.col("effect")))
+    privileges = fn.when(is_resolved, fn.coalesce(found, fn.array().cast("array<string>"))).otherwise(
+        fn.array(fn.col("privilege"))
+    )
+    columns = [fn.explode(privileges).alias("privilege") if c == "privilege" else fn.col(c) for c in grants.columns]
+    return grants.select(*columns)

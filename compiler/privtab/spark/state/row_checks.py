@@ -22,12 +22,12 @@ from privtab.moments import WINDOW
 from privtab.spark.shipping import ShippedBytes, WorkerCache, contents
 from privtab.spark.state.schemas import CANONICAL, FINDING
 from privtab.state.coded import CodedColumn
+from privtab.state.names import uses
 from privtab.state.nodes import StateFinding
 from privtab.state.raw import COLUMNS, NotText, RawReader
 from privtab.state.raw import ENTITIES as ENTITY_COLUMNS
 from privtab.state.raw_table import RawTable, take
 from privtab.state.row_checker import RowChecker
-from privtab.state.uses import uses
 
 _PLACES: WorkerCache[str, Mapping[str, str]] = WorkerCache()
 _FINDINGS = pa.list_(pa.struct([(name, pa.string()) for name in ("code", "severity", "message", "help")]))

@@ -27,7 +27,7 @@ from privtab.state.coded import CodedColumn
 from privtab.state.large_index import given_privileges
 from privtab.state.names import StateNames
 from privtab.state.nodes import Assignment, AttributeRow, Effect, Grant, State
-from privtab.state.principal_texts import scoped_entries
+from privtab.state.principal_rows import scoped_entries
 from privtab.state.raw import COLUMNS
 
 TABLES: Mapping[str, tuple[str, ...]] = {

@@ -23,17 +23,18 @@ from privtab.errors import (
 )
 from privtab.printable import printable_json
 from privtab.serving.access_log import note
-from privtab.serving.endpoint import JSON, LOG, answered, read_json_body
-from privtab.serving.guard import HttpError, authorize
+from privtab.serving.endpoint import JSON, LOG, HttpError, answered, authorize, read_json_body
 from privtab.serving.tokens import Tokens
 from privtab.store.guarded import DesiredChange, GuardedStore, WriteOptions, effect_of
 from privtab.store.planning import Plan
 from privtab.store.schema import row_id
 from privtab.store.server import listings
 from privtab.store.server.calls import (
+    CONTENT_TYPE,
     Answer,
     Call,
     Malformed,
+    Metrics,
     NotFound,
     read_desired,
     read_entity,
@@ -41,7 +42,6 @@ from privtab.store.server.calls import (
     read_rows,
     read_tables,
 )
-from privtab.store.server.metrics import CONTENT_TYPE, Metrics
 from privtab.store.server.openapi import MOST_LISTED, PREFIX, TABLES, openapi
 from privtab.store.store import Outcome
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from privtab.serving.guard import HttpError
+from privtab.serving.endpoint import HttpError
 from privtab.store.guarded import GuardedStore
 from privtab.store.schema import row_id
 from privtab.store.server.calls import Answer, Call, Malformed

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.requests import Request as HttpRequest
 
-from privtab.authzen.directory import Directory
+from privtab.authzen.points import Directory
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.errors import DecisionUnavailable, StoreError
 from privtab.request import Decision, Request
-from privtab.serving.guard import HttpError
+from privtab.serving.endpoint import HttpError
 from privtab.store.journal import Journal
 from privtab.store.view import Snapshot, View
 from privtab.vocabulary import Vocabulary

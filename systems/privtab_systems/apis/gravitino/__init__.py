@@ -20,7 +20,7 @@ from privtab.errors import (
     StoreConflict,
     UsageError,
 )
-from privtab.serving.guard import HttpError
+from privtab.serving.endpoint import HttpError
 from privtab.store.server.app import StoreScope, StoreServer, route
 from privtab.store.server.calls import Answer, Call, NotFound
 from privtab_systems.apis.gravitino.answers import ApiRequest

@@ -10,7 +10,7 @@ from typing import Any
 from privtab.errors import StoreConflict, UsageError
 from privtab.names import decode_name, encode_name
 from privtab.request import Entity
-from privtab.serving.guard import HttpError
+from privtab.serving.endpoint import HttpError
 from privtab.store.guarded import DesiredChange, WriteOptions
 from privtab.store.server.calls import NotFound, flag
 from privtab_systems.apis.gravitino.objects import (
