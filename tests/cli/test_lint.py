@@ -13,7 +13,7 @@ import yaml
 from rich.cells import cell_len
 from rich.console import Console
 
-from privtab.lint.settings import codes
+from privtab.lint.codes import codes
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,7 +12,7 @@ from privtab.ir.nodes import Program
 from privtab.moments import Window, moment
 from privtab.pushdown.desired import DesiredRights, desired_rights
 from privtab.pushdown.document import Document
-from privtab.pushdown.mapping import difference
+from privtab.pushdown.plan import difference
 from privtab.pushdown.rights import (
     Account,
     DefaultRole,

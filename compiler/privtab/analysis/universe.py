@@ -1,4 +1,4 @@
-"""The entities that a state names, with everything that contains them, and its users."""
+"""The entities that a state names, with everything that contains them, and its users; and names that it does not have."""
 
 from __future__ import annotations
 

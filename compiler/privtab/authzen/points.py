@@ -1,4 +1,4 @@
-"""PDPs for a server in an event loop: bundles in process, or an OPA."""
+"""PDPs for a server in an event loop, bundles in process or an OPA, and the names in a state from which searches select."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of `privtab deploy`, with their output."""
+"""The steps and gates of `privtab deploy`, with their output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text output of `privtab deploy`."""
+"""The request, the report and the text output of `privtab deploy`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from privtab._staged import write
 from privtab.cli._output import as_json, diagnostic_json, err, out, recorder, table
 from privtab.diagnostics import Diagnostic, Severity
 from privtab.errors import UsageError
-from privtab.lint.settings import CatalogueEntry, FailOn, LintFormat, Settings, codes, unknown
+from privtab.lint.codes import CatalogueEntry, codes, unknown
+from privtab.lint.settings import FailOn, LintFormat, Settings
 from privtab.report.nodes import Case, Failure, Rule, Suite, Suppressed
 
 if TYPE_CHECKING:

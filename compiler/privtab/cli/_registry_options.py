@@ -1,4 +1,4 @@
-"""Options that select a registry."""
+"""Options that select a registry, and what is printed of it."""
 
 from __future__ import annotations
 

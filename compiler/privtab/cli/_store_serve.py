@@ -70,7 +70,7 @@ def run(
         from privtab.serving.tokens import Tokens
         from privtab.store.server import plugins
         from privtab.store.server.app import StoreScope, StoreServer, routes
-        from privtab.store.server.calls import Metrics
+        from privtab.store.server.metrics import Metrics
         from privtab.store.server.point import StoreDecisionPoint, wait_for_change
         from privtab.store.store import Store
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""`privtab opa`: install a pinned OPA and run it on compiled bundles."""
+"""`privtab opa`: install a pinned OPA, run it on compiled bundles, and keep it running while policies and states are edited."""
 
 from __future__ import annotations
 

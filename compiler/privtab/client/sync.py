@@ -13,13 +13,14 @@ from privtab.client import _config
 from privtab.client import _protocol as protocol
 from privtab.client._address import shown
 from privtab.client._base import Asker, Status
+from privtab.client._cache import Cache
 from privtab.client._config import OpaArguments, Settings
 from privtab.client._engine import Flow, run
 from privtab.client._fork import renew_after_fork
 from privtab.client._observe import HookLike, Observer
 from privtab.client._opa import OpaFlows, OpaSettings
 from privtab.client._protocol import ActiveSystem, Revision
-from privtab.client._resilience import Breaker, Cache, Resilience, Retries
+from privtab.client._resilience import Breaker, Resilience, Retries
 from privtab.client._transport import RequestsTransport, Transport
 from privtab.errors import UsageError
 from privtab.request import Decision, Entity, Request

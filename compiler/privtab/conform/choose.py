@@ -1,4 +1,4 @@
-"""Chooses few callers among the candidates of one row: enough to prove its cells and to notice each fault in it."""
+"""Chooses few callers among the candidates of one row, enough to prove its cells and notice each fault, and packs them into one world."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the driver that a command line names: `authzen`, a YAML document, or a class of Python."""
+"""Finds the driver that a command line names: `authzen`, a YAML document, or a class of Python; and the driver for databases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of requests: texts read once, and the entities on their paths by number."""
+"""Columns of requests: each distinct request and text once, and the entities on their paths by number."""
 
 from __future__ import annotations
 

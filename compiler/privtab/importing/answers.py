@@ -1,4 +1,4 @@
-"""What a system answers: over HTTP, from a database, or from files with answers that were kept."""
+"""What a system answers, over HTTP, from a database, or from files that were kept, and the fields that no document names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Map methods and paths of a web service to operations and resources."""
+"""Map methods and paths of a web service to operations and resources, and ask its own router how it reads them."""
 
 from __future__ import annotations
 

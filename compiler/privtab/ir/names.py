@@ -1,4 +1,4 @@
-"""Names of privileges: what each stands for, and what a grant by it gives."""
+"""Names of privileges, what each stands for and what a grant by it gives, and the texts of atoms."""
 
 from __future__ import annotations
 

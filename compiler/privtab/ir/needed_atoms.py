@@ -1,4 +1,4 @@
-"""Find the atoms that occur in some minimal set of a condition, by a SAT solver, without listing the sets."""
+"""Find the atoms that occur in some minimal set of a condition, by a SAT solver; and what holds for who has all atoms or none."""
 
 from __future__ import annotations
 

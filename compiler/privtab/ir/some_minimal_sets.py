@@ -1,4 +1,4 @@
-"""A selection of minimal sets for a condition with too many to list, the same on every machine."""
+"""A selection of minimal sets for a condition with too many to list, the same on every machine, after what adds nothing is dropped."""
 
 from __future__ import annotations
 

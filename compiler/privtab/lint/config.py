@@ -17,7 +17,8 @@ from privtab._ownership import others_with_access
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import SettingsInvalid, UsageError
 from privtab.hints import nearest
-from privtab.lint.settings import FailOn, Level, LintFormat, Override, Settings, codes, unknown
+from privtab.lint.codes import codes, unknown
+from privtab.lint.settings import FailOn, Level, LintFormat, Override, Settings
 from privtab.lint.toml_places import KeyOffsets, places
 from privtab.lint.toml_places import Path as KeyPath
 from privtab.source import SourceFile

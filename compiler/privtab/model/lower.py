@@ -1,4 +1,4 @@
-"""`Policy` → `Program`: sets and aliases become privileges, targets become slots and types."""
+"""`Policy` → `Program`: sets and aliases become privileges, targets become slots and types; also of rows that it could have had."""
 
 from __future__ import annotations
 

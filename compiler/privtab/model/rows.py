@@ -1,4 +1,4 @@
-"""Resolve rows: one for each (entity type, operation)."""
+"""Resolve rows, one for each (entity type, operation), and the operations of `conflicts`."""
 
 from __future__ import annotations
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from privtab.ir.nodes import Program
 from privtab.names import decode_name, encode_name, last_name
 from privtab.pushdown.document import Document
-from privtab.pushdown.rights import Account, AccountKind, Inventory, Object, Right
+from privtab.pushdown.rights import Account, AccountKind, Object
 from privtab.request import Entity
 from privtab.state.principal_rows import entity_named
 
@@ -107,54 +106,3 @@ def native_name(name: str) -> str:
     if _WILDCARD_NAME.fullmatch(name):
         return name.replace("%2A", "*").replace("%3F", "?")
     return decode_name(name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What a push does to a target."""
-
-    create: frozenset[Account] = frozenset()
-    """Roles and groups that are not there yet."""
-    grant: frozenset[Right] = frozenset()
-    revoke: frozenset[Right] = frozenset()
-    foreign: frozenset[Right] = frozenset()
-    """Rights that the state does not give, that privtab did not grant either, and that stay."""
-    record: frozenset[Right] = frozenset()
-    """What this push has granted, once it is applied."""
-    desired: frozenset[Right] = frozenset()
-    """What the state gives."""
-    kept: frozenset[Right] = frozenset()
-    """All rights that are there afterwards."""
-
-    @property
-    def changes(self) -> bool:
-        """Whether the target differs from the state, apart from foreign rights."""
-        return bool(self.create or self.grant or self.revoke)
-
-
-def difference(
-    inventory: Inventory, desired: frozenset[Right], accounts: frozenset[Account], *, revoke_foreign: bool = False
-) -> Plan:
-    """What makes the target hold the desired rights. `accounts`: those that must be there.
-
-    Only rights that this push recorded are revoked, unless `revoke_foreign`; one that was there before stays foreign, even if it was
-    desired for a time. A right that another push recorded too is only forgotten.
-    """
-    existing = inventory.rights
-    surplus = existing - desired
-    own = surplus & inventory.recorded
-    foreign = surplus - inventory.recorded - inventory.inherent
-    revoke = own - inventory.recorded_elsewhere
-    if revoke_foreign:
-        revoke |= foreign
-        foreign = frozenset()
-    grant = desired - existing
-    return Plan(
-        create=accounts - inventory.accounts,
-        grant=grant,
-        revoke=revoke,
-        foreign=foreign,
-        record=((inventory.recorded | inventory.recorded_elsewhere) & desired) | grant,
-        desired=desired,
-        kept=(existing - revoke) | grant,
-    )

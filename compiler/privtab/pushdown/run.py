@@ -10,7 +10,8 @@ from privtab.ir.nodes import Program
 from privtab.pushdown.desired import DesiredRights, accounts_of, desired_rights
 from privtab.pushdown.document import Document, Needed
 from privtab.pushdown.holders import users_of
-from privtab.pushdown.mapping import NativeNames, Plan, difference
+from privtab.pushdown.mapping import NativeNames
+from privtab.pushdown.plan import Plan, difference
 from privtab.pushdown.rights import (
     GRANT_OPTION,
     OWNER,

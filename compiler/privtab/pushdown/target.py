@@ -13,7 +13,7 @@ from privtab.pushdown.rights import Account, AccountKind, Inventory, Object, Rig
 
 if TYPE_CHECKING:
     from privtab.pushdown.document import Document
-    from privtab.pushdown.mapping import Plan
+    from privtab.pushdown.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Decides all cases of one rule at once: a mask is a number with one bit for each case."""
+"""Decides all cases of one rule at once, within a budget: a mask is a number with one bit for each case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The content of scenario files: states, requests, and expected answers."""
+"""The content of scenario files, states, requests and expected answers, and the findings in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Helpers for endpoints: reading bounded bodies, turning errors into answers, and background tasks of a server."""
+"""Helpers for endpoints: bearer tokens before bodies, reading bounded bodies, turning errors into answers, and background tasks of a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serve an ASGI application: socket, TLS, graceful shutdown."""
+"""Serve an ASGI application: socket, TLS, limits on connections without a token, graceful shutdown."""
 
 from __future__ import annotations
 

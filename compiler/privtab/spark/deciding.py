@@ -1,4 +1,4 @@
-"""`decide`: add decisions to the rows of a DataFrame."""
+"""`decide`: add decisions, and what success changes, to the rows of a DataFrame."""
 
 from __future__ import annotations
 

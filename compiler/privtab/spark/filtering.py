@@ -1,4 +1,4 @@
-"""`visible`: the rows of a DataFrame that a user may see."""
+"""`visible`: the rows of a DataFrame that a user may see; `require`: stop a driver program unless a request is allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of DataFrames that callers may pass: Spark and pandas-on-Spark."""
+"""The kinds of DataFrames that callers may pass, Spark and pandas-on-Spark, without the padding of `char(n)` columns."""
 
 from __future__ import annotations
 

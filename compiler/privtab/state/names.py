@@ -1,4 +1,4 @@
-"""Read the names in a state according to a policy: entities, principals, privileges."""
+"""What a policy makes of a state: its names, entities, principals and privileges, and which parts conditions use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Principals that are themselves entities: which one a name in a row means, and which rows go when one is removed."""
+"""Principals in rows and in the index: which one a name means, as one text, within a scope, and which rows go with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Look-ups in the tables of a store, by their indexes."""
+"""The rows that a store holds: looked up in its tables by their indexes, or in memory, brought forward by the journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong in a cell that does not parse, in plain words."""
+"""What is wrong in a cell that does not parse, in plain words; and the comments of a YAML text, which its events do not include."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from privtab._staged import write
 from privtab.client._sender import Sender, SendError, expected
 from privtab.errors import PushError, UsageError
 from privtab.pushdown.document import Document
-from privtab.pushdown.mapping import Plan
+from privtab.pushdown.plan import Plan
 from privtab.pushdown.rights import (
     Account,
     AccountKind,

@@ -17,7 +17,7 @@ from sqlalchemy.dialects.mysql.base import MySQLDialect
 
 from privtab.errors import PushError, UsageError
 from privtab.pushdown.document import Document
-from privtab.pushdown.mapping import Plan
+from privtab.pushdown.plan import Plan
 from privtab.pushdown.rights import (
     Account,
     DefaultRole,

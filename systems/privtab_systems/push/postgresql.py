@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql.base import PGDialect
 
 from privtab.errors import PushError, UsageError
 from privtab.pushdown.document import Document
-from privtab.pushdown.mapping import Plan, difference
+from privtab.pushdown.plan import Plan, difference
 from privtab.pushdown.rights import (
     GRANT_OPTION,
     Account,

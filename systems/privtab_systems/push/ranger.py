@@ -14,7 +14,7 @@ from privtab import strict_json
 from privtab._staged import write
 from privtab.errors import PushError, UsageError
 from privtab.pushdown.document import Document
-from privtab.pushdown.mapping import Plan
+from privtab.pushdown.plan import Plan
 from privtab.pushdown.rights import Account, AccountKind, Inventory, NativeGrant, Object, Right
 from privtab.pushdown.target import Options, Traits
 

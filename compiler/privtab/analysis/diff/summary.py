@@ -1,4 +1,4 @@
-"""Texts about a diff that all human-readable formats share."""
+"""A diff as JSON, with the keys that docs/reference/diff.md describes, and the texts that all other formats share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The changed rows that make a difference: for each changed decision, a smallest set of them."""
+"""Which decisions changed rows can change, and for each changed decision a smallest set of the rows that make the difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IR → view: the clauses of each row's functions, ready for the template."""
+"""IR → view: the names and clauses of each row's functions, ready for the template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""View → a Python module, through the template."""
+"""Program → view → a Python module, through the template. Every name is an identifier, and no two of a kind are the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observe the decisions of a canary."""
+"""Observe the decisions of a canary, and compare them with those of the other sidecars by a two-proportion test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server serves: channels watched in the storage, and their bundles.
+"""What the server serves: channels watched in the storage, their bundles, and when each revision was active in them.
 
 While the storage fails, known channels are served from memory, with a header that says for how long. Waiting sidecars
 are told of a release only once its bundles are loaded.

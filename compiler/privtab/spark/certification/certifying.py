@@ -1,4 +1,4 @@
-"""`certify`: write the entitlement matrix to a folder, as data and as a page."""
+"""`certify`: write the entitlement matrix to a folder, as data and as a self-contained page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`entitlements`: the matrix as a DataFrame."""
+"""`entitlements`: the matrix as a DataFrame, and how executors get it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the configuration of a state's sources from files and folders, and name sources."""
+"""A state's sources: their configuration from files and folders, their names, and what they are when they are open."""
 
 from __future__ import annotations
 

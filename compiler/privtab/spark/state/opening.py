@@ -1,4 +1,4 @@
-"""Open a state given in any supported form as Spark tables."""
+"""Open a state given in any supported form, also that of another system, as Spark tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read and validate the sources of a state: valid rows, invalid rows with findings, and counts of both."""
+"""Read and validate the sources of a state: valid rows, the privileges that they grant, invalid rows with findings, and counts."""
 
 from __future__ import annotations
 

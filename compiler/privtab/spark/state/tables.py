@@ -1,4 +1,4 @@
-"""A validated state as DataFrames."""
+"""A validated state as DataFrames, and the names of the policy by which its rows are valid."""
 
 from __future__ import annotations
 

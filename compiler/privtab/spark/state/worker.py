@@ -1,4 +1,4 @@
-"""Process the rows of roots on an executor: validate, index, bundle, write, and report."""
+"""Process the rows of roots on an executor: validate, index, bundle byte for byte as `bundle.pack`, write, and report."""
 
 from __future__ import annotations
 

@@ -30,11 +30,9 @@ from privtab.store.planning import Plan
 from privtab.store.schema import row_id
 from privtab.store.server import listings
 from privtab.store.server.calls import (
-    CONTENT_TYPE,
     Answer,
     Call,
     Malformed,
-    Metrics,
     NotFound,
     read_desired,
     read_entity,
@@ -42,6 +40,7 @@ from privtab.store.server.calls import (
     read_rows,
     read_tables,
 )
+from privtab.store.server.metrics import CONTENT_TYPE, Metrics
 from privtab.store.server.openapi import MOST_LISTED, PREFIX, TABLES, openapi
 from privtab.store.store import Outcome
 
