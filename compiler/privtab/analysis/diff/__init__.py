@@ -35,7 +35,7 @@ def diff(
     """
     for program in (before, after):
         check_support(program, Tool.DIFF)
-    recognised = declared_renames(before, after, [renames or {}])
+    recognised = declared_renames(before, after, renames)
     renamed_before = recognised.names.program(before, recognised.aliases) if recognised.names else before
     declared = (*_renamed(recognised), *compare_declared(renamed_before, after))
     comparison = Comparison(renamed_before, after, declared)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from privtab.analysis.diff.mapping import Renaming
 from privtab.analysis.diff.nodes import Pair
@@ -26,12 +26,12 @@ class Renames:
     operations_by: Mapping[Pair, str] = field(default_factory=dict)
 
 
-def declared_renames(before: Program, after: Program, given: Sequence[Mapping[str, str]] = ()) -> Renames:
-    """The names that changed. `given`: what callers say for some pair of policies, old name to new: of types, privileges, or `type/operation`.
+def declared_renames(before: Program, after: Program, given: Mapping[str, str] | None = None) -> Renames:
+    """The names that changed. `given`: what the caller says, old name to new: of types, privileges, or `type/operation`.
 
     A name that both policies have is not renamed.
     """
-    said = {old: new for renames in given for old, new in renames.items()}
+    said = given or {}
     types = {old: new for old, new in said.items() if old in before.entities and new in after.entities}
     types_by = dict.fromkeys(types, _BY_CALLER)
     for new, type_ in after.entities.items():
@@ -62,7 +62,7 @@ def declared_renames(before: Program, after: Program, given: Sequence[Mapping[st
         if (entity, operation) in before.rules and (names.type(entity), later) in after.rules:
             operations[entity, operation], operations_by[entity, operation] = later, _BY_CALLER
     return Renames(
-        names=Renaming(types=types, privileges=privileges, operations=operations),
+        names=replace(names, operations=operations),
         aliases=aliases,
         types_by=types_by,
         privileges_by=privileges_by,
@@ -85,7 +85,7 @@ def check_renames(renames: Mapping[str, str], pairs: Sequence[tuple[Program, Pro
 
 
 def _applies(old: str, new: str, before: Program, after: Program) -> bool:
-    found = declared_renames(before, after, [{old: new}])
+    found = declared_renames(before, after, {old: new})
     by = (*found.types_by.values(), *found.privileges_by.values(), *found.operations_by.values())
     return _BY_CALLER in by
 
