@@ -146,7 +146,7 @@ def only(table: str, kept: Callable[[View, object], bool]) -> Callable[[View], V
 
 def grants(kept: Callable[[Grant], bool]) -> Callable[[View], View]:
     """A view with some grants."""
-    return with_rows(lambda view: {"grants": [row for row in view.state.grants if kept(row)]})
+    return only("grants", lambda _, row: isinstance(row, Grant) and kept(row))
 
 
 def added(rows: Callable[[View, Grant], Iterable[Grant]]) -> Callable[[View], View]:
@@ -384,11 +384,11 @@ def has_deeper_allow(view: View, row: Grant) -> bool:
     )
 
 
-def is_link(kind: str, row: object) -> bool:
-    """Whether a row puts a group into a group, or gives a role to a role."""
+def is_link(row: object) -> bool:
+    """Whether a row of memberships or assignments puts a group into a group, or gives a role to a role."""
     if isinstance(row, Assignment):
         return row.principal.startswith("role:")
-    return kind == "groups" and isinstance(row, tuple) and str(row[0]).startswith("group:")
+    return isinstance(row, tuple) and str(row[0]).startswith("group:")
 
 
 def links_cut(view: View) -> View:

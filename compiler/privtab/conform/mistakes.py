@@ -281,7 +281,7 @@ def _about_principals() -> Iterator[Mistake]:
     )
     yield Mistake(
         id="groups-in-groups-ignored", text="groups in groups count for nothing", needs="groups in groups",
-        view=wrong.only("memberships", lambda _, row: not wrong.is_link("groups", row)),
+        view=wrong.only("memberships", lambda _, row: not wrong.is_link(row)),
     )  # fmt: skip
     yield Mistake(
         id="roles-ignored",
@@ -295,7 +295,7 @@ def _about_principals() -> Iterator[Mistake]:
     )  # fmt: skip
     yield Mistake(
         id="roles-of-roles-ignored", text="roles that roles hold count for nothing", needs="roles of roles",
-        view=wrong.only("assignments", lambda _, row: not wrong.is_link("roles", row)),
+        view=wrong.only("assignments", lambda _, row: not wrong.is_link(row)),
     )  # fmt: skip
     yield Mistake(
         id="third-link-ignored",
