@@ -15,9 +15,10 @@ from privtab.engines.conditions import RESOURCE, ConditionReader
 from privtab.errors import UsageError
 from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, read_arguments
 from privtab.spark.attribute_columns import AttributesLike
-from privtab.spark.choose import Limits, choose_plan
+from privtab.spark.choose import choose_plan
 from privtab.spark.following import REFRESH, FollowedState, followed
 from privtab.spark.frames import Frame, free, opened
+from privtab.spark.limits import Limits
 from privtab.spark.moments import Moment, at_moment, each_moment, is_column
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.states import spark_state, timed_rows

@@ -1,4 +1,4 @@
-"""The kinds of DataFrames that callers may pass, Spark and pandas-on-Spark, without the padding of `char(n)` columns."""
+"""The kinds of DataFrames that callers may pass: Spark and pandas-on-Spark."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
-
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructField
-
+    from pyspark.sql import DataFrame
 
 Frame = TypeVar("Frame")
 """A Spark DataFrame or a pandas-on-Spark DataFrame; the result is of the same kind."""
@@ -98,38 +94,3 @@ def flag_column(name: str) -> str:
 
 def _of_pandas(value: object) -> bool:
     return type(value).__module__ == "pyspark.pandas.frame"
-
-
-_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
-"""Metadata key under which Spark records the declared type of a column whose type it reports as string."""
-
-
-def padded(field: StructField) -> bool:
-    """Whether a column is declared as `char(n)` or an array of it; the result of an expression does not record this."""
-    return _declared(field).startswith(("char(", "array<char("))
-
-
-def unpadded(column: Column, field: StructField) -> Column:
-    """The column without padding if it is `char(n)`, otherwise unchanged."""
-    if not padded(field):
-        return column
-    if _declared(field).startswith("array"):
-        return F.transform(column, lambda name: F.rtrim(name))  # noqa: PLW0108  (F.rtrim itself would also receive the position)
-    return F.rtrim(column)
-
-
-def without_padding(frame: DataFrame) -> DataFrame:
-    """The frame with the padding of its `char(n)` columns removed."""
-    if not any(map(padded, frame.schema.fields)) or len(set(frame.columns)) < len(frame.columns):
-        return frame
-    names = [f"`{name.replace('`', '``')}`" for name in frame.columns]
-    return frame.select(
-        *(
-            unpadded(F.col(name), field).alias(field.name) if padded(field) else F.col(name)
-            for name, field in zip(names, frame.schema.fields, strict=True)
-        )
-    )
-
-
-def _declared(field: StructField) -> str:
-    return str((field.metadata or {}).get(_DECLARED) or field.dataType.simpleString())

@@ -12,13 +12,14 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from privtab.engines.packed import digest, packed
 from privtab.errors import UsageError
 from privtab.request import Entity
-from privtab.spark.frames import is_frame, of_spark, without_padding
+from privtab.spark.frames import is_frame, of_spark
 from privtab.spark.matrix import named
 from privtab.spark.matrix.compute import ArrayMatrix
 from privtab.spark.matrix.named import objects
 from privtab.spark.matrix.opening import Source, listed, open_matrix, open_state, requested_principals
 from privtab.spark.matrix.question import DDL, AttributesLike, Matrix, Question, Ways, given, report_omitted
 from privtab.spark.moments import Moment
+from privtab.spark.padding import without_padding
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import PackedState, ShippedBytes, WorkerCache, contents

@@ -35,7 +35,8 @@ from privtab.spark.state.files import Root, at_once, place
 from privtab.spark.state.hierarchy import closed
 from privtab.spark.state.principals import REPORT, needs_rows, people_of_rows, people_rows, people_writer, write_part
 from privtab.spark.state.read import SHOWN, Read, read_state
-from privtab.spark.state.schemas import FINDINGS, finding_of, schema, tables_of, windows_in
+from privtab.spark.state.reports import finding_of
+from privtab.spark.state.schemas import FINDINGS, schema, tables_of, windows_in
 from privtab.spark.state.sealing import Parts, parts_of, parts_to_sign, signed_parts
 from privtab.spark.state.tables import from_arrow, policy_digest
 from privtab.spark.state.worker import RESULTS, build_shards

@@ -1,24 +1,17 @@
-"""A state's sources: their configuration from files and folders, their names, and what they are when they are open."""
+"""Read the configuration of a state's sources from files and folders, and name sources."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from pyspark.sql import functions as fn
+from typing import Any
 
 from privtab import source, strict_json
 from privtab.diagnostics import Diagnostic
 from privtab.errors import UsageError
 from privtab.formats import SPARK
 from privtab.source import SourceFile
-from privtab.spark.state.schemas import windows_in
 from privtab.state.read_parquet import table_format
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def read_configuration(path: Path) -> Mapping[str, Any]:
@@ -84,36 +77,3 @@ def listed(names: Sequence[str]) -> str:
 def wrong_count(number: int) -> str:
     """`1 thing is wrong`, `3 things are wrong`."""
     return "1 thing is wrong" if number == 1 else f"{number} things are wrong"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """One source of a table: rows with the table's raw columns as strings."""
-
-    table: str
-    rows: DataFrame
-    label: str
-    """The name of the source in findings, without secrets."""
-    not_text: Mapping[str, str] = field(default_factory=dict)
-    """Columns whose cells are not text, with their types; each cell is a finding."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """All sources of a state."""
-
-    tables: Mapping[str, tuple[Source, ...]]
-    entities: DataFrame | None = None
-    """All entities that exist, in one column `entity`; None if they are not listed."""
-    orphans: str = "report"
-    """How rows about unlisted entities are treated: `report` or `quarantine`."""
-
-
-def with_same_columns(sources: Sequence[Source]) -> tuple[Source, ...]:
-    """The sources of a table: `from` and `until` are in all of them if they are in any."""
-    window = max((windows_in(source.rows) for source in sources), default=())
-    none = dict.fromkeys(window, fn.lit(None).cast("string"))
-    return tuple(
-        source if windows_in(source.rows) == window else replace(source, rows=source.rows.withColumns(none))
-        for source in sources
-    )

@@ -19,18 +19,9 @@ from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import ShippedBytes
 from privtab.spark.state import files, row_checks
 from privtab.spark.state.checked import DENIES, program_of
-from privtab.spark.state.configuration import Source, Sources
-from privtab.spark.state.schemas import (
-    CANONICAL,
-    FINDINGS,
-    MANIFEST,
-    finding_of,
-    report,
-    schema,
-    shaped,
-    tables_of,
-    windows_in,
-)
+from privtab.spark.state.reports import finding_of, report, shaped
+from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, schema, tables_of, windows_in
+from privtab.spark.state.source_tables import Source, Sources
 from privtab.spark.state.sources import open_sources
 from privtab.spark.state.tables import SparkState, TimedTables, names_of
 from privtab.spark.state.together import WrongRows, shipped_places, wrong_rows

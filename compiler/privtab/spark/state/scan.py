@@ -18,8 +18,8 @@ from privtab.state.raw import COLUMNS
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from privtab.spark.state.configuration import Source
     from privtab.spark.state.read import Read
+    from privtab.spark.state.source_tables import Source
 
 LOST = 64
 """Number of buckets for invalid rows whose root entity is unknown."""

@@ -35,19 +35,12 @@ from privtab.hints import did_you_mean
 from privtab.moments import WINDOW
 from privtab.spark import paths
 from privtab.spark.failures import unlogged
-from privtab.spark.frames import is_frame, of_spark, without_padding
+from privtab.spark.frames import is_frame, of_spark
+from privtab.spark.padding import without_padding
 from privtab.spark.state import formats
-from privtab.spark.state.configuration import (
-    Source,
-    Sources,
-    folder_sources,
-    label_of,
-    listed,
-    read_configuration,
-    with_same_columns,
-    wrong_count,
-)
+from privtab.spark.state.configuration import folder_sources, label_of, listed, read_configuration, wrong_count
 from privtab.spark.state.schemas import TABLES
+from privtab.spark.state.source_tables import Source, Sources, with_same_columns
 from privtab.state.raw import COLUMNS
 from privtab.state.read_parquet import table_format
 
