@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from privtab.attributes import NO_ATTRIBUTES, NONE_GIVEN, Attribute, Attributes, Given, GivenAttributes
 from privtab.effects import Effect, effects_of, with_changes
 from privtab.errors import InvalidRequest
 from privtab.names import bare_name
-
-if TYPE_CHECKING:
-    from privtab.vocabulary import Vocabulary
 
 _DENY = "deny "
 MOST_WAYS = 2
@@ -76,6 +73,21 @@ def exact(value: Any) -> Any:
             return value
 
 
+class PolicyNames(Protocol):
+    """What reading a request needs of a policy's names; a `Vocabulary` has it."""
+
+    @property
+    def attributes(self) -> Attributes:
+        """The declared attributes."""
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The types of subjects; all are users."""
+
+    def spelt(self, entity: Entity) -> Entity:
+        """The entity with its id as a path."""
+
+
 NOT_SET = "=false"
 """The suffix of a flag that the context states as not set."""
 
@@ -130,7 +142,7 @@ class Request:
         return self.attributes is NONE_GIVEN or not self.attributes
 
     @classmethod
-    def from_json(cls, value: object, names: Vocabulary | None = None) -> Request:
+    def from_json(cls, value: object, names: PolicyNames | None = None) -> Request:
         """Read an AuthZEN evaluation request. Raises InvalidRequest, which names the part that is wrong.
 
         `names`: those of the policy, which say what types of subjects are users, and how ids are written; properties that are not
@@ -353,7 +365,7 @@ def _text(value: object, where: str) -> str:
     return value
 
 
-def _entity(value: object, where: str, names: Vocabulary | None) -> Entity:
+def _entity(value: object, where: str, names: PolicyNames | None) -> Entity:
     entity = _mapping(value, where)
     id_ = entity.get("id", "")
     if not isinstance(id_, str):

@@ -13,7 +13,7 @@ import worlds
 from privtab import model, syntax
 from privtab.checks import _superfluous, conditions
 from privtab.checks._parts import Node, Part
-from privtab.checks._superfluous import Superfluous
+from privtab.checks._superfluous import Superfluous, superfluous
 from privtab.checks._view import View, view_of
 from privtab.ir.formula import conjunction, item_condition
 from privtab.ir.nodes import ALWAYS, RESOURCE, And, Formula, Or, When
@@ -197,7 +197,7 @@ def compared(seeds: range) -> dict[str, int]:
         assert policy is not None
         view = view_of(policy)
         for row in policy.rows.values():
-            reported = {s.path: s for s in view.superfluous if s.spot.span.line == row.decl.span.line}
+            reported = {s.path: s for s in superfluous(view) if s.spot.span.line == row.decl.span.line}
             try:
                 found = verdicts(view, row, reported)
             except AssertionError as error:
@@ -215,7 +215,7 @@ def compared(seeds: range) -> dict[str, int]:
         }
         assert reported_positions == {
             (s.spot.span.line, s.spot.span.column, "P328" if s.kind == "condition" else "P310")
-            for s in view.superfluous
+            for s in superfluous(view)
         }
     return counts
 
@@ -235,7 +235,7 @@ def found(text: str, inheritance: str = "none") -> list[str]:
     assert tables is not None
     policy, model_findings = model.resolve(tables)
     assert policy is not None, model_findings
-    return [f"{s.kind} {s.spot.cell.text[s.spot.start :]}: {s.why}" for s in view_of(policy).superfluous]
+    return [f"{s.kind} {s.spot.cell.text[s.spot.start :]}: {s.why}" for s in superfluous(view_of(policy))]
 
 
 @pytest.mark.parametrize(
@@ -286,15 +286,15 @@ def test_superfluous_parts_are_those_found_by_trying() -> None:
 
 
 def test_objects_of_many_types_are_judged_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    def superfluous(seed: int) -> list[Superfluous]:
+    def found(seed: int) -> list[Superfluous]:
         tables, _ = syntax.read(SourceFile.of("small.yaml", small_policies.policy(seed, deep=True)))
         policy = None if tables is None else model.resolve(tables)[0]
         assert policy is not None
-        return list(View(policy).superfluous)
+        return list(superfluous(View(policy)))
 
-    one_by_one = [superfluous(seed) for seed in range(12)]
+    one_by_one = [found(seed) for seed in range(12)]
     monkeypatch.setattr(_superfluous, "_CHOICES", 0)
-    together = [superfluous(seed) for seed in range(12)]
+    together = [found(seed) for seed in range(12)]
     assert [[(s.path, s.why) for s in parts] for parts in one_by_one] == [
         [(s.path, s.why) for s in parts] for parts in together
     ]
@@ -375,7 +375,7 @@ def nested_rows(seeds: range) -> dict[str, int]:
         policy = None if tables is None else model.resolve(tables)[0]
         assert policy is not None
         view = view_of(policy)
-        reported = view.superfluous
+        reported = superfluous(view)
         for row in policy.rows.values():
             implications = Implications(view, row)
             if row.withs or view.undecided_codes.get((row.entity, row.operation)) or implications.has_idle_or():

@@ -15,7 +15,7 @@ from buckets import bucket
 from example_bundles import ExampleBundles
 
 from privtab.registry import Registry
-from privtab.registry.static_mirror import StaticMirror
+from privtab.registry.registry import StaticMirror
 
 pytestmark = pytest.mark.slow
 

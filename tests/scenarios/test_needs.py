@@ -9,8 +9,7 @@ from shop_policy import Reads, Refuses, failed
 
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.formula import asked_condition
-from privtab.ir.nodes import RESOURCE, Has, HasBelow, Member, Owner, OwnsBelow, Target
-from privtab.ir.type_chains import nested_on
+from privtab.ir.nodes import RESOURCE, Has, HasBelow, Member, Owner, OwnsBelow, Target, nested_on
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import Reference
 from privtab.request import NOT_SET, Entity, Request

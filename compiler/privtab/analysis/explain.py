@@ -13,8 +13,7 @@ from privtab.analysis.turns import Ways, ways
 from privtab.ir.canonical import Leaf
 from privtab.ir.nodes import ByType, Compare, Has, Rule, Self
 from privtab.ir.unroll import located_sets
-from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.reference.explain import Explanation
+from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
 from privtab.request import NOT_SET, Decision, Request
 from privtab.state.nodes import State
 from privtab.state.places import NOWHERE, Places

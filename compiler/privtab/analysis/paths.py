@@ -38,8 +38,7 @@ from privtab.ir.support import Tool, check_support
 from privtab.ir.unroll import located_sets
 from privtab.locations import GrowingLocations
 from privtab.names import path_of
-from privtab.reference.evaluate import Reference
-from privtab.reference.explain import Explanation
+from privtab.reference.evaluate import Explanation, Reference
 from privtab.request import Entity
 from privtab.state.nodes import State
 

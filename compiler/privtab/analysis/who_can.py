@@ -20,8 +20,7 @@ from privtab.ir.formula import leaves, located
 from privtab.ir.nodes import RESOURCE, Atom, Member, Rule
 from privtab.ir.support import Tool, check_support
 from privtab.paths import base_type
-from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.reference.explain import Explanation
+from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import State
 

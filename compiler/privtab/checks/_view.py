@@ -13,7 +13,6 @@ from privtab._once import once
 from privtab.errors import Undecided
 
 if TYPE_CHECKING:
-    from privtab.checks._superfluous import Superfluous
     from privtab.diagnostics import Diagnostic
     from privtab.ir.canonical import AtomSet, Canonical
     from privtab.ir.exact import ImplicationChecker
@@ -231,13 +230,6 @@ class View:
         from privtab.model.lower import AlternativeRows
 
         return AlternativeRows(self.policy)
-
-    @cached_property
-    def superfluous(self) -> tuple[Superfluous, ...]:
-        """The parts of rows that decide nothing."""
-        from privtab.checks._superfluous import superfluous
-
-        return tuple(superfluous(self))
 
     @property
     def needed(self) -> frozenset[Atom]:

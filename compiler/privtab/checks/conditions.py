@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._catalogue import check
+from privtab.checks._superfluous import superfluous
 from privtab.checks._view import in_every_type, view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.errors import Undecided
@@ -35,7 +36,7 @@ def shadowed_alternative(policy: m.Policy) -> Iterator[Diagnostic]:
     This includes the privileges and objects of one term: with inheritance, `READ (shop, shelf)` requires no more than
     `READ (shelf)`. It excludes conditions that always hold, and a set beside its members in one term.
     """
-    for part in view_of(policy).superfluous:
+    for part in superfluous(view_of(policy)):
         if part.kind != "condition":
             yield SHADOWED_ALTERNATIVE.at(
                 part.spot.span, f"this {part.kind} {_why(part)}", "drop it, or check what it was meant to say"
@@ -212,7 +213,7 @@ def redundant_condition(policy: m.Policy) -> Iterator[Diagnostic]:
 
     `anyone` beside other parts is skipped, since it states that a row is open unless a flag is set.
     """
-    for part in view_of(policy).superfluous:
+    for part in superfluous(view_of(policy)):
         if part.kind == "condition":
             yield REDUNDANT_CONDITION.at(
                 part.spot.span,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
@@ -12,29 +12,13 @@ from privtab.cli._output import as_json, diagnostic_json, err, out, recorder, ta
 from privtab.diagnostics import Diagnostic, Severity
 from privtab.errors import UsageError
 from privtab.lint.codes import CatalogueEntry, codes, unknown
-from privtab.lint.settings import FailOn, LintFormat, Settings
-from privtab.report.nodes import Case, Failure, Rule, Suite, Suppressed
+from privtab.lint.settings import FailOn, LintFormat, LintResult
+from privtab.report.nodes import Case, Failure, Rule, Suite
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 FindingFilter = Callable[[Diagnostic], bool]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LintResult:
-    """The result for one file: its text, its findings, the ignored ones, and the severity from which it fails."""
-
-    path: str
-    text: str
-    findings: tuple[Diagnostic, ...]
-    ignored: tuple[Suppressed, ...]
-    settings: Settings
-    fail_on: FailOn
-
-    def failed(self) -> bool:
-        """Whether a finding fails the run."""
-        return any(self.fail_on.fails(finding.severity) for finding in self.findings)
 
 
 def selection(select: Sequence[str] | None, ignore: Sequence[str] | None) -> FindingFilter:

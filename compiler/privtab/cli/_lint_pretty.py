@@ -20,7 +20,7 @@ from privtab.plural import count
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from privtab.cli._lint import LintResult
+    from privtab.lint.settings import LintResult
 
 MAX_WIDTH = 120
 """Maximum width of prose."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from privtab import strict_json
 from privtab._collection import no_collection
@@ -18,11 +18,10 @@ from privtab.bundle.bounds import LARGEST_READ, MOST_ENTRIES, read_object
 from privtab.bundle.stream import entries
 from privtab.bundle.verify import verify
 from privtab.client._address import Cert, Token
-from privtab.errors import BrokenBundle, DecisionUnavailable, FileError, PolicyError, SignatureRefused
+from privtab.client._observe import LOG
+from privtab.errors import BrokenBundle, DecisionUnavailable, FileError, PolicyError, SignatureRefused, UsageError
+from privtab.keys import PEM
 from privtab.signatures import Signed, Trust
-
-if TYPE_CHECKING:
-    from privtab.client._trust import Trusted
 
 Document: TypeAlias = Mapping[str, Any]
 Keep: TypeAlias = Callable[[Document], Any]
@@ -127,6 +126,43 @@ def _is_relevant(name: str) -> bool:
 
 
 # --- locations -------------------------------------------------------------------------------------------------------
+
+
+class Trusted:
+    """Public keys, in files or as text, and a scope. Changed files are read again; if that fails, the last keys remain."""
+
+    def __init__(self, sources: Sequence[str], scope: str) -> None:
+        self._sources = tuple(sources)
+        self._scope = scope
+        self._stamps = self._file_stamps()
+        try:
+            self._trust = Trust.of(self._sources, scope)
+        except (FileError, UsageError) as error:
+            raise UsageError(f"verification_key: {error}") from error
+
+    def now(self) -> Trust:
+        """The current keys."""
+        stamps = self._file_stamps()
+        if stamps != self._stamps:
+            try:
+                self._trust = Trust.of(self._sources, self._scope)
+            except (FileError, UsageError) as error:
+                LOG.warning("the verification keys were not read again, the last ones stay in force: %s", error)
+            self._stamps = stamps
+        return self._trust
+
+    def _file_stamps(self) -> list[tuple[int, int, int] | None]:
+        return [_stamp(source) for source in self._sources]
+
+
+def _stamp(source: str) -> tuple[int, int, int] | None:
+    if source.lstrip().startswith(PEM):
+        return None
+    try:
+        status = Path(source).stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 class BundleLocation:

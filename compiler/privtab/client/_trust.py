@@ -1,49 +1,19 @@
-"""Which bundles an engine in process accepts: verification keys and protection against rollback."""
+"""Protection against rollback: an engine in process refuses bundles that are older than what it has run."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from privtab import strict_json
 from privtab._staged import locked, write
 from privtab.client._bundles import ReadBundle
-from privtab.client._observe import LOG
-from privtab.errors import BundleWriteError, FileError, SignatureRefused, UsageError
-from privtab.keys import PEM
-from privtab.signatures import Trust
+from privtab.errors import BundleWriteError, FileError, SignatureRefused
 
 Sequences: TypeAlias = Mapping[tuple[str, str], tuple[int, object]]
 """The highest sequence and its revision, by kind and name of a policy or a state."""
-
-
-class Trusted:
-    """Public keys, in files or as text, and a scope. Changed files are read again; if that fails, the last keys remain."""
-
-    def __init__(self, sources: Sequence[str], scope: str) -> None:
-        self._sources = tuple(sources)
-        self._scope = scope
-        self._stamps = self._file_stamps()
-        try:
-            self._trust = Trust.of(self._sources, scope)
-        except (FileError, UsageError) as error:
-            raise UsageError(f"verification_key: {error}") from error
-
-    def now(self) -> Trust:
-        """The current keys."""
-        stamps = self._file_stamps()
-        if stamps != self._stamps:
-            try:
-                self._trust = Trust.of(self._sources, self._scope)
-            except (FileError, UsageError) as error:
-                LOG.warning("the verification keys were not read again, the last ones stay in force: %s", error)
-            self._stamps = stamps
-        return self._trust
-
-    def _file_stamps(self) -> list[tuple[int, int, int] | None]:
-        return [_stamp(source) for source in self._sources]
 
 
 class RollbackGuard:
@@ -163,13 +133,3 @@ def _revisions(bundle: ReadBundle) -> Iterable[tuple[tuple[str, str], Any]]:
             yield from ((("state", f"{name}/{part}"), revision) for part, revision in parts.items())
             continue
         yield ("state", name), state.get("revision") if isinstance(state, dict) else getattr(state, "revision", None)
-
-
-def _stamp(source: str) -> tuple[int, int, int] | None:
-    if source.lstrip().startswith(PEM):
-        return None
-    try:
-        status = Path(source).stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino

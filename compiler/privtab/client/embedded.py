@@ -15,11 +15,11 @@ from privtab.client._address import Token
 from privtab.client._asking import Mode
 from privtab.client._base import Asker
 from privtab.client._bundled import BundledEngine
-from privtab.client._bundles import BundleLocation, HttpLocation, LocalLocation, PackageLocation
+from privtab.client._bundles import BundleLocation, HttpLocation, LocalLocation, PackageLocation, Trusted
 from privtab.client._config import BundleArguments, Settings
 from privtab.client._observe import LOG, HookLike
 from privtab.client._protocol import Details, EntityLike
-from privtab.client._trust import RollbackGuard, Trusted
+from privtab.client._trust import RollbackGuard
 from privtab.engines.python import NAME
 from privtab.errors import UsageError
 from privtab.request import Request

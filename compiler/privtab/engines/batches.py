@@ -7,7 +7,7 @@ not valid requests are denied, each with the reason.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +26,6 @@ from privtab.engines.columns import (
     NO_ROLE,
     NULL,
     OK,
-    REASONS,
     Paths,
     Reasons,
     TextPool,
@@ -42,23 +41,10 @@ from privtab.engines.given import NONE_GIVEN, GivenColumns
 from privtab.engines.index import Index
 from privtab.engines.kernel import Batch, Kernel, in_columns
 from privtab.engines.rows import RowEngine
-from privtab.engines.varying import Rows, allow_rows, decide_rows, lengths, with_nameless, with_unusable
+from privtab.engines.varying import Answers, Rows, allow_rows, decide_rows, lengths, with_nameless, with_unusable
 from privtab.errors import InvalidRequest
 from privtab.request import NOT_SET, Entity, Request, flag_name
 from privtab.vocabulary import Vocabulary, check_role_names
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
-    """One answer for each row."""
-
-    allowed: Truth
-    reasons: Reasons
-    """Why a row is denied without evaluation: positions in REASONS, 0 if it was evaluated."""
-
-    def reason(self, row: int) -> str | None:
-        """The reason as text; None if the row was evaluated."""
-        return REASONS[self.reasons[row]]
 
 
 class Batches:

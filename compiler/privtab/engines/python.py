@@ -16,8 +16,9 @@ from privtab.moments import ALWAYS, Window
 from privtab.request import Request
 
 if TYPE_CHECKING:
-    from privtab.engines.batches import Answers, Batches
+    from privtab.engines.batches import Batches
     from privtab.engines.columns import TextPool
+    from privtab.engines.varying import Answers
 
 NAME = "python"
 MANY = 1000

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.arrow import Codes, Truth
-from privtab.engines.columns import ATTRIBUTE, DEPTH, MALFORMED, NULL, OK, unusable, well_formed
+from privtab.engines.columns import ATTRIBUTE, DEPTH, MALFORMED, NULL, OK, REASONS, Reasons, unusable, well_formed
 from privtab.engines.conditions import RESOURCE
 from privtab.engines.forms import Form
 from privtab.engines.given import NONE_GIVEN, GivenColumns
@@ -21,8 +20,18 @@ from privtab.paths import PathShape, count_names
 from privtab.request import Entity, Request
 from privtab.vocabulary import Vocabulary
 
-if TYPE_CHECKING:
-    from privtab.engines.batches import Answers
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """One answer for each row."""
+
+    allowed: Truth
+    reasons: Reasons
+    """Why a row is denied without evaluation: positions in REASONS, 0 if it was evaluated."""
+
+    def reason(self, row: int) -> str | None:
+        """The reason as text; None if the row was evaluated."""
+        return REASONS[self.reasons[row]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

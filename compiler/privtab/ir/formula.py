@@ -33,8 +33,8 @@ from privtab.ir.nodes import (
     Target,
     Term,
     When,
+    nested_on,
 )
-from privtab.ir.type_chains import nested_on
 
 ATOMS = (Has, Owner, Member, Self, Holds, ServiceAdmin, HasBelow, OwnsBelow, Compare)
 

@@ -36,10 +36,12 @@ from privtab.ir.nodes import (
     Target,
     Term,
     When,
+    chains,
+    depths,
+    nested_on,
 )
 from privtab.ir.shapes import rule_flags
 from privtab.ir.some_minimal_sets import minimal_listing
-from privtab.ir.type_chains import chains, depths, nested_on
 from privtab.names import KINDS
 from privtab.vocabulary import OperationShape, Vocabulary
 

@@ -33,8 +33,8 @@ from privtab.ir.nodes import (
     Rule,
     ServiceAdmin,
     Target,
+    nested_on,
 )
-from privtab.ir.type_chains import nested_on
 from privtab.paths import at_level
 
 Levels: TypeAlias = Mapping[str, int]

@@ -8,7 +8,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from privtab.diagnostics import Severity, Span
+from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.report.nodes import Suppressed
 
 
 class FailOn(StrEnum):
@@ -97,3 +98,19 @@ def _matches(pattern: str, path: Path, root: Path) -> bool:
     relative = file.relative_to(root.resolve()).as_posix()
     expected = pattern.removeprefix("./").rstrip("/")
     return fnmatchcase(relative, expected) or fnmatchcase(relative, f"{expected}/*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintResult:
+    """The result for one file: its text, its findings, the ignored ones, and the severity from which it fails."""
+
+    path: str
+    text: str
+    findings: tuple[Diagnostic, ...]
+    ignored: tuple[Suppressed, ...]
+    settings: Settings
+    fail_on: FailOn
+
+    def failed(self) -> bool:
+        """Whether a finding fails the run."""
+        return any(self.fail_on.fails(finding.severity) for finding in self.findings)

@@ -9,9 +9,9 @@ from privtab.diagnostics import Diagnostic, Severity, Span
 from privtab.findings import undeclared, unsound_rows
 from privtab.hints import listed
 from privtab.model import nodes as m
-from privtab.model.conditions import find_cycles, find_deep
 from privtab.model.names import resolve_names, resolve_roles, resolve_semantics
 from privtab.model.nodes import Policy
+from privtab.model.references import find_cycles, find_deep
 from privtab.model.rows import Rows, resolve_conflicts
 from privtab.model.select import ChosenRow, Selection, apply_readings, find_variant, same_meaning, select
 from privtab.model.walk import flags_read

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import assert_never
+from typing import assert_never, cast
 
-from privtab.diagnostics import Diagnostic, Span
+from privtab.attributes import Attribute, Kind, Operator
+from privtab.diagnostics import Diagnostic
 from privtab.findings import misspelt, undeclared, unsound_rows, unsound_types
 from privtab.hints import nearest
 from privtab.ir.nodes import RESOURCE
 from privtab.model import nodes as m
-from privtab.model.attributes import compared
 from privtab.model.names import DeclaredNames
 from privtab.model.select import ChosenRow
 from privtab.paths import Level
@@ -93,7 +93,7 @@ class Scope:
                     self.fail(unsound_rows.attribute_hides_flag(cell.part(flag.start, flag.end), flag.text))
                 return None if inner is None else m.Required(inner, flag.text, m.CellPart(cell, word.start, flag.end))
             case x.Comparison():
-                condition = compared(self, expression, cell)
+                condition = _compared(self, expression, cell)
                 self.poisoned |= condition is None
                 return condition
             case _:
@@ -335,113 +335,91 @@ def _tests(
             return
 
 
-def find_cycles(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
-    """One finding for each cycle of rows; a row for many types makes only one. Depth first, without recursion."""
-    found: list[Diagnostic] = []
-    done: set[m.PairKey] = set()
-    reported: set[Span] = set()
-    for start in rows:
-        if start in done:
-            continue
-        path: list[m.PairKey] = [start]
-        spots: list[m.CellPart] = []
-        todo = [_edges(rows, start)]
-        on_path = {start: 0}
-        while todo:
-            edge = next(todo[-1], None)
-            if edge is None:
-                todo.pop()
-                finished = path.pop()
-                del on_path[finished]
-                done.add(finished)
-                if spots:
-                    spots.pop()
-                continue
-            pair, spot = edge
-            if pair in on_path:
-                cycle = _cycle_finding(path[on_path[pair] :], [*spots[on_path[pair] :], spot])
-                if cycle.span not in reported:
-                    reported.add(cycle.span)
-                    found.append(cycle)
-            elif pair not in done and pair in rows:
-                on_path[pair] = len(path)
-                path.append(pair)
-                spots.append(spot)
-                todo.append(_edges(rows, pair))
-    return found
+def _compared(scope: Scope, comparison: x.Comparison, cell: Cell) -> m.Compared | None:
+    """A comparison with its attributes looked up and their types checked; None after a finding."""
+    left = _term(scope, comparison.left, cell)
+    right = _term(scope, comparison.right, cell) if isinstance(comparison.right, x.Name) else comparison.right
+    if left is None or right is None:
+        return None
+    spot = m.CellPart(cell, comparison.left.start, comparison.left.end)
+    wrong = _mismatch(comparison, left, right, cell)
+    if wrong is not None:
+        scope.fail(wrong)
+        return None
+    operand = right if isinstance(right, m.TermUse) else tuple(constant.value for constant in right)
+    return m.Compared(left, cast("Operator", comparison.relation), operand, spot)
 
 
-DEEPEST = 150
-"""Limit on the levels of a condition, including those it reaches through `can`, since conditions are walked recursively."""
+def _term(scope: Scope, written: x.Name, cell: Cell) -> m.TermUse | None:
+    """The attribute that a name such as `user.department` or `schema.class` means."""
+    if not scope.names.attributes_known:
+        scope.poisoned = True
+        return None
+    head, _, name = written.text.partition(".")
+    span = cell.part(written.start, written.end)
+    place = None
+    kind: Kind = "entity"
+    if head in ("user", "request") and head not in scope.objects:
+        kind = "user" if head == "user" else "request"
+    else:
+        place = scope.place(x.Name(head, written.start, written.start + len(head)), cell)
+        if place is None:
+            return None
+    if place is not None and place.level not in ("nearest", "first"):
+        scope.fail(unsound_types.misplaced_nested_compared(span, head))
+        return None
+    declared = scope.names.attributes.of(kind)
+    if name not in declared:
+        scope.fail(undeclared.unknown_attribute(span, written.text, name, tuple(declared)))
+        return None
+    attribute = declared[name]
+    for type_ in place.types if place is not None else ():
+        if type_ not in attribute.on:
+            scope.fail(undeclared.unknown_attribute_not_on(span, name, type_, attribute.on))
+            return None
+    contains = (
+        place is not None and place.slot == RESOURCE and (place.types[0], place.level) != (scope.entity, "nearest")
+    )
+    if place is not None and contains and "state" not in attribute.origins:
+        scope.fail(undeclared.unknown_attribute_not_given(span, name, place.types[0]))
+        return None
+    return m.TermUse(kind, name, place, attribute)
 
 
-def find_deep(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
-    """One finding for the first row of each chain that is too deep. The rows must have no cycle."""
-    found: list[Diagnostic] = []
-    levels: dict[m.PairKey, int] = {}
-    for start in rows:
-        todo = [start]
-        while todo:
-            pair = todo[-1]
-            below = [
-                (reference, level) for reference, level in _levels(rows[pair]) if reference is None or reference in rows
-            ]
-            waiting = [reference for reference, _ in below if reference is not None and reference not in levels]
-            if pair not in levels and waiting:
-                todo += waiting
-                continue
-            todo.pop()
-            if pair not in levels:
-                deepest = max(
-                    (level + (0 if reference is None else levels[reference]) for reference, level in below), default=0
-                )
-                if deepest > DEEPEST:
-                    found.append(unsound_types.too_deep(rows[pair].decl.span, "/".join(pair), DEEPEST))
-                    deepest = 0  # report this row only, not each row that refers to it
-                levels[pair] = deepest
-    return found
+def _mismatch(
+    comparison: x.Comparison, left: m.TermUse, right: m.TermUse | tuple[x.Constant, ...], cell: Cell
+) -> Diagnostic | None:
+    """The finding for values that do not compare."""
+    word, relation = comparison.left, comparison.relation
+    span = cell.part(word.start, word.end)
+    own = left.type
+    if isinstance(right, tuple):
+        [first, *_] = right
+        if first.word == word and own.type != "bool":
+            return undeclared.wrong_comparison_truth(span, word.text, own.describe())
+        refused = _refused(own, relation, word.text)
+        if refused is not None:
+            return undeclared.wrong_comparison_relation(span, word.text, own.describe(), relation, refused)
+        for constant in right:
+            if not own.compares_to_constant(relation, constant.value):
+                where = cell.part(constant.word.start, constant.word.end)
+                return undeclared.wrong_comparison_constant(where, word.text, constant.word.text, own.describe())
+        return None
+    other = right.type
+    assert isinstance(comparison.right, x.Name)
+    different_types = undeclared.wrong_comparison_different_types(
+        span, word.text, own.describe(), comparison.right.text, other.describe()
+    )
+    refused = _refused(own, relation, word.text) if relation != "in" else None
+    if refused is not None:
+        return undeclared.wrong_comparison_relation(span, word.text, own.describe(), relation, refused)
+    return None if own.compares_to(relation, other) else different_types
 
 
-def _levels(row: m.Row) -> Iterator[tuple[m.PairKey | None, int]]:
-    """The level of each `can` of a row, with its row, and of each other term, with None."""
-    waiting = [(part, 1) for part in (row.gate, row.requires, row.each) if part is not None]
-    while waiting:
-        condition, level = waiting.pop()
-        match condition:
-            case m.AllOf(parts=parts) | m.AnyOf(parts=parts):
-                waiting += ((part, level + 1) for part in parts)
-            case m.Required(body=body):
-                waiting.append((body, level + 1))
-            case m.CanDo(operation=operation, places=places):
-                yield from (((type_, operation), level + 1) for place in places for type_ in place.types)
-            case _:
-                yield None, level
-
-
-def _cycle_finding(path: list[m.PairKey], spots: list[m.CellPart]) -> Diagnostic:
-    spans = [spot.span for spot in spots]
-    first = min(range(len(spans)), key=lambda i: (spans[i].line, spans[i].column))
-    names = [f"{type_}/{operation}" for type_, operation in path]
-    return unsound_rows.can_cycle([*spans[first:], *spans[:first]], [*names[first:], *names[:first]])
-
-
-def _edges(rows: Mapping[m.PairKey, m.Row], pair: m.PairKey) -> Iterator[tuple[m.PairKey, m.CellPart]]:
-    row = rows[pair]
-    for condition in (row.gate, row.requires, row.each):
-        if condition is not None:
-            yield from _references(condition)
-
-
-def _references(condition: m.Condition) -> Iterator[tuple[m.PairKey, m.CellPart]]:
-    match condition:
-        case m.CanDo(operation=operation, places=places, spot=spot):
-            for place in places:
-                for type_ in place.types:
-                    yield (type_, operation), spot
-        case m.AllOf(parts=parts) | m.AnyOf(parts=parts):
-            for part in parts:
-                yield from _references(part)
-        case m.Required(body=body):
-            yield from _references(body)
-        case _:
-            return
+def _refused(type_: Attribute, relation: str, written: str) -> str | None:
+    """What to write instead of a relation that values of the type do not stand in; None if they do."""
+    if type_.type == "set":
+        return None if relation == "contains" else f"compare the other way round: `VALUE in {written}`"
+    if relation == "contains":
+        return f"only sets have words in them: write `{written} = VALUE`"
+    return None if type_.has_relation(relation) else "only whole numbers have an order; write `=` or `in {A, B}`"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import cast, get_args
 
-from privtab.attributes import NO_ATTRIBUTES, Attributes
+from privtab.attributes import NO_ATTRIBUTES, Attribute, Attributes, Kind
 from privtab.diagnostics import Diagnostic, Span
 from privtab.findings import misspelt, undeclared, unsound_rows, unsound_types
 from privtab.ir.nodes import Alias, EntityType, OwnerKind, OwnerSemantics, Privilege, Role, Semantics
-from privtab.model.attributes import resolve_attributes
 from privtab.model.hierarchy import Hierarchy
 from privtab.syntax.nodes import PrivilegeDecl, RoleDecl, SetDecl, Tables, Word
 
@@ -101,7 +100,7 @@ def resolve_names(tables: Tables, found: list[Diagnostic]) -> DeclaredNames:
     _privileges(tables.privileges, names, found)
     _sets(tables.sets, names, found)
     _implications(tables.privileges, names, found)
-    names.attributes = resolve_attributes(tables, names, found)
+    names.attributes = _attributes(tables, names, found)
     return names
 
 
@@ -395,3 +394,17 @@ def unbound(
         return []
     on = names.privileges[wrong[0]].on
     return [unsound_rows.privilege_cannot_bind(where(), written, tuple(wrong), types, on)]
+
+
+def _attributes(tables: Tables, names: DeclaredNames, found: list[Diagnostic]) -> Attributes:
+    """The declared attributes; those of entities with the types that have them."""
+    declared: dict[Kind, dict[str, Attribute]] = {kind: {} for kind in get_args(Kind)}
+    for decl in tables.attributes:
+        attribute = decl.type
+        if decl.kind == "entity":
+            known = tuple(names.entities)
+            words = None if decl.on is None else [word for word in decl.on if names.check_type(word, found)]
+            on = known if words is None else tuple(dict.fromkeys(word.value for word in words))
+            attribute = replace(attribute, on=on)
+        declared[decl.kind][decl.name.value] = attribute
+    return Attributes(**declared)

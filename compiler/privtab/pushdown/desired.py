@@ -14,8 +14,17 @@ from privtab.moments import ALWAYS
 from privtab.pushdown.document import Document
 from privtab.pushdown.holders import Holders, users_of
 from privtab.pushdown.mapping import NativeNames
-from privtab.pushdown.rights import Account, Inventory, NativeGrant, NativeMembership, NativeOwnership, Object, Right
-from privtab.pushdown.target import TargetModule, Traits
+from privtab.pushdown.rights import (
+    Account,
+    Inventory,
+    NativeGrant,
+    NativeMembership,
+    NativeOwnership,
+    Object,
+    Right,
+    Traits,
+)
+from privtab.pushdown.target import TargetModule
 from privtab.request import Entity
 from privtab.state.findings import in_order
 from privtab.state.nodes import ALL_TABLES, Assignment, Grant, RowLocation, State, StateFinding

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
 
-from privtab import _resources, source
+from privtab import _plugins, _resources, source
 from privtab.diagnostics import Diagnostic, Located, in_order
 from privtab.errors import FormatError, PolicyInvalid, UsageError
 from privtab.hints import did_you_mean
 from privtab.importing.template import Template
 from privtab.ir.nodes import Program
 from privtab.names import KINDS
-from privtab.pushdown.rights import OWNER, Object
-from privtab.pushdown.target import Traits, target_module, target_names
+from privtab.pushdown.rights import OWNER, Object, Traits
 from privtab.state.nodes import ALL_TABLES
 from privtab.syntax.node_reader import DocumentProblem, DocumentReader, near
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
@@ -112,10 +111,10 @@ class _Reader(DocumentReader):
             return None
         self.word(fields[MARK], f"`{MARK}`", ("1",))
         self.text(fields["title"], "`title`")
-        target = self.word(fields["target"], "`target`", target_names())
+        target = self.word(fields["target"], "`target`", _plugins.names(_plugins.PUSH_TARGETS))
         if target is None:
             return None
-        traits = target_module(target).TRAITS
+        traits: Traits = _plugins.module(_plugins.PUSH_TARGETS, target).TRAITS
         within = {type_: self._value(text) for type_, text in self._typed_texts(fields.get("within"), "`within`")}
         objects = self._objects(fields["objects"], traits, within)
         privileges = self._privileges(fields.get("privileges"), objects, traits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, assert_never
 
@@ -158,3 +159,31 @@ class Inventory:
     """What the target has beside rights, and may allow or deny something: it is neither compared nor changed."""
     within: tuple[str, ...] = field(default=())
     """The names of what contains all objects, such as the database of the connection, if objects are named without it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What a target can express."""
+
+    kinds: Mapping[str, tuple[str, ...]]
+    """For each kind of object, the kinds of its names from the outermost down."""
+    privileges: Mapping[str, tuple[str, ...]] | None
+    """For each kind of object, the native privileges; None if they are not listed."""
+    denials: bool = False
+    inherits: bool | None = False
+    """Whether a privilege on an object counts for everything in it; None: as the policy has it, since the target can do both."""
+    links: tuple[tuple[AccountKind, AccountKind], ...] | None = None
+    """Which kinds of accounts are granted which others; None: any."""
+    grantees: tuple[AccountKind, ...] = ("login", "group", "role")
+    """The kinds of accounts that hold privileges."""
+    adds_logins: bool = False
+    """Whether logins are added when rights name them; elsewhere somebody has to say how they prove who they are."""
+    owners: bool = True
+    groups_are_roles: bool = True
+    """Whether groups and roles share the target's roles."""
+    one_namespace: bool = False
+    """Whether no login has the name of a role."""
+    knows_names: bool = True
+    """Whether the target knows its accounts and objects; if not, those that rows name are there."""
+    login_hosts: bool = False
+    """Whether a login has a host beside its name."""

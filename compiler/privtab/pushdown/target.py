@@ -9,39 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from privtab import _plugins
-from privtab.pushdown.rights import Account, AccountKind, Inventory, Object, Right
+from privtab.pushdown.rights import Account, Inventory, Object, Right, Traits
 
 if TYPE_CHECKING:
     from privtab.pushdown.document import Document
     from privtab.pushdown.plan import Plan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
-    """What a target can express."""
-
-    kinds: Mapping[str, tuple[str, ...]]
-    """For each kind of object, the kinds of its names from the outermost down."""
-    privileges: Mapping[str, tuple[str, ...]] | None
-    """For each kind of object, the native privileges; None if they are not listed."""
-    denials: bool = False
-    inherits: bool | None = False
-    """Whether a privilege on an object counts for everything in it; None: as the policy has it, since the target can do both."""
-    links: tuple[tuple[AccountKind, AccountKind], ...] | None = None
-    """Which kinds of accounts are granted which others; None: any."""
-    grantees: tuple[AccountKind, ...] = ("login", "group", "role")
-    """The kinds of accounts that hold privileges."""
-    adds_logins: bool = False
-    """Whether logins are added when rights name them; elsewhere somebody has to say how they prove who they are."""
-    owners: bool = True
-    groups_are_roles: bool = True
-    """Whether groups and roles share the target's roles."""
-    one_namespace: bool = False
-    """Whether no login has the name of a role."""
-    knows_names: bool = True
-    """Whether the target knows its accounts and objects; if not, those that rows name are there."""
-    login_hosts: bool = False
-    """Whether a login has a host beside its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +65,6 @@ class TargetModule(Protocol):
 
     def opened(self, where: str, document: Document, pusher: str, options: Options) -> AbstractContextManager[Session]:
         """The target at an address. Raises UsageError for an address of another kind, PushError if it is not reached."""
-
-
-def target_names() -> tuple[str, ...]:
-    """The words by which mapping documents name targets: those of their entry points."""
-    return _plugins.names(_plugins.PUSH_TARGETS)
 
 
 def target_module(name: str) -> TargetModule:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from privtab.errors import RegistryError
 from privtab.registry import names
 from privtab.registry.nodes import Channel, NewerFormat, channel_of
-from privtab.registry.static_mirror import CHANNEL
 from privtab.registry.storage import Missing, Store
 
 MOST = 99_999_999
@@ -56,7 +55,7 @@ class History:
 
     def copy(self) -> Channel | None:
         """The copy of the last release, written after it; None if it is missing or unreadable."""
-        path = f"{names.channel(self._channel, self._system)}/{CHANNEL}"
+        path = f"{names.channel(self._channel, self._system)}/{names.LAST_RELEASE}"
         try:
             found = channel_of(path, self._store.read(path))
         except (Missing, RegistryError):

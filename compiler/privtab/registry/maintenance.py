@@ -10,8 +10,7 @@ from privtab.errors import BundleRefused, PrivtabError, RegistryError, Signature
 from privtab.registry import bundles, names, records
 from privtab.registry.history import UnreadableRelease
 from privtab.registry.nodes import BrokenRecord, Channel, Revision, encoded, pin
-from privtab.registry.registry import Registry
-from privtab.registry.static_mirror import StaticMirror
+from privtab.registry.registry import Registry, StaticMirror
 
 KEEP = 10
 """Number of releases of each channel whose bundles are kept."""

@@ -11,6 +11,8 @@ KINDS = ("policy", "state", "shard", "wasm")
 """Kinds of bundles: a policy, a whole state, a shard of a state, a policy as Wasm."""
 SETTINGS = "registry.json"
 CHANNELS = "channels"
+LAST_RELEASE = "channel.json"
+"""The file among the copies for static servers that records their release."""
 REVISIONS = "revisions"
 BLOBS = "blobs"
 HOLDS = "holds"

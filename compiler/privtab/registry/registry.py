@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import hashlib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -19,7 +20,6 @@ from privtab.registry.history import History, UnreadableRelease
 from privtab.registry.holds import Holds
 from privtab.registry.nodes import VERSION, BrokenRecord, Canary, Channel, Revision, decoded, encoded, pin
 from privtab.registry.records import now
-from privtab.registry.static_mirror import StaticMirror
 from privtab.registry.storage import Exists, Missing, Store
 from privtab.registry.stores import opened
 
@@ -410,3 +410,67 @@ def _user() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return ""
+
+
+class StaticMirror:
+    """Writes the copies of a channel; `channel.json`, written last, records their release.
+
+    They lag behind the history by a moment or, if their writer dies, until the next release or repair. Each file is always
+    complete.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def refresh(self, current: Channel) -> Channel:
+        """Update the copies to the channel, including releases made meanwhile; returns the last one written."""
+        while True:
+            self._write(current)
+            # Each writer checks after writing, so the final copies are of the last release.
+            newest = self._registry.newer(current)
+            if newest.sequence == current.sequence:
+                return current
+            current = newest
+
+    def stale(self, current: Channel) -> list[str]:
+        """The files that differ from the channel."""
+        store, folder = self._registry.store, names.channel(current.channel, current.system)
+        expected = self._expected_files(current)
+        found = [f"{folder}/{file}" for file, digest in expected.items() if self._digest(f"{folder}/{file}") != digest]
+        try:
+            release_is_current = store.read(f"{folder}/{names.LAST_RELEASE}") == encoded(current.to_json())
+        except Missing:
+            release_is_current = False
+        extra = [
+            f"{folder}/shards/{name}" for name in store.names(f"{folder}/shards") if f"shards/{name}" not in expected
+        ]
+        if "state.tar.gz" not in expected and "state.tar.gz" in store.names(folder):
+            extra.append(f"{folder}/state.tar.gz")
+        return found + extra + ([] if release_is_current else [f"{folder}/{names.LAST_RELEASE}"])
+
+    def _write(self, current: Channel) -> None:
+        store, folder = self._registry.store, names.channel(current.channel, current.system)
+        expected = self._expected_files(current)
+        for file, digest in expected.items():
+            if self._digest(f"{folder}/{file}") != digest:
+                store.replace(f"{folder}/{file}", self._registry.blob(digest))
+        for name in store.names(f"{folder}/shards"):
+            if f"shards/{name}" not in expected:
+                store.remove(f"{folder}/shards/{name}")
+        if "state.tar.gz" not in expected:
+            store.remove(f"{folder}/state.tar.gz")
+        store.replace(f"{folder}/{names.LAST_RELEASE}", encoded(current.to_json()))
+
+    @staticmethod
+    def _expected_files(current: Channel) -> dict[str, str]:
+        """File → SHA-256. Canaries need the registry server: static servers send every sidecar the same bundles."""
+        return {
+            names.served_path(kind, shard): current.digests[pin(kind, identity, shard)]
+            for (kind, shard), identity in current.runs().items()
+        }
+
+    def _digest(self, path: str) -> str:
+        try:
+            return hashlib.sha256(self._registry.store.read(path)).hexdigest()
+        except Missing:
+            return ""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, cast
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructType, VariantType
 
-from privtab.attributes import Attribute
+from privtab.attributes import Attribute, check_given, given_attributes, requested
+from privtab.engines.columns import ATTRIBUTE, REASONS
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import did_you_mean, hint
 from privtab.request import flag_name
@@ -20,7 +21,7 @@ from privtab.spark.attribute_columns import (
     AttributesLike,
     check_kind,
     check_objects,
-    read_attributes,
+    declared,
 )
 from privtab.spark.frames import check_frame, described, flag_column, free
 from privtab.spark.padding import padded, unpadded
@@ -122,7 +123,7 @@ def read_arguments(
         reader.groups(groups)
     if active_roles is not None:
         reader.active_roles(active_roles)
-    given = read_attributes(reader, attributes)
+    given = _read_attributes(reader, attributes)
     reader.check(tuple(objects), slots, set_flags)
     check_objects(known, given, slots, reader.constant_types(slots))
     reader.check_kinds()
@@ -412,3 +413,40 @@ class ArgumentReader:
                 raise InvalidRequest(
                     f"unknown operation `{action}` in system `{self.vocabulary.system}`" + hint(action, operations)
                 )
+
+
+_CASTS = {"bool": "boolean", "integer": "bigint", "text": "string", "enum": "string", "set": "array<string>"}
+
+
+def _read_attributes(reader: ArgumentReader, argument: AttributesLike | None) -> tuple[AttributeColumn, ...]:
+    """Add the columns of attributes to a reader. Raises InvalidRequest for attributes that requests do not give, UsageError for other values."""
+    found = []
+    for number, (kind, slot, name, value) in enumerate(given_attributes(argument or {}).each()):
+        attribute = requested(name, *declared(reader.vocabulary, kind))
+        given = AttributeColumn(kind=kind, slot=slot, name=name)
+        if isinstance(value, bool | int | list | tuple):
+            check_given({name: value}, *declared(reader.vocabulary, kind))
+            found.append(AttributeColumn(kind=kind, slot=slot, name=name, constant=value))
+            continue
+        what = f"attribute {given}"
+        column = reader.materialised_column(value, what, ', or a value for all rows, a text by `F.lit("text")`')
+        reader.attributes[what] = attribute
+        canonical = f"attribute_{number}"
+        reader.columns[canonical] = column.cast(_CASTS[attribute.type])
+        if (broken := _no_utf8(attribute, column)) is not None:
+            reader.invalid_reasons.append(F.when(broken, REASONS[ATTRIBUTE]))
+        found.append(AttributeColumn(kind=kind, slot=slot, name=name, column=canonical))
+    return tuple(found)
+
+
+def _no_utf8(attribute: Attribute, column: Column) -> Column | None:
+    """Whether a text is no UTF-8: it would otherwise be taken for an absent one."""
+    match attribute.type:
+        case "text" | "enum":
+            return ~F.is_valid_utf8(column.cast("string"))
+        case "set":
+            return F.exists(column.cast("array<string>"), lambda text: ~F.is_valid_utf8(text))
+        case "bool" | "integer":
+            return None
+        case _:
+            assert_never(attribute.type)

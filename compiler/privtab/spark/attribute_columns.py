@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
+from typing import Any, TypeAlias, assert_never
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -22,13 +20,9 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from privtab.attributes import Attribute, Kind, check_given, given_attributes, requested
-from privtab.engines.columns import ATTRIBUTE, REASONS
+from privtab.attributes import Attribute, Kind, requested
 from privtab.errors import InvalidRequest, UsageError
 from privtab.vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    from privtab.spark.arguments import ArgumentReader
 
 AttributesLike: TypeAlias = Mapping[str, Any]
 """As the attributes of a request, with a column or the name of one in the place of each value; True, False, a number or a list of texts
@@ -41,7 +35,6 @@ WANTED = {
     "enum": "a text",
     "set": "an array of texts",
 }
-_CASTS = {"bool": "boolean", "integer": "bigint", "text": "string", "enum": "string", "set": "array<string>"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,44 +53,10 @@ class AttributeColumn:
         return f"`{self.slot or self.kind}.{self.name}`"
 
 
-def read_attributes(reader: ArgumentReader, argument: AttributesLike | None) -> tuple[AttributeColumn, ...]:
-    """Add the columns of attributes to a reader. Raises InvalidRequest for attributes that requests do not give, UsageError for other values."""
-    found = []
-    for number, (kind, slot, name, value) in enumerate(given_attributes(argument or {}).each()):
-        attribute = requested(name, *declared(reader.vocabulary, kind))
-        given = AttributeColumn(kind=kind, slot=slot, name=name)
-        if isinstance(value, bool | int | list | tuple):
-            check_given({name: value}, *declared(reader.vocabulary, kind))
-            found.append(AttributeColumn(kind=kind, slot=slot, name=name, constant=value))
-            continue
-        what = f"attribute {given}"
-        column = reader.materialised_column(value, what, ', or a value for all rows, a text by `F.lit("text")`')
-        reader.attributes[what] = attribute
-        canonical = f"attribute_{number}"
-        reader.columns[canonical] = column.cast(_CASTS[attribute.type])
-        if (broken := _no_utf8(attribute, column)) is not None:
-            reader.invalid_reasons.append(F.when(broken, REASONS[ATTRIBUTE]))
-        found.append(AttributeColumn(kind=kind, slot=slot, name=name, column=canonical))
-    return tuple(found)
-
-
 def declared(vocabulary: Vocabulary, kind: Kind) -> tuple[Mapping[str, Attribute], str]:
     """The attributes of a kind, and what has them, for messages."""
     what = "entities" if kind == "entity" else f"the {kind}"
     return vocabulary.attributes.of(kind), what
-
-
-def _no_utf8(attribute: Attribute, column: Column) -> Column | None:
-    """Whether a text is no UTF-8: it would otherwise be taken for an absent one."""
-    match attribute.type:
-        case "text" | "enum":
-            return ~F.is_valid_utf8(column.cast("string"))
-        case "set":
-            return F.exists(column.cast("array<string>"), lambda text: ~F.is_valid_utf8(text))
-        case "bool" | "integer":
-            return None
-        case _:
-            assert_never(attribute.type)
 
 
 def check_kind(what: str, attribute: Attribute, kind: DataType) -> None:

@@ -21,7 +21,7 @@ from privtab.state.nodes import AttributeRow, State
 from privtab.state.raw import RawRow
 
 if TYPE_CHECKING:
-    from privtab.state.validate import Checker
+    from privtab.state.checker import Checker
 
 TABLE = "attributes"
 COLUMNS = ("user", "entity", "attribute", "value")

@@ -23,7 +23,7 @@ from privtab.state.rows import ColumnRows
 from privtab.state.screen import Assessment, TextAssessor, all_pairs, column, repeated
 
 if TYPE_CHECKING:
-    from privtab.state.validate import Checker
+    from privtab.state.checker import Checker
 
 
 class _ScreeningResult(NamedTuple):

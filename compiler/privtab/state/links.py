@@ -17,7 +17,7 @@ from privtab.state.nodes import State
 from privtab.state.raw import RawState
 
 if TYPE_CHECKING:
-    from privtab.state.validate import Checker
+    from privtab.state.checker import Checker
 
 Link: TypeAlias = tuple[str, str]
 """A member and what contains it: (`group:eu`, `group:all`), (`role:engineer`, `role:reader`)."""
@@ -37,13 +37,6 @@ def holding_roles(program: Program, raw: RawState) -> set[str]:
         return set()
     principals = (row.cells["principal"] for row in raw.rows.get("assignments", ()))
     return {principal for principal in principals if principal.startswith(ROLE)}
-
-
-def inherits_scope(program: Program, principal: str | None, role: str | None) -> bool:
-    """Whether a role is held by one that is declared for the same type of scope, and so within that scope."""
-    kind, _, holder = (principal or "").partition(":")
-    held_role, holding = program.roles.get(role or ""), program.roles.get(holder)
-    return kind == "role" and held_role is not None and holding is not None and held_role.scope == holding.scope
 
 
 def without_wrong_links(checker: Checker, state: State) -> State:

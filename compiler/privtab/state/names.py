@@ -11,9 +11,8 @@ from privtab.hints import did_you_mean
 from privtab.ir.formula import atoms, item_condition
 from privtab.ir.levels import types_of
 from privtab.ir.names import PrivilegeNames
-from privtab.ir.nodes import Holds, Member, Program, ServiceAdmin
+from privtab.ir.nodes import Holds, Member, Program, ServiceAdmin, nested_on
 from privtab.ir.serialise import vocabulary
-from privtab.ir.type_chains import nested_on
 from privtab.locations import anchor
 from privtab.names import KINDS, WILDCARDS, encode_name, escape_wildcard, is_wildcard, misspelt_kind, wrong_escape
 from privtab.request import Entity

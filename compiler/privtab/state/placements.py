@@ -11,7 +11,7 @@ from privtab.state.nodes import ENTITIES, Placement
 from privtab.state.raw import RawRow
 
 if TYPE_CHECKING:
-    from privtab.state.validate import Checker
+    from privtab.state.checker import Checker
 
 
 def placements(checker: Checker) -> tuple[Placement, ...]:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Literal
 
 from privtab.ir.nodes import Program
+from privtab.state.checker import Checker
 from privtab.state.large import CheckedTable, ColumnChecker
 from privtab.state.names import Problem
 from privtab.state.nodes import StateFinding
 from privtab.state.raw import RawRow, RawState
 from privtab.state.raw_table import RawTable
-from privtab.state.validate import Checker
 
 
 class RowChecker:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Literal, TypeVar, cast
+from typing import TypeVar
 
-from privtab.hints import did_you_mean
 from privtab.ir.nodes import Program
-from privtab.moments import ALWAYS, WINDOW, Window, WrongTime, moment
-from privtab.names import KINDS
-from privtab.request import Entity
 from privtab.state import raw as raw_rows
 from privtab.state.attribute_rows import attribute_row, without_two_values
+from privtab.state.checker import Checker
 from privtab.state.findings import in_order
-from privtab.state.links import holding_roles, inherits_scope, without_wrong_links
-from privtab.state.names import Problem, StateNames, uses
-from privtab.state.nodes import Assignment, Effect, Grant, RowLocation, State, StateFinding
+from privtab.state.links import holding_roles, without_wrong_links
+from privtab.state.nodes import State, StateFinding
 from privtab.state.placements import placements
 from privtab.state.places import Places
-from privtab.state.raw import RawRow, RawState
+from privtab.state.raw import RawState
 
 T = TypeVar("T")
 
@@ -44,7 +38,7 @@ def validate_with_places(
     """As `validate`, with the position of each row of the state."""
     checker = Checker(program, raw)
     if sum(map(len, raw.rows.values())) < raw_rows.LARGE:
-        state = checker.state()
+        state = _checked_state(checker)
     else:
         from privtab.state.large import ColumnChecker
 
@@ -56,315 +50,23 @@ def validate_with_places(
     return state, Places(rows=checker.valid_rows), in_order(checker.findings)
 
 
-class Checker:
-    """One pass over the rows of a state. A row's method returns its value, or None after reporting an error."""
-
-    def __init__(self, program: Program, raw: RawState) -> None:
-        self.program = program
-        self.raw = raw
-        self.names = StateNames(program)
-        self.uses = uses(program)
-        self.findings: list[StateFinding] = list(raw.findings)
-        self.valid_rows: dict[str, Sequence[RawRow]] = {}
-        self.finding_counts: Counter[tuple[str, str, str, Literal["error", "warning", "note"]]] = Counter()
-        self.grantees: set[str] = set()
-        self.grantable: dict[tuple[str, str], Problem | None] = {}
-        self.roles: dict[str, str | None] = {}
-        self.windows: dict[str, Sequence[Window]] = {}
-        """By table that has any: one for each valid row."""
-        self.deprecated = {p.name: p.deprecated for p in program.privileges.values() if p.deprecated is not None}
-        self.deprecated |= {a.name: a.deprecated for a in program.aliases.values() if a.deprecated is not None}
-
-    def state(self) -> State:
-        """The state of the valid rows, checked one by one."""
-        entities = placements(self)
-        grants = self.table(
-            "grants", self.grant, lambda g: (g.grantee, g.effect, g.privilege, g.entity.type, g.entity.id)
-        )
-        owners = self.table("owners", self.owner)
-        self.grantees = {grant.grantee for grant in grants} | {owner for _, owner in owners}
-        self.grantees |= holding_roles(self.program, self.raw)
-        return State(
-            members=self.table("members", self.member),
-            memberships=self.table("memberships", self.membership),
-            assignments=self.table("assignments", self.assignment, lambda a: (a.principal, a.role, a.scope)),
-            grants=grants,
-            owners=owners,
-            service_admins=self.table("service_admins", self.service_admin),
-            attributes=self.table("attributes", partial(attribute_row, self)),
-            entities=entities,
-            windows=self.windows,
-        )
-
-    def table(
-        self, name: str, read: Callable[[RawRow], T | None], key: Callable[[T], Hashable] = lambda value: value
-    ) -> tuple[T, ...]:
-        """The valid rows of one table; repetitions are reported and omitted."""
-        self.valid_rows[name] = valid_rows = list[RawRow]()
-        if name not in self.raw.rows:
-            return ()
-        first_rows: dict[Hashable, int] = {}
-        values: list[T] = []
-        windows: list[Window] = []
-        for row in self.raw.rows[name]:
-            found = self.value(read, row)
-            if found is None:
-                continue
-            value, window = found
-            first = first_rows.setdefault((key(value), window), row.number)
-            if first == row.number:
-                values.append(value)
-                valid_rows.append(row)
-                windows.append(window)
-                self.spaces(row)
-            else:
-                self.warn(row, "S160", f"the row says the same as row {first} of `{name}`", "leave it out")
-        if any(window != ALWAYS for window in windows):
-            self.windows[name] = tuple(windows)
-        return tuple(values)
-
-    def value(self, read: Callable[[RawRow], T | None], row: RawRow) -> tuple[T, Window] | None:
-        """The value of a row and its window; None after reporting an error."""
-        value = read(row)
-        window = ALWAYS if row.cells.keys().isdisjoint(WINDOW) else self.window(row)
-        return None if value is None or window is None else (value, window)
-
-    def window(self, row: RawRow) -> Window | None:
-        """The window of a row that has an edge; None after reporting what is wrong with it."""
-        edges: list[int | None] = []
-        for name, no_edge in zip(WINDOW, ALWAYS, strict=True):
-            text = row.cells.get(name)
-            try:
-                edges.append(no_edge if text is None else moment(text))
-            except WrongTime as error:
-                self.error(row, Problem("S170", f"`{name}`: `{text}` {error}", error.help))
-                edges.append(None)
-        begin, end = edges
-        if begin is None or end is None:
-            return None
-        if end <= begin:
-            until, since = row.cells.get("until"), row.cells.get("from")
-            message = f"the row never holds: `until`, {until}, is not after `from`, {since}"
-            self.error(row, Problem("S170", message, "exchange or correct them"))
-            return None
-        return Window(begin, end)
-
-    def note_unused_names(self, state: State) -> None:
-        """Note groups without members that rows mention, and roles that are not held but whose name resembles one that is."""
-        in_state = self.program.semantics.groups == ("state",)
-        groups_with_members = state.distinct(("memberships", "group"))
-        known_roles = state.distinct(("assignments", "role")) | set(self.program.roles)
-        visited: set[str] = set()
-        for table, name in (("grants", "grantee"), ("assignments", "principal"), ("owners", "owner")):
-            column = state.column(table, name)
-            found = [p for p in column.names if p not in visited and p.startswith(("group:", "role:"))]
-            visited |= set(found)
-            without_holders = [
-                p for p in found if p.partition(":")[2] not in (groups_with_members if p[0] == "g" else known_roles)
-            ]
-            for row, principal in sorted((column.where([p])[0], p) for p in without_holders):
-                kind, _, bare = principal.partition(":")
-                if kind == "group" and in_state:
-                    advice = did_you_mean(bare, groups_with_members)
-                    self.note(self.valid_rows[table][row], "S164", f"`{principal}` has no members", advice)
-                elif kind == "role" and (advice := did_you_mean(bare, known_roles)) is not None:
-                    self.note(self.valid_rows[table][row], "S165", f"`{principal}` is not assigned", advice)
-
-    def grant(self, row: RawRow) -> Grant | None:
-        """One row of `grants`."""
-        cells = row.cells
-        grantee = self.principal(row, "grantee", self.program.semantics.grantees)
-        entity = self.entity(row, "entity")
-        effect = cells["effect"].lower()
-        privilege = cells["privilege"]
-        if effect not in {"allow", "deny"}:
-            advice = did_you_mean(effect, ("allow", "deny")) or "an effect is `allow` or `deny`"
-            self.error(row, Problem("S132", f"unknown effect `{cells['effect']}`", advice))
-        elif effect == "deny" and self.program.semantics.deny == "none":
-            message = f"`{self.program.system}` has no denials"
-            self.error(row, Problem("S133", message, "what is not allowed is refused: leave the row out"))
-            effect = ""
-        problem = self.grant_problem(privilege, entity.type if entity is not None else None)
-        if problem is not None:
-            self.error(row, problem)
-        if grantee is None or entity is None or problem is not None or effect not in {"allow", "deny"}:
-            return None
-        if privilege in self.deprecated:
-            self.warn(row, "S161", f"`{privilege}` is deprecated", self.deprecated[privilege] or None)
-        return Grant(grantee=grantee, effect=cast("Effect", effect), privilege=privilege, entity=entity)
-
-    def owner(self, row: RawRow) -> tuple[Entity, str] | None:
-        """One row of `owners`."""
-        entity = self.entity(row, "entity")
-        semantics = self.program.semantics.owner
-        if semantics is None:
-            self.error(row, Problem("S140", f"`{self.program.system}` has no owners", "leave the row out"))
-            return None
-        found = self.names.principal(row.cells["owner"], KINDS, bare="user")
-        if isinstance(found, Problem):
-            self.error(row, found)
-            return None
-        kind, name = found
-        if kind not in semantics.kinds:
-            message = f"`{row.cells['owner']}` is a {kind}; only a {' or a '.join(semantics.kinds)} can be an owner"
-            self.error(row, Problem("S141", message))
-            return None
-        return None if entity is None else (entity, f"{kind}:{name}")
-
-    def member(self, row: RawRow) -> tuple[str, Entity] | None:
-        """One row of `members`."""
-        user = self.bare(row, "user", "user")
-        entity = self.entity(row, "of")
-        if user is None or entity is None:
-            return None
-        if entity.type not in self.uses.member_types:
-            types = ", ".join(f"`{t}`" for t in sorted(self.uses.member_types))
-            advice = f"members count on {types}" if types else None
-            self.warn(row, "S162", f"no rule depends on the members of a `{entity.type}`", advice)
-        return user, entity
-
-    def membership(self, row: RawRow) -> tuple[str, str] | None:
-        """One row of `memberships`."""
-        user = self.bare(row, "user", "user", self.names.member)
-        group = self.bare(row, "group", "group")
-        if user is None or group is None:
-            return None
-        if not self.uses.state_groups and not user.startswith("group:"):
-            self.warn(row, "S162", f"`{self.program.system}` takes groups only from the request")
-        return user, group
-
-    def assignment(self, row: RawRow) -> Assignment | None:
-        """One row of `assignments`."""
-        principal = self.principal(row, "principal", self.names.holders)
-        role = self.bare(row, "role", "role")
-        scope = self.entity(row, "scope") if "scope" in row.cells else None
-        has_scope = "scope" in row.cells or inherits_scope(self.program, principal, role)
-        problem = self.scope(role, scope, has_scope=has_scope) if role is not None else None
-        if problem is not None:
-            self.error(row, problem)
-        if principal is None or role is None or problem is not None or (scope is None and "scope" in row.cells):
-            return None
-        advice = self.advice(role)
-        if advice is not None:
-            self.warn(row, "S152", f"role `{role}` is not declared, and no row grants it anything", advice)
-        return Assignment(principal=principal, role=role, scope=scope)
-
-    def service_admin(self, row: RawRow) -> str | None:
-        """One row of `service_admins`."""
-        if not self.uses.service_admins:
-            advice = "grant them what they need, in `grants`"
-            self.warn(row, "S162", "no row of this policy requires service administrators", advice)
-        return self.bare(row, "user", "user")
-
-    def scope(self, role: str, scope: Entity | None, *, has_scope: bool) -> Problem | None:
-        """Why a role cannot be assigned for a scope; an undeclared role can be assigned for any."""
-        declared = self.program.roles.get(role)
-        if declared is None or declared.scope is None:
-            return None
-        advice = f"write the scope as `{self.names.shape(declared.scope)}`"
-        if not has_scope:
-            return Problem(
-                "S150", f"role `{role}` is assigned for one `{declared.scope}`, and no scope is given", advice
-            )
-        if scope is not None and scope.type != declared.scope:
-            return Problem(
-                "S151", f"`{scope}` is not a scope for role `{role}`: it must be a `{declared.scope}`", advice
-            )
-        return None
-
-    def advice(self, role: str) -> str | None:
-        """As `similar_declared_role`, computed once for each role."""
-        if role not in self.roles:
-            self.roles[role] = self.similar_declared_role(role)
-        return self.roles[role]
-
-    def similar_declared_role(self, role: str) -> str | None:
-        """The advice for a role that has no effect but whose name resembles a declared one."""
-        if role in self.program.roles or f"role:{role}" in self.grantees or self.uses.holds:
-            return None
-        for name, declared in self.program.roles.items():
-            if _folded(role) in {_folded(name), _folded(declared.title or name)}:
-                return f"did you mean `{name}`?"
-        return did_you_mean(role, self.program.roles)
-
-    def grant_problem(self, privilege: str, type_: str | None) -> Problem | None:
-        """Why a privilege cannot be granted; without a type (the entity is wrong), only whether it is known."""
-        if type_ is None:
-            return None if self.names.privileges(privilege) is not None else self.names.grantable(privilege, "")
-        key = privilege, type_
-        if key not in self.grantable:
-            self.grantable[key] = self.names.grantable(privilege, type_)
-        return self.grantable[key]
-
-    def principal(self, row: RawRow, column: str, allowed: tuple[str, ...]) -> str | None:
-        """The value of a `kind:name` cell; None after reporting what is wrong with it."""
-        found = self.names.principal(row.cells[column], allowed)
-        if isinstance(found, Problem):
-            self.error(row, found)
-            return None
-        return row.cells[column]
-
-    def bare(
-        self, row: RawRow, column: str, kind: str, read: Callable[[str, str], str | Problem] | None = None
-    ) -> str | None:
-        """The value of a cell with a name of one kind; None after reporting what is wrong with it."""
-        found = (read or self.names.bare)(row.cells[column], kind)
-        if isinstance(found, Problem):
-            self.error(row, found)
-            return None
-        return found
-
-    def entity(self, row: RawRow, column: str) -> Entity | None:
-        """The value of an entity cell; None after reporting what is wrong with it."""
-        found = self.names.entity(row.cells[column])
-        if isinstance(found, Problem):
-            self.error(row, found)
-            return None
-        return found
-
-    def spaces(self, row: RawRow) -> None:
-        """Warn about spaces around a name: with them it is another name, although it looks the same."""
-        for column, text in row.cells.items():
-            if text != text.strip():
-                self.warn(row, "S108", f"`{column}` begins or ends with a space", f"did you mean `{text.strip()}`?")
-
-    def error(self, row: RawRow, problem: Problem) -> None:
-        """Report an error, which removes the row from the state."""
-        self._report(row, problem, "error")
-
-    def warn(self, row: RawRow, code: str, message: str, advice: str | None = None) -> None:
-        """Report an oddity of a row that stays in the state."""
-        self._report(row, Problem(code, message, advice), "warning")
-
-    def note(self, row: RawRow, code: str, message: str, advice: str | None = None) -> None:
-        """Note a probable mistake in a valid row."""
-        self._report(row, Problem(code, message, advice), "note")
-
-    def report_omitted(self) -> None:
-        """Report how many findings were left out beyond the limit."""
-        for (path, table, code, severity), number in self.finding_counts.items():
-            if number > MAX_FINDINGS_OF_KIND:
-                message = f"{number - MAX_FINDINGS_OF_KIND:,} more rows of `{table}` have a finding of this kind"
-                place = RowLocation(path=path, table=table, row=0)
-                self.findings.append(StateFinding(place=place, message=message, code=code, severity=severity))
-
-    def _report(self, row: RawRow, problem: Problem, severity: Literal["error", "warning", "note"]) -> None:
-        kind = row.path, row.table, problem.code, severity
-        self.finding_counts[kind] += 1
-        if self.finding_counts[kind] > MAX_FINDINGS_OF_KIND:
-            return
-        self.findings.append(
-            StateFinding(
-                place=row.place,
-                message=problem.message,
-                code=problem.code,
-                severity=severity,
-                help=problem.help,
-                row=row.cells,
-            )
-        )
-
-
-def _folded(name: str) -> str:
-    """A name without differences in case, spaces, `_` and `-`."""
-    return "".join(c for c in name.lower() if c not in " _-")
+def _checked_state(checker: Checker) -> State:
+    """The state of the valid rows, checked one by one."""
+    entities = placements(checker)
+    grants = checker.table(
+        "grants", checker.grant, lambda g: (g.grantee, g.effect, g.privilege, g.entity.type, g.entity.id)
+    )
+    owners = checker.table("owners", checker.owner)
+    checker.grantees = {grant.grantee for grant in grants} | {owner for _, owner in owners}
+    checker.grantees |= holding_roles(checker.program, checker.raw)
+    return State(
+        members=checker.table("members", checker.member),
+        memberships=checker.table("memberships", checker.membership),
+        assignments=checker.table("assignments", checker.assignment, lambda a: (a.principal, a.role, a.scope)),
+        grants=grants,
+        owners=owners,
+        service_admins=checker.table("service_admins", checker.service_admin),
+        attributes=checker.table("attributes", partial(attribute_row, checker)),
+        entities=entities,
+        windows=checker.windows,
+    )

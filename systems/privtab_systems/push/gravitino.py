@@ -29,11 +29,12 @@ from privtab.pushdown.rights import (
     NativeOwnership,
     Object,
     Right,
+    Traits,
     from_text,
     in_order,
     to_text,
 )
-from privtab.pushdown.target import Options, Traits
+from privtab.pushdown.target import Options
 from privtab.state.nodes import Effect
 
 _IN_SCHEMAS = ("table", "topic", "fileset", "model")

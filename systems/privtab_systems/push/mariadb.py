@@ -27,10 +27,11 @@ from privtab.pushdown.rights import (
     NativeOwnership,
     Object,
     Right,
+    Traits,
     in_order,
 )
 from privtab.pushdown.sql import RECORD, Quoting, Sql, connected, engine, recorded
-from privtab.pushdown.target import Options, Traits
+from privtab.pushdown.target import Options
 
 _ROUTINE = ("EXECUTE", "ALTER ROUTINE", "GRANT OPTION")
 _COLUMN = ("SELECT", "INSERT", "UPDATE", "REFERENCES")

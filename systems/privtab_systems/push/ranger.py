@@ -15,8 +15,8 @@ from privtab._staged import write
 from privtab.errors import PushError, UsageError
 from privtab.pushdown.document import Document
 from privtab.pushdown.plan import Plan
-from privtab.pushdown.rights import Account, AccountKind, Inventory, NativeGrant, Object, Right
-from privtab.pushdown.target import Options, Traits
+from privtab.pushdown.rights import Account, AccountKind, Inventory, NativeGrant, Object, Right, Traits
+from privtab.pushdown.target import Options
 
 TRAITS = Traits(
     kinds={"database": ("database",), "table": ("database", "table"), "column": ("database", "table", "column")},

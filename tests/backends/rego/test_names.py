@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from privtab import _resources
-from privtab.backends.rego.view import RESERVED, FunctionNames
+from privtab.backends.rego.body import RESERVED, FunctionNames
 
 
 def test_a_name_is_handed_out_once() -> None:

@@ -15,8 +15,7 @@ from privtab.ir.comparisons import Values
 from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import atoms, item_condition, references, targets_of
 from privtab.ir.nodes import Has, HasBelow, OwnsBelow, Privilege, Program, Rule, Target, Term
-from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.reference.explain import Explanation
+from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
 from privtab.reference.witness import WitnessBuilder
 from privtab.request import Entity, Request
 from privtab.state.load import from_tables

@@ -9,8 +9,7 @@ from functools import cached_property
 
 from privtab.analysis.state_diff.addresses import Addresses, written
 from privtab.analysis.universe import universe
-from privtab.ir.nodes import Program
-from privtab.ir.type_chains import nested_on
+from privtab.ir.nodes import Program, nested_on
 from privtab.names import last_name
 from privtab.paths import count_names
 from privtab.request import Entity

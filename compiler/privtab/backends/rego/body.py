@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 from privtab.backends.rego.clauses import Clause
 from privtab.ir.formula import (
@@ -27,17 +27,16 @@ from privtab.ir.nodes import (
     Or,
     Owner,
     OwnsBelow,
+    Program,
     Rule,
     Self,
     ServiceAdmin,
     Target,
     Term,
     When,
+    nested_on,
 )
-from privtab.ir.type_chains import nested_on
-
-if TYPE_CHECKING:
-    from privtab.backends.rego.view import Emitter
+from privtab.names import small_letters
 
 _WIDTH = 116
 """The longest line of a rule's body, without its indentation."""
@@ -54,19 +53,96 @@ Part: TypeAlias = Formula | OwnsAny
 """What a line of a clause is generated from."""
 
 
+# Built-in functions whose names look like generated ones, `word_word`: a rule with such a name would hide them.
+RESERVED = frozenset(
+    {
+        "cast_array",
+        "cast_boolean",
+        "cast_null",
+        "cast_object",
+        "cast_set",
+        "cast_string",
+        "format_int",
+        "indexof_n",
+        "is_array",
+        "is_boolean",
+        "is_null",
+        "is_number",
+        "is_object",
+        "is_set",
+        "is_string",
+        "re_match",
+        "set_diff",
+        "to_number",
+        "trim_left",
+        "trim_prefix",
+        "trim_right",
+        "trim_space",
+        "trim_suffix",
+        "type_name",
+    }
+)
+
+
+class FunctionNames:
+    """Issues each name once."""
+
+    def __init__(self) -> None:
+        self._used = set(RESERVED)
+
+    def take(self, preferred: str) -> str:
+        """The preferred name, or if it is taken, the name with the first number that makes it free.
+
+        >>> names = FunctionNames()
+        >>> names.take("table_load"), names.take("table_load"), names.take("is_string")
+        ('table_load', 'table_load_2', 'is_string_2')
+        >>> names.take("route_GET"), names.take("route_get")
+        ('route_get', 'route_get_2')
+        """
+        first = name = small_letters(preferred)
+        number = 1
+        while name in self._used:
+            number += 1
+            name = f"{first}_{number}"
+        self._used.add(name)
+        return name
+
+
+@dataclass(slots=True)
+class Functions:
+    """The functions of a program's rules by name, and what each of them may take for granted."""
+
+    program: Program
+    sharded: bool = False
+    """Whether the state is sharded by root entity: look-ups by a single key then pass the root's key too."""
+    names: FunctionNames = field(default_factory=FunctionNames)
+    functions: dict[tuple[str, str], str] = field(default_factory=dict)
+    short: set[tuple[str, str]] = field(default_factory=set)
+    """The rules that may be evaluated with a path without its last key, and check for it."""
+
+    def is_resource(self, target: Target, rule: Rule) -> bool:
+        """Whether a target is the resource of a rule, or may be."""
+        if rule.entity in nested_on(self.program.entities) and target.slot == RESOURCE:
+            last = len(self.program.chain(rule.entity)) - 1
+            return target.level != "parent" and anchor(self.program, target)[0] == last
+        return target == Target(slot=RESOURCE, type=rule.entity)
+
+
 class Body:
     """The functions of one rule."""
 
-    def __init__(self, emitter: Emitter, rule: Rule) -> None:
-        self.emitter = emitter
-        self.program = emitter.program
+    def __init__(self, functions: Functions, rule: Rule) -> None:
+        self.functions = functions
+        self.program = functions.program
         self.rule = rule
         self.helpers: list[Clause] = []
         self.slots = tuple(f"{w.name}_path" for w in rule.withs)
         self.args = ("user", "path", *self.slots)
-        self.own_calls = {f"{emitter.functions[rule.entity, rule.operation]}{end}(user, path)" for end in ("", "_call")}
+        self.own_calls = {
+            f"{functions.functions[rule.entity, rule.operation]}{end}(user, path)" for end in ("", "_call")
+        }
         # The path of a call without a named item lacks the last key, so the key of its own type is looked up by number.
-        self.may_be_short = (rule.entity, rule.operation) in emitter.short
+        self.may_be_short = (rule.entity, rule.operation) in functions.short
         self.object_lines = tuple(
             _object_line(slot, w.name, "{" + ", ".join(f'"{type_}"' for type_ in w.types) + "}")
             for slot, w in zip(self.slots, rule.withs, strict=True)
@@ -113,16 +189,16 @@ class Body:
                 return (self._comparison(formula),)
             case Can(operation=operation, target=target):
                 # A rule that is called with a shorter path checks for that itself.
-                called = self.emitter.functions[target.type, operation]
+                called = self.functions.functions[target.type, operation]
                 return (f"{called}(user, {self.keys(target, exact=False)})",)
             case Or():
-                helper = self.emitter.names.take(f"{name}_either")
+                helper = self.functions.names.take(f"{name}_either")
                 self._helper(helper, [(part, ()) for part in self._compact(formula.parts)])
             case When():
-                helper = self.emitter.names.take(f"{name}_when_{formula.flag}")
+                helper = self.functions.names.take(f"{name}_when_{formula.flag}")
                 self._helper(helper, [(ALWAYS, (f'not lib.flag("{formula.flag}")',)), (formula.body, ())])
             case ByType():
-                helper = self.emitter.names.take(f"{name}_for_{formula.slot}")
+                helper = self.functions.names.take(f"{name}_for_{formula.slot}")
                 of_type = f'input.context["with"].{formula.slot}.type == '
                 self._helper(helper, [(case, (f'{of_type}"{type_}"',)) for type_, case in formula.cases])
             case OwnsAny():
@@ -216,7 +292,7 @@ class Body:
 
     def place(self, target: Target) -> str:
         """The arguments for looking up a target on its own: its key, preceded by its root's key if the state is sharded."""
-        return f"{self.path(target)}[0], {self.key(target)}" if self.emitter.sharded else self.key(target)
+        return f"{self.path(target)}[0], {self.key(target)}" if self.functions.sharded else self.key(target)
 
     def keys(self, target: Target, *, exact: bool = True) -> str:
         """The expression for the keys from the root to a target; undefined, if `exact`, for a shorter path."""
@@ -259,7 +335,7 @@ class Body:
             case _:
                 keys = f"array.slice({path}, 0, count({path}) - {behind})" if behind else path
         may_lack_name = target.slot == RESOURCE and self.may_be_short and target.level != "parent"
-        if exact and may_lack_name and self.emitter.is_resource(target, self.rule):
+        if exact and may_lack_name and self.functions.is_resource(target, self.rule):
             keys = f"lib.existing({keys})"
         attached = self._attached(target)
         if attached:
@@ -280,7 +356,7 @@ class Body:
         position = {"first": str(first), "parent": f"count({path}) - {behind + 2}"}.get(
             target.level, f"count({path}) - {behind + 1}"
         )
-        if target.level != "parent" and self.may_be_short and self.emitter.is_resource(target, self.rule):
+        if target.level != "parent" and self.may_be_short and self.functions.is_resource(target, self.rule):
             path_to = f"array.slice({path}, 0, {first + 1})" if target.level == "first" else path
             return f"lib.existing({path_to})[{position}]"
         return f"{path}[{position}]"

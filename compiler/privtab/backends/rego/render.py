@@ -15,9 +15,8 @@ from privtab.backends.rego.clauses import Clause, RowView
 from privtab.backends.rego.view import ENTRY, Emitter
 from privtab.characters import PLAIN, UNUSABLE
 from privtab.ir.formula import uses_below
-from privtab.ir.nodes import Program
+from privtab.ir.nodes import Program, nested_on
 from privtab.ir.serialise import vocabulary
-from privtab.ir.type_chains import nested_on
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template

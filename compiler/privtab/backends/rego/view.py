@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from privtab.backends.rego.body import Body
+from privtab.backends.rego.body import Body, Functions
 from privtab.backends.rego.clauses import Clause, RowView
 from privtab.ir.formula import (
-    anchor,
     call_condition,
     conjunction,
     item_condition,
@@ -17,83 +16,19 @@ from privtab.ir.formula import (
     targets_of,
     walk,
 )
-from privtab.ir.nodes import ALWAYS, RESOURCE, And, Can, Compare, Formula, Program, Rule, Self, Target, When
+from privtab.ir.nodes import ALWAYS, And, Can, Compare, Formula, Rule, Self, When, nested_on
 from privtab.ir.serialise import source_text
-from privtab.ir.type_chains import nested_on
-from privtab.names import small_letters
-
-# Built-in functions whose names look like generated ones, `word_word`: a rule with such a name would hide them.
-RESERVED = frozenset(
-    {
-        "cast_array",
-        "cast_boolean",
-        "cast_null",
-        "cast_object",
-        "cast_set",
-        "cast_string",
-        "format_int",
-        "indexof_n",
-        "is_array",
-        "is_boolean",
-        "is_null",
-        "is_number",
-        "is_object",
-        "is_set",
-        "is_string",
-        "re_match",
-        "set_diff",
-        "to_number",
-        "trim_left",
-        "trim_prefix",
-        "trim_right",
-        "trim_space",
-        "trim_suffix",
-        "type_name",
-    }
-)
-
-
-class FunctionNames:
-    """Issues each name once."""
-
-    def __init__(self) -> None:
-        self._used = set(RESERVED)
-
-    def take(self, preferred: str) -> str:
-        """The preferred name, or if it is taken, the name with the first number that makes it free.
-
-        >>> names = FunctionNames()
-        >>> names.take("table_load"), names.take("table_load"), names.take("is_string")
-        ('table_load', 'table_load_2', 'is_string_2')
-        >>> names.take("route_GET"), names.take("route_get")
-        ('route_get', 'route_get_2')
-        """
-        first = name = small_letters(preferred)
-        number = 1
-        while name in self._used:
-            number += 1
-            name = f"{first}_{number}"
-        self._used.add(name)
-        return name
-
 
 ENTRY = "allowed"
 """The entry function for requests; each clause first compares the operation and the type with literals."""
 
 
 @dataclass(slots=True)
-class Emitter:
+class Emitter(Functions):
     """Turns formulas into clauses; alternatives inside a conjunction become functions of their own."""
 
-    program: Program
-    sharded: bool = False
-    """Whether the state is sharded by root entity: look-ups by a single key then pass the root's key too."""
-    names: FunctionNames = field(default_factory=FunctionNames)
-    functions: dict[tuple[str, str], str] = field(default_factory=dict)
     referred: set[str] = field(default_factory=set)
     """The functions that `can` calls; other rows need only their clauses of `allowed`."""
-    short: set[tuple[str, str]] = field(default_factory=set)
-    """The rules that may be evaluated with a path without its last key, and check for it."""
     need_no_row: dict[Can, bool] = field(default_factory=dict)
     """Whether some part of what a `can` refers to holds without any rows in the state."""
 
@@ -120,13 +55,6 @@ class Emitter:
                 if self.is_resource(can.target, rule):
                     referred = self.program.rules[can.target.type, can.operation]
                     self._note_unnamed(referred, item_condition(referred))
-
-    def is_resource(self, target: Target, rule: Rule) -> bool:
-        """Whether a target is the resource of a rule, or may be."""
-        if rule.entity in nested_on(self.program.entities) and target.slot == RESOURCE:
-            last = len(self.program.chain(rule.entity)) - 1
-            return target.level != "parent" and anchor(self.program, target)[0] == last
-        return target == Target(slot=RESOURCE, type=rule.entity)
 
     def _row(self, rule: Rule) -> RowView:
         body = Body(self, rule)

@@ -18,8 +18,7 @@ from privtab.pipeline import policy_artifacts
 from privtab.registry.deploy.nodes import DesiredRevisions, Sidecar
 from privtab.registry.deploy.watch import SILENT, FleetReader, FleetSnapshot, watch
 from privtab.registry.nodes import Canary, Channel
-from privtab.registry.registry import Registry
-from privtab.registry.static_mirror import StaticMirror
+from privtab.registry.registry import Registry, StaticMirror
 from privtab.state.nodes import State
 
 Follow = Callable[[Iterator[FleetSnapshot], str], FleetSnapshot]
