@@ -16,7 +16,7 @@ from prepared import Prepared, serve
 from privtab import Client, Entity, Request
 from privtab.client._transport import RequestsTransport
 from privtab.conform.authzen import AuthZenDriver
-from privtab.conform.nodes import Answer, Plan, Question, World
+from privtab.conform.nodes import Question, QuestionPlan, SystemAnswer, World
 from privtab.conform.run import Settings, run
 from privtab.state.nodes import State
 
@@ -63,7 +63,7 @@ def _contestants(prepared: Prepared, client: Client, url: str) -> list[Contestan
         outcome = run(plan, plan.questions, driver, Settings())
         if outcome.failure is not None:
             raise RuntimeError(outcome.failure)
-        return [outcome.answers[question.id] is Answer.ALLOWED for question in plan.questions]
+        return [outcome.answers[question.id] is SystemAnswer.ALLOWED for question in plan.questions]
 
     return [
         Contestant(name=CONFORM, size=prepared.size, run=conform, truth=truth),
@@ -71,7 +71,7 @@ def _contestants(prepared: Prepared, client: Client, url: str) -> list[Contestan
     ]
 
 
-def _plan(prepared: Prepared, asked: Sequence[Request], truth: Sequence[bool]) -> Plan:
+def _plan(prepared: Prepared, asked: Sequence[Request], truth: Sequence[bool]) -> QuestionPlan:
     """The requests as a plan whose state the server has already."""
     rule = prepared.program.rules["table", "select"]
     questions = tuple(
@@ -90,7 +90,7 @@ def _plan(prepared: Prepared, asked: Sequence[Request], truth: Sequence[bool]) -
         for number, (request, expected) in enumerate(zip(asked, truth, strict=True))
     )
     world = World(state=State(), entities=(), users=(), groups=(), roles=())
-    return Plan(program=prepared.program, cells=(), questions=questions, world=world, undecided={}, digest="")
+    return QuestionPlan(program=prepared.program, cells=(), questions=questions, world=world, undecided={}, digest="")
 
 
 @contextmanager

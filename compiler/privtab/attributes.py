@@ -14,9 +14,9 @@ from privtab.characters import unusable
 from privtab.errors import InvalidRequest
 from privtab.hints import hint
 
-Kind: TypeAlias = Literal["user", "entity", "request"]
+AttributeKind: TypeAlias = Literal["user", "entity", "request"]
 """What has an attribute: the caller, an object of the request, or the request itself."""
-KINDS: tuple[Kind, ...] = ("user", "entity", "request")
+KINDS: tuple[AttributeKind, ...] = ("user", "entity", "request")
 TypeName: TypeAlias = Literal["text", "bool", "enum", "set", "integer"]
 Origin: TypeAlias = Literal["state", "request"]
 """Where a value comes from."""
@@ -146,7 +146,7 @@ class Attributes:
         """Whether any is declared."""
         return bool(self.user or self.entity or self.request)
 
-    def of(self, kind: Kind) -> Mapping[str, Attribute]:
+    def of(self, kind: AttributeKind) -> Mapping[str, Attribute]:
         """The attributes of users, of entities or of requests."""
         match kind:
             case "user":
@@ -206,10 +206,10 @@ class GivenAttributes:
         kinds = {"user": self.user, "entity": self.entity, "request": self.request, "with": self.with_}
         return {kind: {**values} for kind, values in kinds.items() if values}
 
-    def each(self) -> Iterator[tuple[Kind, str, str, Any]]:
+    def each(self) -> Iterator[tuple[AttributeKind, str, str, Any]]:
         """Each attribute: of what, the slot if it is of an entity, the name and the value."""
         for kind, values in (("user", self.user), ("request", self.request)):
-            yield from ((cast("Kind", kind), "", name, value) for name, value in values.items())
+            yield from ((cast("AttributeKind", kind), "", name, value) for name, value in values.items())
         for slot in ("", *self.with_):
             yield from (("entity", slot, name, value) for name, value in self.of_slot(slot).items())
 

@@ -13,7 +13,7 @@ from seeds import seeds
 
 from privtab.analysis.diff import Diff, Verdict, diff
 from privtab.analysis.diff.summary import holding_texts
-from privtab.attributes import KINDS, Attribute, GivenAttributes, Kind, Value, given_attributes
+from privtab.attributes import KINDS, Attribute, AttributeKind, GivenAttributes, Value, given_attributes
 from privtab.errors import InvalidRequest
 from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import Compare, Program, Rule
@@ -112,7 +112,7 @@ def domain(attribute: Attribute) -> list[Value | None]:
             return [None, "one", "two", "three"]
 
 
-Place = tuple[Kind, str, str]
+Place = tuple[AttributeKind, str, str]
 """What has an attribute, its name, and the type of the entity."""
 
 

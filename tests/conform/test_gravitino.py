@@ -11,7 +11,7 @@ from gravitino_server import Gravitino, error, serving
 
 from privtab.conform.document import load
 from privtab.conform.drivers import HttpDriver, read_answer
-from privtab.conform.nodes import Answer, Verdict
+from privtab.conform.nodes import SystemAnswer, Verdict
 from privtab.conform.plan import plan
 from privtab.conform.report import Report, report
 from privtab.conform.run import Settings, run
@@ -77,20 +77,23 @@ def test_a_missing_check_and_a_crash_have_different_verdicts(table: Program) -> 
 @pytest.mark.parametrize(
     ("status", "content", "answer"),
     [
-        (200, {"code": 0, "tag": {"name": "pii"}}, Answer.ALLOWED),
-        (*error(403, 1008, "ForbiddenException", "User 'ann' is not authorized to perform operation"), Answer.REFUSED),
-        (*error(404, 1003, "NoSuchTagException", "Tag pii does not exist"), Answer.HIDDEN),
-        (401, "<html>Unauthorized</html>", Answer.REFUSED),
-        (*error(409, 1009, "MetalakeNotInUseException", "Metalake lake is not in use"), Answer.BROKEN),
-        (*error(400, 1001, "IllegalArgumentException", '"name" field is required'), Answer.BROKEN),
-        (*error(409, 1004, "TagAlreadyExistsException", "Tag pii already exists"), Answer.BROKEN),
-        (*error(500, 1002, "RuntimeException", "Internal Server Error"), Answer.BROKEN),
-        (405, {"code": 1006, "type": "UnsupportedOperationException", "message": ""}, Answer.BROKEN),
-        (502, "<html>Bad Gateway</html>", Answer.BROKEN),
+        (200, {"code": 0, "tag": {"name": "pii"}}, SystemAnswer.ALLOWED),
+        (
+            *error(403, 1008, "ForbiddenException", "User 'ann' is not authorized to perform operation"),
+            SystemAnswer.REFUSED,
+        ),
+        (*error(404, 1003, "NoSuchTagException", "Tag pii does not exist"), SystemAnswer.HIDDEN),
+        (401, "<html>Unauthorized</html>", SystemAnswer.REFUSED),
+        (*error(409, 1009, "MetalakeNotInUseException", "Metalake lake is not in use"), SystemAnswer.BROKEN),
+        (*error(400, 1001, "IllegalArgumentException", '"name" field is required'), SystemAnswer.BROKEN),
+        (*error(409, 1004, "TagAlreadyExistsException", "Tag pii already exists"), SystemAnswer.BROKEN),
+        (*error(500, 1002, "RuntimeException", "Internal Server Error"), SystemAnswer.BROKEN),
+        (405, {"code": 1006, "type": "UnsupportedOperationException", "message": ""}, SystemAnswer.BROKEN),
+        (502, "<html>Bad Gateway</html>", SystemAnswer.BROKEN),
     ],
 )
 def test_answers_of_the_documented_shape_are_classified(
-    table: Program, status: int, content: object, answer: Answer
+    table: Program, status: int, content: object, answer: SystemAnswer
 ) -> None:
     signs = load(DRIVER, table).operations["tag", "get"].signs
     assert read_answer(signs, status, json.dumps(content).encode()) is answer

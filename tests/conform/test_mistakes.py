@@ -11,7 +11,7 @@ from conforming_server import served
 from privtab.conform.driver import Driver
 from privtab.conform.misreadings import Mistake, View
 from privtab.conform.mistakes import mistakes
-from privtab.conform.nodes import Answer, Plan, World
+from privtab.conform.nodes import QuestionPlan, SystemAnswer, World
 from privtab.conform.plan import plan
 from privtab.conform.report import Report, report
 from privtab.conform.run import Settings, run
@@ -78,19 +78,19 @@ class Mistaken(Driver):
     def prepare(self, world: World) -> None:
         self._answers = self._mistake.answers(View(self._program, world.state, world.entities))
 
-    def ask(self, request: Request) -> Answer:
-        return Answer.ALLOWED if self._answers(request) else Answer.REFUSED
+    def ask(self, request: Request) -> SystemAnswer:
+        return SystemAnswer.ALLOWED if self._answers(request) else SystemAnswer.REFUSED
 
     def clean(self) -> tuple[str, ...]:
         return ()
 
 
-def report_of(planned: Plan, driver: Driver) -> Report:
+def report_of(planned: QuestionPlan, driver: Driver) -> Report:
     outcome = run(planned, planned.questions, driver, Settings())
     return report(planned, outcome, driver, (), date(2030, 1, 1))
 
 
-def missed(planned: Plan) -> list[str]:
+def missed(planned: QuestionPlan) -> list[str]:
     """The planted mistakes that no answer shows."""
     found = []
     for mistake in planned.mistakes:

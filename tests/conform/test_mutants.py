@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 from conforming_server import served
 
-from privtab.conform.nodes import Plan, Verdict
+from privtab.conform.nodes import QuestionPlan, Verdict
 from privtab.conform.plan import plan
 from privtab.conform.report import Report, report
 from privtab.conform.run import Settings, run
@@ -22,7 +22,7 @@ from privtab.scenarios.score import Scoring
 from privtab.state.nodes import merged
 
 
-def report_of(planned: Plan, program: Program) -> Report:
+def report_of(planned: QuestionPlan, program: Program) -> Report:
     """The report on a server that decides by a program."""
     driver = served(program)
     outcome = run(planned, planned.questions, driver, Settings())
@@ -30,7 +30,7 @@ def report_of(planned: Plan, program: Program) -> Report:
     return report(planned, outcome, driver, (), date(2030, 1, 1))
 
 
-def unnoticed(planned: Plan, every: int = 1) -> list[str]:
+def unnoticed(planned: QuestionPlan, every: int = 1) -> list[str]:
     """The faults in rows, of every so many, that the questions about these rows and about their dependents miss."""
     program = planned.program
     dependencies = RuleDependencies(program)

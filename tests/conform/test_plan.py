@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from privtab.conform.candidates import needed
-from privtab.conform.nodes import Plan, Question
+from privtab.conform.nodes import Question, QuestionPlan
 from privtab.conform.plan import PREFIX, plan
 from privtab.diagnostics import Span
 from privtab.ir.nodes import Program
@@ -15,7 +15,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.scenarios.nodes import Case, Expected, Subject
-from privtab.scenarios.nodes import Plan as Cases
+from privtab.scenarios.nodes import CasePlan as Cases
 from privtab.scenarios.prove import coverage, observe, score
 
 LIBRARY = """\
@@ -137,7 +137,7 @@ def written(folder: Path, text: str, semantics: str = SEMANTICS) -> Program:
     return load_program(path)
 
 
-def as_cases(planned: Plan) -> Cases:
+def as_cases(planned: QuestionPlan) -> Cases:
     """The questions as scenario cases, for the coverage and the mutation score of `privtab test`."""
     nowhere = Span(path="", line=1, column=1, end_line=1, end_column=1)
 
@@ -154,7 +154,7 @@ def as_cases(planned: Plan) -> Cases:
     )
 
 
-def everything_is_proved(planned: Plan) -> None:
+def everything_is_proved(planned: QuestionPlan) -> None:
     cases = as_cases(planned)
     observed = observe(cases, cases.cases)
     covered = coverage(cases, observed)

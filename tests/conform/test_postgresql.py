@@ -11,7 +11,7 @@ from postgresql_server import postgresql
 
 from privtab.conform.document import load
 from privtab.conform.drivers import SqlDriver
-from privtab.conform.nodes import Answer, Verdict, World
+from privtab.conform.nodes import SystemAnswer, Verdict, World
 from privtab.conform.plan import PREFIX, plan
 from privtab.conform.report import Report, readings_of, report
 from privtab.conform.run import Settings, run
@@ -118,8 +118,8 @@ def test_public_and_memberships_with_and_without_inheritance_agree(url: str) -> 
         assert driver.clean() == ()
     expected = [reference.decide(request).allowed for request in requests]
     answered = zip(requests, answers, expected, strict=True)
-    assert [(request, answer) for request, answer, yes in answered if (answer is Answer.ALLOWED) != yes] == []
-    assert set(answers) == {Answer.ALLOWED, Answer.REFUSED}
+    assert [(request, answer) for request, answer, yes in answered if (answer is SystemAnswer.ALLOWED) != yes] == []
+    assert set(answers) == {SystemAnswer.ALLOWED, SystemAnswer.REFUSED}
     named = ((request.user, f"{request.resource.type}/{request.action}") for request in requests)
     allowed = {pair for pair, yes in zip(named, expected, strict=True) if yes}
     assert {(other, "table/insert"), (chained, "table/select"), (switching, "role/set")} <= allowed

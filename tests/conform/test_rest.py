@@ -17,7 +17,7 @@ from proxies import proxy
 
 from privtab.conform.document import AnswerPatterns, load
 from privtab.conform.drivers import HttpDriver, open_driver, read_answer
-from privtab.conform.nodes import Answer, Plan, Verdict, World
+from privtab.conform.nodes import QuestionPlan, SystemAnswer, Verdict, World
 from privtab.conform.plan import plan
 from privtab.conform.report import Report, report
 from privtab.conform.run import Settings, run
@@ -150,7 +150,7 @@ def library(request: pytest.FixtureRequest) -> Iterator[tuple[Library, str]]:
     server.server_close()
 
 
-def plan_and_report(url: str, folder: Path) -> tuple[Plan, Report]:
+def plan_and_report(url: str, folder: Path) -> tuple[QuestionPlan, Report]:
     (folder / "library.yaml").write_text(POLICY, encoding="utf-8")
     (folder / "driver.yaml").write_text(DRIVER, encoding="utf-8")
     program = load_program(folder / "library.yaml")
@@ -191,7 +191,7 @@ def test_questions_of_users_never_carry_the_token_of_the_administrator(tmp_path:
     secret, question = "a-token", Request(user="ann", action="read", resource=Entity("page", "f/p"))
     with proxy(lambda _: reply("{}", "200 OK", "Connection: close")) as (where, heads):
         driver = open_driver(str(tmp_path / "driver.yaml"), program, f"http://{where}", {}, token=secret)
-        assert driver.ask(question) is Answer.ALLOWED
+        assert driver.ask(question) is SystemAnswer.ALLOWED
         driver.prepare(World(state=State(grants=()), entities=(), users=("ann",), groups=(), roles=()))
     carried = [(head.split(b" ", 2)[:2], f"Bearer {secret}".encode() in head) for head in heads]
     assert carried == [([b"GET", b"/folders/f/p"], False), ([b"PUT", b"/users/ann"], True)]
@@ -200,15 +200,15 @@ def test_questions_of_users_never_carry_the_token_of_the_administrator(tmp_path:
 @pytest.mark.parametrize(
     ("status", "body", "answer"),
     [
-        (200, b"", Answer.ALLOWED),
-        (409, b"", Answer.ALLOWED),
-        (403, b"", Answer.REFUSED),
-        (400, b"you are not authorized", Answer.REFUSED),
-        (404, b"", Answer.HIDDEN),
-        (400, b"", Answer.BROKEN),
-        (500, b"", Answer.BROKEN),
+        (200, b"", SystemAnswer.ALLOWED),
+        (409, b"", SystemAnswer.ALLOWED),
+        (403, b"", SystemAnswer.REFUSED),
+        (400, b"you are not authorized", SystemAnswer.REFUSED),
+        (404, b"", SystemAnswer.HIDDEN),
+        (400, b"", SystemAnswer.BROKEN),
+        (500, b"", SystemAnswer.BROKEN),
     ],
 )
-def test_statuses_and_bodies_are_judged(status: int, body: bytes, answer: Answer) -> None:
+def test_statuses_and_bodies_are_judged(status: int, body: bytes, answer: SystemAnswer) -> None:
     signs = AnswerPatterns(allowed=("409",), refused=("403", "not authorized"))
     assert read_answer(signs, status, body) is answer

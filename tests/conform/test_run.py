@@ -16,7 +16,7 @@ from privtab.analysis.diff.nodes import Verdict as Change
 from privtab.analysis.diff.nodes import Waiver
 from privtab.conform import formats
 from privtab.conform.driver import Driver
-from privtab.conform.nodes import Answer, Plan, Question, Verdict, World
+from privtab.conform.nodes import Question, QuestionPlan, SystemAnswer, Verdict, World
 from privtab.conform.plan import plan
 from privtab.conform.report import Report, report
 from privtab.conform.run import AnswerFile, Settings, run, sampled
@@ -56,7 +56,7 @@ def library(path: Path) -> Program:
 
 
 @pytest.fixture(scope="module")
-def planned(library: Program) -> Plan:
+def planned(library: Program) -> QuestionPlan:
     return plan(library)
 
 
@@ -72,9 +72,9 @@ class Obeying(Driver):
     def prepare(self, world: World) -> None:
         self.reference = Reference(self.program, world.state)
 
-    def ask(self, request: Request) -> Answer:
+    def ask(self, request: Request) -> SystemAnswer:
         self.asked.append(request)
-        return Answer.ALLOWED if self.reference.decide(request).allowed else Answer.REFUSED
+        return SystemAnswer.ALLOWED if self.reference.decide(request).allowed else SystemAnswer.REFUSED
 
     def clean(self) -> tuple[str, ...]:
         self.cleaned += 1
@@ -82,13 +82,13 @@ class Obeying(Driver):
 
 
 def report_on(
-    planned: Plan, driver: Driver, settings: Settings | None = None, waivers: Sequence[Waiver] = ()
+    planned: QuestionPlan, driver: Driver, settings: Settings | None = None, waivers: Sequence[Waiver] = ()
 ) -> Report:
     outcome = run(planned, planned.questions, driver, settings or Settings())
     return report(planned, outcome, driver, waivers, TODAY)
 
 
-def test_a_system_that_obeys_agrees(library: Program, planned: Plan) -> None:
+def test_a_system_that_obeys_agrees(library: Program, planned: QuestionPlan) -> None:
     driver = Obeying(library)
     result = report_on(planned, driver, Settings(jobs=4))
     assert result.outcome.failure is None
@@ -97,9 +97,9 @@ def test_a_system_that_obeys_agrees(library: Program, planned: Plan) -> None:
     assert not result.failing("any")
 
 
-def test_a_driver_that_hangs_ends_the_test_with_what_was_asked(library: Program, planned: Plan) -> None:
+def test_a_driver_that_hangs_ends_the_test_with_what_was_asked(library: Program, planned: QuestionPlan) -> None:
     class Hanging(Obeying):
-        def ask(self, request: Request) -> Answer:
+        def ask(self, request: Request) -> SystemAnswer:
             if len(self.asked) == 3:
                 threading.Event().wait(30)
             return super().ask(request)
@@ -111,7 +111,7 @@ def test_a_driver_that_hangs_ends_the_test_with_what_was_asked(library: Program,
     assert driver.cleaned == 1
 
 
-def test_preparing_that_hangs_is_ended_and_cleaned_up(library: Program, planned: Plan) -> None:
+def test_preparing_that_hangs_is_ended_and_cleaned_up(library: Program, planned: QuestionPlan) -> None:
     class Hanging(Obeying):
         def prepare(self, world: World) -> None:
             del world
@@ -123,9 +123,9 @@ def test_preparing_that_hangs_is_ended_and_cleaned_up(library: Program, planned:
     assert driver.cleaned == 1
 
 
-def test_a_driver_that_dies_ends_the_test_and_its_remains_are_reported(library: Program, planned: Plan) -> None:
+def test_a_driver_that_dies_ends_the_test_and_its_remains_are_reported(library: Program, planned: QuestionPlan) -> None:
     class Dying(Obeying):
-        def ask(self, request: Request) -> Answer:
+        def ask(self, request: Request) -> SystemAnswer:
             if len(self.asked) == 2:
                 raise ConnectionResetError("gone")
             return super().ask(request)
@@ -139,7 +139,7 @@ def test_a_driver_that_dies_ends_the_test_and_its_remains_are_reported(library: 
     assert result.outcome.left == ("everything that begins with the prefix: gone",)
 
 
-def test_cleaning_up_that_hangs_is_ended_and_reported(library: Program, planned: Plan) -> None:
+def test_cleaning_up_that_hangs_is_ended_and_reported(library: Program, planned: QuestionPlan) -> None:
     class Hanging(Obeying):
         def clean(self) -> tuple[str, ...]:
             threading.Event().wait(30)
@@ -149,7 +149,7 @@ def test_cleaning_up_that_hangs_is_ended_and_reported(library: Program, planned:
     assert result.outcome.left == ("everything that begins with the prefix: cleaning up took more than 0.2 s",)
 
 
-def test_preparing_that_fails_half_way_is_cleaned_up(library: Program, planned: Plan) -> None:
+def test_preparing_that_fails_half_way_is_cleaned_up(library: Program, planned: QuestionPlan) -> None:
     class Failing(Obeying):
         def prepare(self, world: World) -> None:
             del world
@@ -161,9 +161,9 @@ def test_preparing_that_fails_half_way_is_cleaned_up(library: Program, planned: 
     assert (result.requests, driver.cleaned) == (0, 1)
 
 
-def test_a_driver_that_exits_ends_the_test_at_once(library: Program, planned: Plan) -> None:
+def test_a_driver_that_exits_ends_the_test_at_once(library: Program, planned: QuestionPlan) -> None:
     class Exiting(Obeying):
-        def ask(self, request: Request) -> Answer:
+        def ask(self, request: Request) -> SystemAnswer:
             del request
             raise SystemExit(7)
 
@@ -175,11 +175,13 @@ def test_a_driver_that_exits_ends_the_test_at_once(library: Program, planned: Pl
 
 
 @pytest.mark.parametrize("number", [0, 1, 3])
-def test_a_driver_that_gives_another_number_of_answers_is_ended(library: Program, planned: Plan, number: int) -> None:
+def test_a_driver_that_gives_another_number_of_answers_is_ended(
+    library: Program, planned: QuestionPlan, number: int
+) -> None:
     class Miscounting(Obeying):
         batch = 2
 
-        def ask_many(self, requests: Sequence[Request]) -> list[Answer]:
+        def ask_many(self, requests: Sequence[Request]) -> list[SystemAnswer]:
             return [self.ask(requests[0])] * number
 
     result = report_on(planned, Miscounting(library))
@@ -187,7 +189,7 @@ def test_a_driver_that_gives_another_number_of_answers_is_ended(library: Program
     assert result.requests == 0
 
 
-def test_each_answer_is_judged_once(library: Program, planned: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_answer_is_judged_once(library: Program, planned: QuestionPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     read_answer: list[str] = []
 
     def rows(question: Question) -> int:
@@ -251,26 +253,28 @@ def test_rows_that_compare_what_a_driver_cannot_give_are_reported(tmp_path: Path
     }
 
 
-def test_a_state_that_changes_meanwhile_is_noticed(library: Program, planned: Plan) -> None:
+def test_a_state_that_changes_meanwhile_is_noticed(library: Program, planned: QuestionPlan) -> None:
     class Forgetting(Obeying):
-        def ask(self, request: Request) -> Answer:
+        def ask(self, request: Request) -> SystemAnswer:
             answer = super().ask(request)
-            return answer if len(self.asked) <= len(planned.questions) else Answer.REFUSED
+            return answer if len(self.asked) <= len(planned.questions) else SystemAnswer.REFUSED
 
     result = report_on(planned, Forgetting(library))
     assert result.outcome.failure is not None
     assert "the state changed while questions were asked" in result.outcome.failure
 
 
-def test_a_wider_and_a_narrower_row_are_reported_with_the_smallest_world(library: Program, planned: Plan) -> None:
+def test_a_wider_and_a_narrower_row_are_reported_with_the_smallest_world(
+    library: Program, planned: QuestionPlan
+) -> None:
     class Wrong(Obeying):
-        def ask(self, request: Request) -> Answer:
+        def ask(self, request: Request) -> SystemAnswer:
             answer = super().ask(request)
             match request.action:
                 case "delete":
-                    return Answer.ALLOWED
+                    return SystemAnswer.ALLOWED
                 case "read":
-                    return Answer.HIDDEN
+                    return SystemAnswer.HIDDEN
                 case _:
                     return answer
 
@@ -288,11 +292,11 @@ def test_a_wider_and_a_narrower_row_are_reported_with_the_smallest_world(library
         assert "wider" in text
 
 
-def test_impossible_questions_are_untested_and_errors_are_broken(library: Program, planned: Plan) -> None:
+def test_impossible_questions_are_untested_and_errors_are_broken(library: Program, planned: QuestionPlan) -> None:
     class Partly(Obeying):
-        def ask(self, request: Request) -> Answer:
+        def ask(self, request: Request) -> SystemAnswer:
             answer = super().ask(request)
-            return {"delete": Answer.UNSUPPORTED, "read": Answer.BROKEN}.get(request.action, answer)
+            return {"delete": SystemAnswer.UNSUPPORTED, "read": SystemAnswer.BROKEN}.get(request.action, answer)
 
     rows = {row.name: row for row in report_on(planned, Partly(library)).rows}
     assert rows["page/delete"].verdict is Verdict.UNTESTED
@@ -316,10 +320,10 @@ def test_the_reading_that_the_system_follows_is_reported(path: Path, library: Pr
     ]
 
 
-def test_a_known_difference_is_waived_until_its_day(library: Program, planned: Plan) -> None:
+def test_a_known_difference_is_waived_until_its_day(library: Program, planned: QuestionPlan) -> None:
     class Wider(Obeying):
-        def ask(self, request: Request) -> Answer:
-            return Answer.ALLOWED if request.action == "delete" else super().ask(request)
+        def ask(self, request: Request) -> SystemAnswer:
+            return SystemAnswer.ALLOWED if request.action == "delete" else super().ask(request)
 
     span = Span(path="waivers.yaml", line=1, column=1, end_line=1, end_column=2)
     waiver = Waiver(operation="page/delete", change=Change.WIDER, who="ann", why="known", until=TODAY, span=span)
@@ -331,7 +335,7 @@ def test_a_known_difference_is_waived_until_its_day(library: Program, planned: P
     assert late.unused == ("the waiver for `page/delete` held until 2030-01-01: ask ann",)
 
 
-def test_a_waiver_of_an_untested_row_is_no_finding(library: Program, planned: Plan) -> None:
+def test_a_waiver_of_an_untested_row_is_no_finding(library: Program, planned: QuestionPlan) -> None:
     span = Span(path="waivers.yaml", line=1, column=1, end_line=1, end_column=2)
     waivers = [
         Waiver(operation=row, change=Change.WIDER, who="ann", why="known", until=TODAY, span=span)
@@ -353,8 +357,8 @@ def test_a_row_that_differs_because_of_another_says_so(tmp_path: Path) -> None:
     program = load_program(path)
 
     class Unseeing(Obeying):
-        def ask(self, request: Request) -> Answer:
-            return Answer.REFUSED if request.action in ("read", "delete") else super().ask(request)
+        def ask(self, request: Request) -> SystemAnswer:
+            return SystemAnswer.REFUSED if request.action in ("read", "delete") else super().ask(request)
 
     rows = {row.name: row for row in report_on(plan(program), Unseeing(program)).rows}
     assert rows["page/delete"].causes == ("page/read",)
@@ -362,10 +366,12 @@ def test_a_row_that_differs_because_of_another_says_so(tmp_path: Path) -> None:
     assert rows["page/read"].causes == rows["page/write"].causes == ()
 
 
-def test_every_report_has_the_smallest_world_and_what_a_broken_system_said(library: Program, planned: Plan) -> None:
+def test_every_report_has_the_smallest_world_and_what_a_broken_system_said(
+    library: Program, planned: QuestionPlan
+) -> None:
     class Broken(Obeying):
-        def ask(self, request: Request) -> Answer:
-            return Answer.BROKEN if request.action == "read" else super().ask(request)
+        def ask(self, request: Request) -> SystemAnswer:
+            return SystemAnswer.BROKEN if request.action == "read" else super().ask(request)
 
         def message(self, request: Request) -> str:
             return f"division by zero for {request.user}"
@@ -384,7 +390,7 @@ def test_every_report_has_the_smallest_world_and_what_a_broken_system_said(libra
     assert "denied to callers who hold none of it" in formats.as_html(result)
 
 
-def test_a_sample_makes_only_what_it_needs(library: Program, planned: Plan) -> None:
+def test_a_sample_makes_only_what_it_needs(library: Program, planned: QuestionPlan) -> None:
     class Looking(Obeying):
         def prepare(self, world: World) -> None:
             self.world = world
@@ -398,11 +404,13 @@ def test_a_sample_makes_only_what_it_needs(library: Program, planned: Plan) -> N
     assert set(report(planned, outcome, driver, (), TODAY).cells) <= {Verdict.AGREES, Verdict.UNTESTED}
 
 
-def test_answers_are_kept_and_a_test_continues_from_them(library: Program, planned: Plan, tmp_path: Path) -> None:
+def test_answers_are_kept_and_a_test_continues_from_them(
+    library: Program, planned: QuestionPlan, tmp_path: Path
+) -> None:
     file = tmp_path / "answers.jsonl"
 
     class Dying(Obeying):
-        def ask(self, request: Request) -> Answer:
+        def ask(self, request: Request) -> SystemAnswer:
             if len(self.asked) == 4:
                 raise ConnectionResetError("gone")
             return super().ask(request)
@@ -422,21 +430,21 @@ def test_answers_are_kept_and_a_test_continues_from_them(library: Program, plann
     assert driver.asked[: len(waiting)] == waiting, "what was answered is not asked again, but for the controls"
 
 
-def test_answers_of_another_plan_are_refused(library: Program, planned: Plan, tmp_path: Path) -> None:
+def test_answers_of_another_plan_are_refused(library: Program, planned: QuestionPlan, tmp_path: Path) -> None:
     file = tmp_path / "answers.jsonl"
     AnswerFile(file, planned).close()
     with pytest.raises(UsageError, match="the answers of another plan"):
         AnswerFile(file, plan(library, prefix="other_"))
 
 
-def test_questions_are_asked_no_faster_than_the_rate(library: Program, planned: Plan) -> None:
+def test_questions_are_asked_no_faster_than_the_rate(library: Program, planned: QuestionPlan) -> None:
     started = time.monotonic()
     outcome = run(planned, planned.questions[:8], Obeying(library), Settings(jobs=4, rate=20))
     assert outcome.failure is None
     assert time.monotonic() - started >= 7 / 20
 
 
-def test_a_sample_keeps_the_order(planned: Plan) -> None:
+def test_a_sample_keeps_the_order(planned: QuestionPlan) -> None:
     some = sampled(planned.questions, 4)
     assert len(some) == 4
     assert [q.id for q in planned.questions if q in some] == [q.id for q in some]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conforming_server import served
 
-from privtab.conform.nodes import Plan
+from privtab.conform.nodes import QuestionPlan
 from privtab.conform.plan import plan
 from privtab.conform.report import readings_of
 from privtab.conform.run import Settings, run
@@ -44,7 +44,7 @@ roles:
 """
 
 
-def answered(planned: Plan, program: Program, file: VariantFile) -> Proposal:
+def answered(planned: QuestionPlan, program: Program, file: VariantFile) -> Proposal:
     """The proposal for a server that decides by a program."""
     outcome = run(planned, planned.questions, served(program), Settings())
     assert outcome.failure is None

@@ -14,7 +14,7 @@ from postgresql_server import postgresql
 from privtab.cli._app import run
 from privtab.conform.driver import PlainDriver
 from privtab.conform.mistakes import mistakes
-from privtab.conform.nodes import Answer, Verdict
+from privtab.conform.nodes import SystemAnswer, Verdict
 from privtab.conform.plan import plan
 from privtab.pipeline import load_program
 
@@ -69,7 +69,7 @@ def test_the_answers_verdicts_options_and_keys_are_those_of_the_code() -> None:
     assert set(re.findall(r"^\| `(\w+)` \| [^|]*(?:table|neither|nothing was asked)", text, flags=re.MULTILINE)) >= set(
         Verdict
     )
-    assert all(f"`{answer}`" in text for answer in Answer)
+    assert all(f"`{answer}`" in text for answer in SystemAnswer)
     links = re.findall(r"\]\(\.\./([^)#]+)\)", text)
     assert [link for link in links if not (ROOT / link).exists()] == []
 

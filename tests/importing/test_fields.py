@@ -14,7 +14,7 @@ from ranger import LAKE
 from privtab._resources import import_documents, imports
 from privtab.errors import FileError
 from privtab.importing.answers import opened
-from privtab.importing.document import Document, Step, load
+from privtab.importing.document import ImportDocument, ImportStep, load
 from privtab.importing.expression import FUNCTIONS, Expression
 from privtab.importing.run import ImportResult, run
 from privtab.pipeline import load_program
@@ -194,8 +194,8 @@ def test_a_query_lists_what_a_state_cannot_say(tmp_path: Path) -> None:
 # --- expressions -----------------------------------------------------------------------------------------------------
 
 
-def expressions(document: Document) -> set[str]:
-    def of(step: Step) -> set[str]:
+def expressions(document: ImportDocument) -> set[str]:
+    def of(step: ImportStep) -> set[str]:
         own = [*step.each, step.when, step.ask_when, *(rule.each for rule in step.not_taken)]
         inner = set[str]().union(*map(of, step.steps))
         return {expression.text for expression in own if expression is not None} | inner

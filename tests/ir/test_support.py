@@ -26,7 +26,7 @@ from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.scenarios.needs import Callers
-from privtab.scenarios.nodes import Plan, Subject
+from privtab.scenarios.nodes import CasePlan, Subject
 from privtab.scenarios.prove import coverage, score
 from privtab.scenarios.ways import HeldAtom
 from privtab.spark.matrix.opening import open_matrix, open_state
@@ -89,8 +89,8 @@ PLACED = State(
 OPEN = Request(user="ben", action="open", resource=Entity("namespace", "c/a"))
 
 
-def plan(program: Program) -> Plan:
-    return Plan(subject=Subject(policy=Path("lake.yaml")), program=program, rules=program.rules)
+def plan(program: Program) -> CasePlan:
+    return CasePlan(subject=Subject(policy=Path("lake.yaml")), program=program, rules=program.rules)
 
 
 def state_of(program: Program) -> State:

@@ -9,7 +9,7 @@ from pushed_lake import LAKE, MAPPING
 
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
-from privtab.pushdown.document import Document, load
+from privtab.pushdown.document import MappingDocument, load
 
 
 @pytest.fixture(scope="session")
@@ -32,5 +32,5 @@ def mapping(lake: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def document(mapping: Path, program: Program) -> Document:
+def document(mapping: Path, program: Program) -> MappingDocument:
     return load(str(mapping), program, {"catalog": "hive"})

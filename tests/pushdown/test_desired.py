@@ -11,7 +11,7 @@ from seeds import seeds
 from privtab.ir.nodes import Program
 from privtab.moments import Window, moment
 from privtab.pushdown.desired import DesiredRights, desired_rights
-from privtab.pushdown.document import Document
+from privtab.pushdown.document import MappingDocument
 from privtab.pushdown.plan import difference
 from privtab.pushdown.rights import (
     Account,
@@ -40,7 +40,7 @@ INVENTORY = Inventory(
 )
 
 
-def desired(program: Program, document: Document, state: State, *, expand: bool = False) -> DesiredRights:
+def desired(program: Program, document: MappingDocument, state: State, *, expand: bool = False) -> DesiredRights:
     return desired_rights(program, state, document, INVENTORY, postgresql, expand=expand)
 
 
@@ -64,13 +64,15 @@ def grant(grantee: str, privilege: str, *names: str, effect: str = "allow") -> G
     ],
 )  # fmt: skip
 def test_rights_that_the_target_cannot_express_are_findings(
-    program: Program, document: Document, rows: Mapping[str, object], message: str
+    program: Program, document: MappingDocument, rows: Mapping[str, object], message: str
 ) -> None:
     found = desired(program, document, State(**rows))  # type: ignore[arg-type]
     assert [message in finding.message for finding in found.findings] == [True], found.findings
 
 
-def test_rows_that_hold_for_a_time_are_findings_unless_a_moment_is_chosen(program: Program, document: Document) -> None:
+def test_rows_that_hold_for_a_time_are_findings_unless_a_moment_is_chosen(
+    program: Program, document: MappingDocument
+) -> None:
     row = grant("user:ann", "USE", "hive", "sales")
     state = State(grants=(row,), windows={"grants": [Window(moment("2026-01-01T00:00Z"), moment("2026-02-01T00:00Z"))]})
     assert [finding.code for finding in desired(program, document, state).findings] == ["S302"]
@@ -79,7 +81,7 @@ def test_rows_that_hold_for_a_time_are_findings_unless_a_moment_is_chosen(progra
 
 
 @pytest.mark.parametrize("seed", seeds(range(200), quick=20))
-def test_expanded_rights_decide_as_the_policy(program: Program, document: Document, seed: int) -> None:
+def test_expanded_rights_decide_as_the_policy(program: Program, document: MappingDocument, seed: int) -> None:
     state = random_state(seed)
     found = desired(program, document, state, expand=True)
     assert not found.findings
@@ -87,7 +89,7 @@ def test_expanded_rights_decide_as_the_policy(program: Program, document: Docume
     assert disagreements(program, state, document, INVENTORY, plan.kept) == ()
 
 
-def test_a_wider_right_is_told(program: Program, document: Document) -> None:
+def test_a_wider_right_is_told(program: Program, document: MappingDocument) -> None:
     """The comparison is able to fail."""
     rights = {
         NativeGrant(Account("everyone", ""), "allow", p, o)
@@ -98,7 +100,7 @@ def test_a_wider_right_is_told(program: Program, document: Document) -> None:
     assert str(found) == "ann read table:hive/sales/orders: the policy denies, the target allows it"
 
 
-def test_roles_stay_roles_where_that_is_exact(program: Program, document: Document) -> None:
+def test_roles_stay_roles_where_that_is_exact(program: Program, document: MappingDocument) -> None:
     state = State(
         grants=(
             grant("group:staff", "SELECT", "hive"),

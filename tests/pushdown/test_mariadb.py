@@ -14,7 +14,7 @@ from pushed_lake import LAKE, MAPPING, SCHEMAS, TABLES, USERS, entity, random_st
 from privtab.errors import PushError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
-from privtab.pushdown.document import Document, load
+from privtab.pushdown.document import MappingDocument, load
 from privtab.pushdown.rights import Account, NativeGrant, Object
 from privtab.pushdown.run import PushReport, push
 from privtab.reference.evaluate import Reference
@@ -44,7 +44,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
 
 
 @pytest.fixture(scope="module")
-def document(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Document:
+def document(program: Program, tmp_path_factory: pytest.TempPathFactory) -> MappingDocument:
     path: Path = tmp_path_factory.mktemp("mapping") / "mapping.yaml"
     changes = {
         "target: postgresql": "target: mariadb",
@@ -114,7 +114,7 @@ Pusher = Callable[..., PushReport]
 
 
 @pytest.fixture
-def pushes(url: str, program: Program, document: Document) -> Pusher:
+def pushes(url: str, program: Program, document: MappingDocument) -> Pusher:
     def call(state: State, **options: object) -> PushReport:
         options = {"pusher": "lake", "expand": True, "apply": True, **options}
         return push(program, state, document, url, **options)  # type: ignore[arg-type]

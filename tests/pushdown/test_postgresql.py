@@ -15,7 +15,7 @@ from pushed_lake import SCHEMAS, TABLES, USERS, entity, random_state
 from privtab.cli._app import run as command
 from privtab.errors import PushError
 from privtab.ir.nodes import Program
-from privtab.pushdown.document import Document
+from privtab.pushdown.document import MappingDocument
 from privtab.pushdown.rights import Account, NativeGrant, NativeOwnership, Object
 from privtab.pushdown.run import PushReport, push
 from privtab.reference.evaluate import Reference
@@ -83,7 +83,7 @@ Pusher = Callable[..., PushReport]
 
 
 @pytest.fixture
-def pushes(url: str, program: Program, document: Document) -> Pusher:
+def pushes(url: str, program: Program, document: MappingDocument) -> Pusher:
     def call(state: State, **options: object) -> PushReport:
         options = {"pusher": "lake", "expand": True, "apply": True, **options}
         return push(program, state, document, url, **options)  # type: ignore[arg-type]
@@ -191,7 +191,7 @@ def test_drift_is_seen_and_mended(url: str, pushes: Pusher) -> None:
 
 
 def test_an_owner_is_changed_and_has_no_more_than_the_mapping_says(
-    url: str, program: Program, document: Document, pushes: Pusher
+    url: str, program: Program, document: MappingDocument, pushes: Pusher
 ) -> None:
     run(
         url,
@@ -256,7 +256,7 @@ def test_nothing_is_half_done_if_the_database_refuses(url: str, pushes: Pusher) 
 
 
 def test_a_right_that_the_database_ignores_is_an_error(
-    url: str, program: Program, document: Document, pushes: Pusher
+    url: str, program: Program, document: MappingDocument, pushes: Pusher
 ) -> None:
     """GRANT by somebody who may not grant is a warning in PostgreSQL, and no error."""
     pushes(State(grants=(Grant(grantee="user:cy", effect="allow", privilege="SELECT", entity=ORDERS),)), pusher="other")
@@ -333,7 +333,7 @@ def test_objects_logins_and_databases_that_are_not_there_are_told(url: str, push
 
 
 def test_the_password_of_a_database_that_is_not_reached_is_not_shown(
-    program: Program, document: Document, tmp_path: Path
+    program: Program, document: MappingDocument, tmp_path: Path
 ) -> None:
     with pytest.raises(PushError, match=r"postgresql\+psycopg://ann:\*\*\*@127.0.0.1:1/db: ") as caught:
         push(program, State(grants=()), document, "postgresql+psycopg://ann:s3cret@127.0.0.1:1/db", pusher="x")

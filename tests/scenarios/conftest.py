@@ -11,14 +11,14 @@ from shop_policy import POLICY, Reads, Refuses
 from privtab.diagnostics import Diagnostic
 from privtab.errors import PolicyInvalid
 from privtab.scenarios.collect import plans
-from privtab.scenarios.nodes import Plan
+from privtab.scenarios.nodes import CasePlan
 
 
 @pytest.fixture
 def reads(tmp_path: Path) -> Reads:
     """The plan of a scenario text about the policy, or about another one; `chosen`: about a variant or other readings."""
 
-    def read(text: str, policy: str = POLICY, *, chosen: bool = False) -> Plan:
+    def read(text: str, policy: str = POLICY, *, chosen: bool = False) -> CasePlan:
         (tmp_path / "shop.yaml").write_text(dedent(policy), encoding="utf-8")
         (tmp_path / "shop.scenarios.yaml").write_text("scenarios: 1\n" + dedent(text), encoding="utf-8")
         [plan] = [plan for plan in plans([tmp_path / "shop.yaml"]) if bool(plan.subject.options_text) is chosen]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shop_policy import Reads
 
 from privtab.scenarios.coverage import Coverage, percent
-from privtab.scenarios.nodes import Plan
+from privtab.scenarios.nodes import CasePlan
 from privtab.scenarios.prove import coverage, observe
 
 POLICY = """\
@@ -38,7 +38,7 @@ state:
 """
 
 
-def covered(plan: Plan) -> Coverage:
+def covered(plan: CasePlan) -> Coverage:
     return coverage(plan, observe(plan, plan.cases))
 
 

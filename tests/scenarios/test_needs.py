@@ -15,12 +15,12 @@ from privtab.reference.evaluate import Reference
 from privtab.request import NOT_SET, Entity, Request
 from privtab.scenarios.expand import GeneratedCallers
 from privtab.scenarios.needs import Callers
-from privtab.scenarios.nodes import Plan
+from privtab.scenarios.nodes import CasePlan
 from privtab.scenarios.suggest import RequestNames
 from privtab.scenarios.ways import HeldAtom, smallest
 
 
-def answers(plan: Plan) -> dict[str, bool]:
+def answers(plan: CasePlan) -> dict[str, bool]:
     return {case.name.partition(" with ")[2]: case.expected.allowed for case in plan.cases}
 
 

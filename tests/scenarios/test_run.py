@@ -9,7 +9,7 @@ from shop_policy import POLICY, Reads
 
 from privtab.request import Decision, Request
 from privtab.scenarios.engines import Engine, OpaEngine, ReferenceEngine, opa
-from privtab.scenarios.nodes import Plan
+from privtab.scenarios.nodes import CasePlan
 from privtab.scenarios.run import failures, matching
 from privtab.state.nodes import State
 
@@ -33,17 +33,17 @@ walkthroughs:
 
 
 @pytest.fixture
-def plan(reads: Reads) -> Plan:
+def plan(reads: Reads) -> CasePlan:
     return reads(TEXT)
 
 
 @pytest.fixture
-def server(plan: Plan) -> Iterator[OpaEngine]:
+def server(plan: CasePlan) -> Iterator[OpaEngine]:
     with opa(plan.program) as engine:
         yield engine
 
 
-def test_both_engines_answer_every_kind_of_case_alike(plan: Plan, server: OpaEngine) -> None:
+def test_both_engines_answer_every_kind_of_case_alike(plan: CasePlan, server: OpaEngine) -> None:
     assert list(failures(plan, plan.cases, [ReferenceEngine(plan.program), server])) == []
     assert list(failures(plan, plan.cases, [server])) == []
 
@@ -74,13 +74,13 @@ class Contrary:
         return [Decision(allowed=False, context={"rule": "none"} if is_explained else {}) for is_explained in explain]
 
 
-def test_engines_that_differ_are_a_failure_of_its_own_kind(plan: Plan) -> None:
+def test_engines_that_differ_are_a_failure_of_its_own_kind(plan: CasePlan) -> None:
     found = list(failures(plan, plan.cases[:1], [ReferenceEngine(plan.program), Contrary()]))
     assert [(f.fault, f.engine) for f in found] == [("engines", "contrary")]
     assert found[0].expected == "reference: allow, none, by READ (store:s) through user:ann at store:s"
 
 
-def test_filters(plan: Plan) -> None:
+def test_filters(plan: CasePlan) -> None:
     def names(pattern: str) -> list[str]:
         return [case.name for case in matching(plan.cases, pattern)]
 

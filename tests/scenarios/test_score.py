@@ -11,7 +11,7 @@ from shop_policy import Reads
 from privtab.ir.nodes import Program
 from privtab.scenarios.masks import RuleDependencies
 from privtab.scenarios.mutants import Mutant, Mutants
-from privtab.scenarios.nodes import Plan
+from privtab.scenarios.nodes import CasePlan
 from privtab.scenarios.prove import observe, score
 from privtab.scenarios.score import Score, Scoring
 
@@ -27,7 +27,7 @@ tables:
 """
 
 
-def scored(plan: Plan) -> Score:
+def scored(plan: CasePlan) -> Score:
     return score(plan, observe(plan, plan.cases))
 
 

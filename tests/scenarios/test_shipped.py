@@ -8,14 +8,14 @@ import pytest
 from shop_policy import failed
 
 from privtab.scenarios.collect import plans
-from privtab.scenarios.nodes import Plan
+from privtab.scenarios.nodes import CasePlan
 from privtab.scenarios.prove import coverage, observe, score
 
 SYSTEMS = sorted(path for path in (Path(__file__).parents[2] / "policy_src").iterdir() if path.is_dir())
 
 
 @pytest.fixture(scope="module", params=SYSTEMS, ids=lambda path: path.name)
-def shipped(request: pytest.FixtureRequest) -> dict[str, Plan]:
+def shipped(request: pytest.FixtureRequest) -> dict[str, CasePlan]:
     """The plans of a system by what they are about: worked out here, since all who collect tests would have to wait."""
     found = plans([request.param])
     assert found
@@ -23,13 +23,13 @@ def shipped(request: pytest.FixtureRequest) -> dict[str, Plan]:
 
 
 @pytest.mark.slow
-def test_every_case_is_answered_as_it_must_be(shipped: dict[str, Plan]) -> None:
+def test_every_case_is_answered_as_it_must_be(shipped: dict[str, CasePlan]) -> None:
     assert all(plan.cases for plan in shipped.values())
     assert {name: failed(plan) for name, plan in shipped.items()} == {name: [] for name in shipped}
 
 
 @pytest.mark.slow
-def test_every_cell_is_proved_and_every_fault_noticed(shipped: dict[str, Plan]) -> None:
+def test_every_cell_is_proved_and_every_fault_noticed(shipped: dict[str, CasePlan]) -> None:
     for name, plan in shipped.items():
         observed = observe(plan, plan.cases)
         assert [f"{name} {cell.rule.id}: {cell.text}" for cell in coverage(plan, observed).untested] == []

@@ -9,15 +9,15 @@ import small_policies
 from shop_policy import Reads, failed
 
 from privtab.scenarios.collect import plans
-from privtab.scenarios.nodes import Plan
+from privtab.scenarios.nodes import CasePlan
 from privtab.scenarios.prove import coverage, observe, score, suggested
 
 
-def entries(plan: Plan) -> str:
+def entries(plan: CasePlan) -> str:
     return suggested(plan, coverage(plan, observe(plan, [])), None)
 
 
-def proves_all(plan: Plan) -> None:
+def proves_all(plan: CasePlan) -> None:
     observed = observe(plan, plan.cases)
     assert failed(plan) == []
     assert [f"{c.rule.id}: {c.text} {c.setting}" for c in coverage(plan, observed).untested] == []

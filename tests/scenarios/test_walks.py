@@ -6,7 +6,7 @@ import pytest
 from shop_policy import Reads, Refuses, failed
 
 from privtab.effects import PRINCIPAL_TABLES
-from privtab.scenarios.nodes import Plan
+from privtab.scenarios.nodes import CasePlan
 from privtab.state.nodes import State
 
 WALK = """\
@@ -113,7 +113,7 @@ walkthroughs:
 """
 
 
-def _left(plan: Plan) -> State:
+def _left(plan: CasePlan) -> State:
     """The rows that the last step of a walkthrough finds."""
     return plan.worlds[plan.cases[-1].world]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from privtab.attributes import Kind
+from privtab.attributes import AttributeKind
 from privtab.request import Request
 
 FLAGS = ("force", "Force", "unheard")
@@ -43,7 +43,7 @@ def frame(spark: SparkSession, requests: list[Request], flags: Collection[str]) 
     return spark.createDataFrame(pa.table(columns))
 
 
-def places(requests: list[Request]) -> dict[str, tuple[Kind, str, str]]:
+def places(requests: list[Request]) -> dict[str, tuple[AttributeKind, str, str]]:
     """By column, the attributes that any request gives."""
     given = sorted({(kind, slot, name) for r in requests for kind, slot, name, _ in r.attributes.each()})
     return {f"attribute {number}": place for number, place in enumerate(given)}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from privtab.diagnostics import Diagnostic
 from privtab.scenarios.engines import ReferenceEngine
-from privtab.scenarios.nodes import Plan
+from privtab.scenarios.nodes import CasePlan
 from privtab.scenarios.run import failures
 
 POLICY = """\
@@ -31,10 +31,10 @@ tables:
   user: {get: self or READ (store)}
   role: {use: holds (role)}
 """
-Reads = Callable[..., Plan]
+Reads = Callable[..., CasePlan]
 Refuses = Callable[..., list[Diagnostic]]
 
 
-def failed(plan: Plan) -> list[str]:
+def failed(plan: CasePlan) -> list[str]:
     """The names of the cases for which the reference gives another answer."""
     return [failure.case.name for failure in failures(plan, plan.cases, [ReferenceEngine(plan.program)])]

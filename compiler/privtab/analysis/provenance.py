@@ -38,7 +38,7 @@ StepKind: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ProvenanceStep:
     """One link: a row of the state (with its position, if known), a declared role, or a group of the request."""
 
     kind: StepKind
@@ -48,9 +48,9 @@ class Step:
     """When the row holds; it is in the text, too."""
 
 
-Chain: TypeAlias = tuple[Step, ...]
+Chain: TypeAlias = tuple[ProvenanceStep, ...]
 """The links from a right on the object back to the user, in order."""
-_Row: TypeAlias = tuple[str, str | None, Step]
+_Row: TypeAlias = tuple[str, str | None, ProvenanceStep]
 """A row that puts a principal into a group or gives it a role: the principal, the scope, and the link."""
 _Reached: TypeAlias = tuple[str, bool]
 """A principal of the caller, and whether it counts: a role counts if it, or a role through which it is held, is active."""
@@ -74,11 +74,11 @@ class Provenance:
         request_groups = sorted(evaluation.request_groups)
         in_state = set(self._rows)
         for group in request_groups:
-            step = Step(kind="request", text=f"the request says that {user} is in group:{group}")
+            step = ProvenanceStep(kind="request", text=f"the request says that {user} is in group:{group}")
             self._rows[f"group:{group}"].append((f"user:{user}", None, step))
         self._link({f"group:{group}" for group in request_groups} - in_state)
         all_principals = {f"user:{user}", *self._rows}
-        self._grants: dict[tuple[Effect, str, str], list[tuple[Grant, Step]]] = defaultdict(list)
+        self._grants: dict[tuple[Effect, str, str], list[tuple[Grant, ProvenanceStep]]] = defaultdict(list)
         for row in state.column("grants", "grantee").where(all_principals):
             grant = state.grants[row]
             cells = {"grantee": grant.grantee, "effect": grant.effect, "privilege": grant.privilege}
@@ -90,7 +90,7 @@ class Provenance:
                 self._grants[grant.effect, privilege, str(grant.entity)].append(
                     (grant, self._step(kind, privilege_text, "grants", row))
                 )
-        self._owners: dict[str, list[tuple[str, Step]]] = defaultdict(list)
+        self._owners: dict[str, list[tuple[str, ProvenanceStep]]] = defaultdict(list)
         for row in state.column("owners", "owner").where(all_principals):
             entity, owner = state.owners[row]
             step = self._step("owner", row_text("owners", {"entity": str(entity), "owner": owner}), "owners", row)
@@ -136,7 +136,7 @@ class Provenance:
                 return tuple(chain for role in named for chain in self._holding_chains(role))
             case Self():
                 is_self = self.evaluation.is_self(atom.target)
-                return ((Step(kind="self", text=f"that is {self.evaluation.user}"),),) if is_self else ()
+                return ((ProvenanceStep(kind="self", text=f"that is {self.evaluation.user}"),),) if is_self else ()
             case HasBelow():
                 return tuple(dict.fromkeys(self._below_chains(atom.privilege, atom.target)))
             case OwnsBelow():
@@ -159,7 +159,7 @@ class Provenance:
             found += self._grant_chains("allow", atom.privilege, key, path)
             for role in sorted(self.evaluation.default_roles(atom.privilege, path, key)):
                 text = f"{role} has {atom.privilege} at {key} by its declaration"
-                step = Step(kind="role", text=text)
+                step = ProvenanceStep(kind="role", text=text)
                 found += [(step, *chain) for chain in self._to_caller(role, path[: path.index(key) + 1], active=True)]
         return tuple(found)
 
@@ -175,14 +175,14 @@ class Provenance:
             for chain in self._to_caller(grant.grantee, path)
         )
 
-    def _values(self, compare: Compare) -> Iterator[Step]:
+    def _values(self, compare: Compare) -> Iterator[ProvenanceStep]:
         """Where the values of a comparison that holds come from: the rows of the state, or what the request says."""
         found = {term: cast(Value, self.evaluation.value(term)) for term in compare.terms}
         for term, value in found.items():
             holder = self.evaluation.holder(term)
             if holder is None or self.evaluation.sent(term) is not None:
                 text = term_text(term, lambda target: self.evaluation.path(target)[-1])
-                yield Step(kind="attribute", text=f"the request says that {text} is {value_text(value)}")
+                yield ProvenanceStep(kind="attribute", text=f"the request says that {text} is {value_text(value)}")
                 continue
             # Of a set, the row with the value that is in it.
             word = compare.right[0] if isinstance(compare.right, tuple) else found[compare.left]
@@ -293,10 +293,10 @@ class Provenance:
         rows = self.state.column(table, column).where(texts)
         return zip(rows, map(str, self.state.column(table, other).take(rows)), strict=True)
 
-    def _step(self, kind: StepKind, text: str, table: str, number: int) -> Step:
+    def _step(self, kind: StepKind, text: str, table: str, number: int) -> ProvenanceStep:
         window = self.places.window(table, number)
         text = text if window == ALWAYS else f"{text}, {shown(window)}"
-        return Step(kind=kind, text=text, place=self.places.of(table, number), window=window)
+        return ProvenanceStep(kind=kind, text=text, place=self.places.of(table, number), window=window)
 
 
 def _counts(holder: str, principal: str, active: Collection[str] | None, *, counts: bool) -> bool:

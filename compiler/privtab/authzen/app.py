@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 
 from privtab.authzen import messages
 from privtab.authzen.messages import Body, Malformed, SearchKind
-from privtab.authzen.service import Answer, Service, Unsupported
+from privtab.authzen.service import ResponseBody, Service, Unsupported
 from privtab.errors import DecisionUnavailable, PolicyError, PrivtabError
 from privtab.names import bare_name
 from privtab.serving.access_log import AccessLog, note
@@ -47,7 +47,7 @@ def metadata(base: str, *, searches: bool) -> dict[str, str]:
 
 LOG = logging.getLogger("privtab.serve")
 
-Method: TypeAlias = Callable[[Body], Awaitable[Answer]]
+Method: TypeAlias = Callable[[Body], Awaitable[ResponseBody]]
 
 _JSON = "application/json"
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
@@ -181,7 +181,7 @@ async def _ready(settings: AppSettings, request: Request) -> Response:
 # --- checks and log notes ----------------------------------------------------------------------------------------------
 
 
-def _outcome(answer: Answer) -> str:
+def _outcome(answer: ResponseBody) -> str:
     """The outcome for the access log, without names and reasons."""
     if "evaluations" in answer:
         evaluations = answer["evaluations"]

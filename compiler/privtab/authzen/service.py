@@ -14,7 +14,7 @@ from privtab.errors import InvalidRequest, PrivtabError
 from privtab.request import Decision, Request
 from privtab.vocabulary import Vocabulary
 
-Answer: TypeAlias = dict[str, Any]
+ResponseBody: TypeAlias = dict[str, Any]
 
 USUAL_RESULTS = 100
 """Default number of results of a page."""
@@ -41,18 +41,18 @@ class Service:
         self._brief = brief
         self._page_size = page_size
 
-    async def evaluation(self, body: Body) -> Answer:
+    async def evaluation(self, body: Body) -> ResponseBody:
         """Access Evaluation (§6)."""
         (answer,) = await self._answers([messages.evaluation(body)], await self.point.vocabulary())
         return answer
 
-    async def evaluations(self, body: Body) -> Answer:
+    async def evaluations(self, body: Body) -> ResponseBody:
         """Access Evaluations (§7)."""
         batch = messages.evaluations(body)
         if batch is None:
             return await self.evaluation(body)
         vocabulary = await self.point.vocabulary()
-        answers: list[Answer] = []
+        answers: list[ResponseBody] = []
         for chunk in _chunks(batch):
             for answer in await self._answers(chunk, vocabulary):
                 answers.append(answer)
@@ -63,7 +63,7 @@ class Service:
                     return {"evaluations": answers}
         return {"evaluations": answers}
 
-    async def search(self, kind: SearchKind, body: Body) -> Answer:
+    async def search(self, kind: SearchKind, body: Body) -> ResponseBody:
         """Subject, Resource and Action Search (§8). For names unknown to the policy there are no results, and `context` says why."""
         search = messages.search(kind, body)
         position = paging.page_position(search, self.system, self._page_size)
@@ -73,14 +73,14 @@ class Service:
             page, anyone = await self._page(search, plan, position, vocabulary.subjects)
         except InvalidRequest as error:
             return {"page": {"next_token": "", "count": 0}, "context": self._error(error), "results": []}
-        answer: Answer = {"page": {"next_token": page.next_token, "count": len(page.names)}}
+        answer: ResponseBody = {"page": {"next_token": page.next_token, "count": len(page.names)}}
         if anyone:
             answer["context"] = {"anyone": True}
         return answer | {"results": searching.entries(search, page, vocabulary)}
 
     # --- private ---
 
-    async def _answers(self, bodies: Sequence[Body | Malformed], vocabulary: Vocabulary) -> list[Answer]:
+    async def _answers(self, bodies: Sequence[Body | Malformed], vocabulary: Vocabulary) -> list[ResponseBody]:
         """One answer for each body; an invalid one is denied, with an error in its context."""
         parsed: list[Request | Malformed | InvalidRequest] = []
         for body in bodies:
@@ -92,7 +92,7 @@ class Service:
         answers = iter(await self._decide(requests, vocabulary))
         return [next(answers) if isinstance(item, Request) else self._denied(item) for item in parsed]
 
-    async def _decide(self, requests: Sequence[Request], vocabulary: Vocabulary) -> list[Answer]:
+    async def _decide(self, requests: Sequence[Request], vocabulary: Vocabulary) -> list[ResponseBody]:
         if not requests:
             return []
         try:
@@ -111,7 +111,7 @@ class Service:
             for index, request in enumerate(requests)
         ]
 
-    async def _decide_all(self, requests: Sequence[Request]) -> list[Answer]:
+    async def _decide_all(self, requests: Sequence[Request]) -> list[ResponseBody]:
         if self._brief:
             return [{"decision": answer} for answer in await self.point.check_many(requests)]
         decisions: Sequence[Decision] = await self.point.decide_many(requests)
@@ -136,10 +136,10 @@ class Service:
         is_first_page = search.kind is SearchKind.SUBJECT and position.after is None and search.type in subjects
         return page, is_first_page and await searching.anyone(plan, self.point.check_many)
 
-    def _denied(self, error: Malformed | InvalidRequest) -> Answer:
+    def _denied(self, error: Malformed | InvalidRequest) -> ResponseBody:
         return {"decision": False, "context": self._error(error)}
 
-    def _error(self, error: Malformed | InvalidRequest) -> Answer:
+    def _error(self, error: Malformed | InvalidRequest) -> ResponseBody:
         """The context of the answer to an invalid request."""
         malformed = isinstance(error, Malformed)
         message = str(error) if malformed or not self._brief else "the policy cannot make sense of the request"

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from privtab import strict_json
 from privtab.bundle.bounds import check_values
 from privtab.bundle.stream import digest, entries
-from privtab.bundle.verify import Source, opened, verify
+from privtab.bundle.verify import BundleSource, opened, verify
 from privtab.errors import SignatureRefused
 from privtab.moments import WINDOWED
 from privtab.names import SCOPED
@@ -69,7 +69,7 @@ class Inspection:
         return asdict(self)
 
 
-def inspect(bundle: Source, trust: Trust | None = None) -> Inspection:
+def inspect(bundle: BundleSource, trust: Trust | None = None) -> Inspection:
     """Inspect a bundle; with `trust` also verify it. Raises BrokenBundle, FileError."""
     files: list[File] = []
     counts: Counter[str] = Counter()
@@ -213,7 +213,7 @@ def _counted(parts: Mapping[str, Any]) -> Counter[str]:
 # --- signatures ------------------------------------------------------------------------------------------------------
 
 
-def _signature(bundle: Source, signatures: bytes | None, trust: Trust | None) -> Signature | None:
+def _signature(bundle: BundleSource, signatures: bytes | None, trust: Trust | None) -> Signature | None:
     claims = _unverified_claims(signatures) if signatures is not None else None
     if trust is None:
         return claims

@@ -24,11 +24,11 @@ from privtab.signatures import (
     matches,
 )
 
-Source: TypeAlias = bytes | str | os.PathLike[str]
+BundleSource: TypeAlias = bytes | str | os.PathLike[str]
 """A bundle, or the path of one."""
 
 
-def verify(bundle: Source, trust: Trust, *, newer_than: int | None = None, now: float | None = None) -> Signed:
+def verify(bundle: BundleSource, trust: Trust, *, newer_than: int | None = None, now: float | None = None) -> Signed:
     """The claims of a bundle's signature, after verifying it and every file.
 
     `newer_than`: the sequence must be greater. Raises SignatureRefused, BrokenBundle, FileError.
@@ -60,7 +60,7 @@ def check_newer(signed: Signed, sequence: int | None) -> None:
 
 
 @contextmanager
-def opened(bundle: Source) -> Iterator[BinaryIO]:
+def opened(bundle: BundleSource) -> Iterator[BinaryIO]:
     """Open a bundle as a file that can be read again from its start. Raises FileError."""
     if isinstance(bundle, bytes):
         yield io.BytesIO(bundle)

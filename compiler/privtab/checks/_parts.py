@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from privtab.checks._truth import Circuit
     from privtab.model.lower import Lowering
 
-Kind = Literal["alternative", "condition", "object", "privilege"]
+PartKind = Literal["alternative", "condition", "object", "privilege"]
 Path: TypeAlias = tuple[int, ...]
 """The path to a node or a part: the number of the cell (`requires`, `each`), then the number of a part at each step."""
 RemovedPaths: TypeAlias = frozenset[Path]
@@ -28,7 +28,7 @@ class Node:
     path: Path
     shape: Literal["leaf", "all", "any", "when", "all-grid", "any-grid"]
     condition: m.Condition
-    kind: Kind = "condition"
+    kind: PartKind = "condition"
     """The kind of its parts; for a grid, of its privileges."""
     parts: tuple[Node, ...] = ()
     flag: str = ""
@@ -44,7 +44,7 @@ class Part:
     """One part of a node."""
 
     path: Path
-    kind: Kind
+    kind: PartKind
     spot: m.CellPart
     node: Node
 

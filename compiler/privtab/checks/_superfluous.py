@@ -15,7 +15,19 @@ from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from privtab._once import once
-from privtab.checks._parts import PLACES, USES, Kind, Node, Part, PartLiterals, Path, RemovedPaths, nodes, parts, tree
+from privtab.checks._parts import (
+    PLACES,
+    USES,
+    Node,
+    Part,
+    PartKind,
+    PartLiterals,
+    Path,
+    RemovedPaths,
+    nodes,
+    parts,
+    tree,
+)
 from privtab.checks._truth import Circuit
 from privtab.checks._unrelated import unrelated
 from privtab.errors import Undecided
@@ -46,7 +58,7 @@ class Superfluous:
     """A part that decides nothing, and why."""
 
     path: Path
-    kind: Kind
+    kind: PartKind
     spot: m.CellPart
     why: Why
 
@@ -388,7 +400,7 @@ def _inside(part: Part, removed: Collection[Path]) -> bool:
     return part.path in removed or any(part.path[:length] in removed for length in range(1, len(part.path)))
 
 
-_ORDER: tuple[Kind, ...] = ("alternative", "object", "privilege", "condition")
+_ORDER: tuple[PartKind, ...] = ("alternative", "object", "privilege", "condition")
 
 
 def _by_preference(part: Part) -> int:

@@ -214,7 +214,7 @@ def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
             )
 
 
-def _written(row: m.Row, outcome: m.Outcome) -> bool:
+def _written(row: m.Row, outcome: m.ResolvedEffect) -> bool:
     """Whether the row states the effect itself, and it does not come from the ownership of creators."""
     return outcome.use is not None or row.decl.body.becomes is not None
 

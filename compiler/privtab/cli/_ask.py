@@ -21,7 +21,7 @@ from privtab.request import NOT_SET, Entity, Request, flag_name
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from privtab.analysis.provenance import Chain, Step
+    from privtab.analysis.provenance import Chain, ProvenanceStep
     from privtab.diagnostics import Span
     from privtab.ir.nodes import Program, Rule
 
@@ -244,7 +244,7 @@ def chain_rows(chain: Chain) -> list[tuple[str, str]]:
     return [(step.text, place_text(step.place)) for step in chain]
 
 
-def step_json(step: Step) -> dict[str, Any]:
+def step_json(step: ProvenanceStep) -> dict[str, Any]:
     """A link of a chain as JSON; `from` and `until` only if its row has them."""
     from privtab.moments import WINDOW, edge_texts
 

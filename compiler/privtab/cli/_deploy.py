@@ -431,10 +431,10 @@ def signing_key(request: DeployRequest, registry: Registry, before: Channel) -> 
 
 def release_reason(request: DeployRequest, gates: Sequence[Gate]) -> str:
     """The reason stored in the history: the one given, and the gates that were skipped or waived."""
-    from privtab.registry.deploy.gates import Outcome
+    from privtab.registry.deploy.gates import GateStatus
 
     reasons = [request.why] if request.why else []
-    reasons += [f"{gate.name} {gate.says}" for gate in gates if gate.outcome is Outcome.SKIPPED]
+    reasons += [f"{gate.name} {gate.says}" for gate in gates if gate.outcome is GateStatus.SKIPPED]
     reasons += [
         f"{row.verdict} and waived: {row.name} ({row.waived.who}: {row.waived.why})"
         for gate in gates

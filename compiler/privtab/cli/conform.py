@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from privtab.conform.driver import Driver
-    from privtab.conform.nodes import Answer, Plan, Question
+    from privtab.conform.nodes import Question, QuestionPlan, SystemAnswer
     from privtab.conform.report import Report
     from privtab.conform.run import AnswerFile
     from privtab.conform.variant import VariantFile
@@ -211,7 +211,7 @@ def run(
     fail_if(result.failing(str(fail_on)))  # type: ignore[arg-type]
 
 
-def _clean(system: Driver, planned: Plan) -> None:
+def _clean(system: Driver, planned: QuestionPlan) -> None:
     left = system.clean_world(planned.world)
     for line in left:
         print_error(f"left behind: {line}")
@@ -232,7 +232,10 @@ def _print_further(result: Report, propose: Callable[[], None] | None) -> None:
 
 
 def _propose(
-    file: VariantFile, planned: Plan, answers: Mapping[str, Answer], others: Mapping[Key, Mapping[str, Rule]]
+    file: VariantFile,
+    planned: QuestionPlan,
+    answers: Mapping[str, SystemAnswer],
+    others: Mapping[Key, Mapping[str, Rule]],
 ) -> None:
     """Write the variant that says what the system does, and tell what it changes and what it leaves open."""
     from privtab._staged import write
@@ -259,7 +262,7 @@ def _selected(patterns: Sequence[str] | None, rule: Rule) -> bool:
     return patterns is None or any(fnmatch(name, pattern) for pattern in patterns for name in names)
 
 
-def _announce(planned: Plan, questions: Sequence[Question], system: Driver, answers: AnswerFile | None) -> None:
+def _announce(planned: QuestionPlan, questions: Sequence[Question], system: Driver, answers: AnswerFile | None) -> None:
     """Print what is going to be made and asked, before anything is."""
     from privtab.conform.candidates import needed
     from privtab.conform.formats import mistake_lines
@@ -289,7 +292,7 @@ def _announce(planned: Plan, questions: Sequence[Question], system: Driver, answ
         err().print(f"no questions about {row}: {why}", soft_wrap=True)
 
 
-def _write_state(planned: Plan, path: Path) -> None:
+def _write_state(planned: QuestionPlan, path: Path) -> None:
     from privtab._staged import write
     from privtab.conform.authzen import state_bytes
 
@@ -300,11 +303,11 @@ def _write_state(planned: Plan, path: Path) -> None:
 def _set_probe(system: Driver, questions: Sequence[Question]) -> None:
     """A server that reads its state from a file has read it when a request that the table allows is allowed."""
     from privtab.conform.authzen import AuthZenDriver
-    from privtab.conform.nodes import Answer
+    from privtab.conform.nodes import SystemAnswer
 
     witness = next((question for question in questions if question.expected and question.state.grants), None)
     if isinstance(system, AuthZenDriver) and witness is not None:
-        system.probe = lambda: system.ask(witness.request) is Answer.ALLOWED
+        system.probe = lambda: system.ask(witness.request) is SystemAnswer.ALLOWED
 
 
 def _print(result: Report, format_: Format, output: Path | None, *, verbose: bool) -> None:

@@ -23,7 +23,7 @@ from privtab.plural import count
 
 if TYPE_CHECKING:
     from privtab.scenarios.engines import Engine
-    from privtab.scenarios.nodes import Plan, Subject
+    from privtab.scenarios.nodes import CasePlan, Subject
     from privtab.scenarios.results import Result
 
 PANEL = "Check"
@@ -161,7 +161,7 @@ def run(
     fail_if(shortfalls or any(result.failures for result in results))
 
 
-def _run(plan: Plan, options: _Options) -> Result:
+def _run(plan: CasePlan, options: _Options) -> Result:
     """Run the cases of a plan, then measure what the passed ones cover."""
     from privtab.scenarios import prove
     from privtab.scenarios.engines import ReferenceEngine, opa

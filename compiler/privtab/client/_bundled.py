@@ -12,7 +12,7 @@ from typing import Any
 from privtab import moments
 from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
-from privtab.client._bundles import BundleLocation, Document, ReadBundle
+from privtab.client._bundles import BundleLocation, JsonObject, ReadBundle
 from privtab.client._observe import LOG
 from privtab.client._protocol import ActiveSystem, Revision
 from privtab.client._trust import RollbackGuard
@@ -229,7 +229,7 @@ class BundledEngine:
         finally:
             self._lock.release()
 
-    def _keep(self, document: Document) -> Any:
+    def _keep(self, document: JsonObject) -> Any:
         return self._opener.keep(document)
 
     def _opened(self, bundles: Mapping[str, ReadBundle]) -> ActiveBundles:

@@ -23,8 +23,8 @@ from privtab.errors import BrokenBundle, DecisionUnavailable, FileError, PolicyE
 from privtab.keys import PEM
 from privtab.signatures import Signed, Trust
 
-Document: TypeAlias = Mapping[str, Any]
-Keep: TypeAlias = Callable[[Document], Any]
+JsonObject: TypeAlias = Mapping[str, Any]
+Keep: TypeAlias = Callable[[JsonObject], Any]
 """Converts the document of a state, which is large, to what is kept of it."""
 
 MANIFEST = ".manifest"

@@ -51,7 +51,7 @@ class SendError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class HttpReply:
     """A complete answer."""
 
     url: str
@@ -126,7 +126,7 @@ class Sender:
         for transport in self._transports.values():
             transport.close()
 
-    def get(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
+    def get(self, url: str, headers: Mapping[str, str] | None = None) -> HttpReply:
         """The answer at an address, after redirects; raises SendError, and UsageError for an invalid address."""
         first = _origin(url)
         current = url
@@ -146,7 +146,9 @@ class Sender:
                 raise SendError(f"{shown(url)} was redirected to an address that is not https")
         raise SendError(f"{shown(url)} was redirected more than {MOST_REDIRECTS} times")
 
-    def send(self, method: str, url: str, body: object = None, *, headers: Mapping[str, str] | None = None) -> Answer:
+    def send(
+        self, method: str, url: str, body: object = None, *, headers: Mapping[str, str] | None = None
+    ) -> HttpReply:
         """The answer to a request, of any status; redirects are not followed. `body`: JSON, or a value that becomes JSON.
 
         Raises SendError, and UsageError for an invalid address and headers that cannot be sent.
@@ -160,7 +162,7 @@ class Sender:
             body = b"" if body is None else json.dumps(body, allow_nan=False).encode()
         return self._send(method, url, body, given)
 
-    def _send(self, method: str, url: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Answer:
+    def _send(self, method: str, url: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> HttpReply:
         origin, parts = _origin(url), urlsplit(url)
         target = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
         lines = "".join(_line(name, value) for name, value in (headers or {}).items())
@@ -182,7 +184,7 @@ class Sender:
             raise SendError(f"{shown(url)} did not answer: {_reason(error)}", _reason(error)) from error
         except PolicyError as error:
             raise SendError(f"{shown(url)} sent more than {self._largest:,} bytes") from error
-        return Answer(url=url, status=answer.status, reason=answer.reason, headers=answer.headers, body=content)
+        return HttpReply(url=url, status=answer.status, reason=answer.reason, headers=answer.headers, body=content)
 
 
 def _line(name: str, value: str) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from privtab.engines.batches import Batches
     from privtab.engines.python import TimedBatches
 
-Source: TypeAlias = str | os.PathLike[str]
+BundlePlace: TypeAlias = str | os.PathLike[str]
 """Location of bundles: a file, a folder, `package:name/file`, `http://…` or `https://…`; or a state in a store, `store:…`."""
 STORE = "store:"
 
@@ -55,8 +55,8 @@ class Embedded(Asker):
 
     def __init__(
         self,
-        *sources: Source,
-        state: Source | None = None,
+        *sources: BundlePlace,
+        state: BundlePlace | None = None,
         engine: str = NAME,
         refresh: float | None = None,
         hooks: Sequence[HookLike] = (),
@@ -204,7 +204,7 @@ def _store_location(location: str) -> BundleLocation:
     return found
 
 
-def bundle_location(source: Source, settings: Settings) -> BundleLocation:
+def bundle_location(source: BundlePlace, settings: Settings) -> BundleLocation:
     """Where bundles are read from, by the form of the source; raises UsageError."""
     location = os.fspath(source)
     if location.startswith("package:"):

@@ -13,7 +13,7 @@ from privtab import strict_json
 from privtab._staged import write
 from privtab.client._transport import Timeout, Transport
 from privtab.conform.driver import Driver
-from privtab.conform.nodes import Answer, World
+from privtab.conform.nodes import SystemAnswer, World
 from privtab.errors import DecisionError, DriverError
 from privtab.request import Request
 from privtab.state.load import to_tables
@@ -77,11 +77,11 @@ class AuthZenDriver(Driver):
                 )
             time.sleep(0.2)
 
-    def ask(self, request: Request) -> Answer:
+    def ask(self, request: Request) -> SystemAnswer:
         """As Driver.ask."""
         return _answer(self._post(EVALUATION, request.to_json()))
 
-    def ask_many(self, requests: Sequence[Request]) -> list[Answer]:
+    def ask_many(self, requests: Sequence[Request]) -> list[SystemAnswer]:
         """As Driver.ask_many."""
         answers = self._post(EVALUATIONS, {"evaluations": [request.to_json() for request in requests]}).get(
             "evaluations"
@@ -127,10 +127,10 @@ def state_bytes(world: World) -> bytes:
     return (json.dumps(to_tables(world.state), indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _answer(value: object) -> Answer:
+def _answer(value: object) -> SystemAnswer:
     if not isinstance(value, dict) or not isinstance(value.get("decision"), bool):
-        return Answer.BROKEN
+        return SystemAnswer.BROKEN
     if value["decision"]:
-        return Answer.ALLOWED
+        return SystemAnswer.ALLOWED
     context = value.get("context")
-    return Answer.BROKEN if isinstance(context, dict) and "error" in context else Answer.REFUSED
+    return SystemAnswer.BROKEN if isinstance(context, dict) and "error" in context else SystemAnswer.REFUSED

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 from math import prod
 
-from privtab.conform.nodes import Plan, Question, World
+from privtab.conform.nodes import Question, QuestionPlan, World
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, MinimalSets, atom_of, canonical
 from privtab.ir.exact import settings
@@ -342,7 +342,7 @@ def _keys(atom: HeldAtom) -> Iterable[str]:
     return [target.slot for target in atom.compare.targets] if atom.compare is not None else [atom.on]
 
 
-def needed(plan: Plan, questions: Iterable[Question]) -> World:
+def needed(plan: QuestionPlan, questions: Iterable[Question]) -> World:
     """The users, entities and rows that the questions are about, in the order of the plan's world."""
     chosen = tuple(questions)
     whole = plan.world

@@ -18,7 +18,7 @@ from privtab.syntax.node_reader import DocumentProblem, DocumentReader, near
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
 
 MARK = "conform"
-Kind: TypeAlias = Literal["sql", "http"]
+CallKind: TypeAlias = Literal["sql", "http"]
 METHODS = ("get", "head", "post", "put", "patch", "delete")
 BY_TYPE = ("members", "grants", "owners")
 """The tables whose rows name an entity, so that they are made in another way for each type."""
@@ -80,7 +80,7 @@ class DriverDocument:
 
     path: str
     title: str
-    kind: Kind
+    kind: CallKind
     principals: MappingOf[str, Lifecycle]
     entities: MappingOf[str, Lifecycle]
     rows: MappingOf[tuple[str, str], Calls]
@@ -116,7 +116,7 @@ class _DriverReader(DocumentReader):
     def __init__(self, file: source.SourceFile, found: list[Diagnostic], program: Program) -> None:
         super().__init__(file, found)
         self.program = program
-        self.kind: Kind = "sql"
+        self.kind: CallKind = "sql"
 
     def document(self, root: Node) -> DriverDocument | None:
         """The whole document."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from privtab.conform.document import Call, Calls, DriverDocument, Operation
 from privtab.conform.driver import Driver
-from privtab.conform.nodes import Answer, World
+from privtab.conform.nodes import SystemAnswer, World
 from privtab.errors import DriverError
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
@@ -79,7 +79,7 @@ class DocumentedDriver(Driver):
         """As Driver.clean_world."""
         return self._removed(self._names.removal(world))
 
-    def _removed(self, steps: Iterable[Step]) -> tuple[str, ...]:
+    def _removed(self, steps: Iterable[MakingStep]) -> tuple[str, ...]:
         """Carry out the steps of a removal; returns what could not be removed, and why."""
         self.disconnect()
         left: list[str] = []
@@ -96,10 +96,10 @@ class DocumentedDriver(Driver):
         """As Driver.message."""
         return self._said.get(str(request.to_json()), "")
 
-    def broken(self, request: Request, message: str) -> Answer:
+    def broken(self, request: Request, message: str) -> SystemAnswer:
         """The answer to a request that was neither allowed nor refused; keeps what the system said."""
         self._said[str(request.to_json())] = message
-        return Answer.BROKEN
+        return SystemAnswer.BROKEN
 
     def operation(self, request: Request) -> Operation | None:
         """How a request is asked; None if it cannot be: a request without the last name only of what shows a listing."""
@@ -112,7 +112,7 @@ class DocumentedDriver(Driver):
         """Whether a request names its resource, rather than only what contains it."""
         return vocabulary(self._program).complete(request.resource)
 
-    def call(self, call: Call, step: Step, *, absent_is_done: bool = False) -> str | None:
+    def call(self, call: Call, step: MakingStep, *, absent_is_done: bool = False) -> str | None:
         """Make or remove something as the administrator, for good; returns why that failed, if it did."""
         raise NotImplementedError
 
@@ -125,7 +125,7 @@ _KINDS = {"users": "user", "groups": "group", "roles": "role"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class MakingStep:
     """One thing to make, with the calls for it, their values, and the entity that it is about."""
 
     what: str
@@ -170,7 +170,7 @@ class SystemNames:
         """A principal, as in `user:alice`."""
         return self._written(text.partition(":")[2])
 
-    def creation(self, world: World) -> Iterator[Step]:
+    def creation(self, world: World) -> Iterator[MakingStep]:
         """The steps that create a world, in order; owners before grants, since a new owner takes over the grants of the old one."""
         for kind, names in (("users", world.users), ("groups", world.groups), ("roles", world.roles)):
             for name in names:
@@ -179,7 +179,7 @@ class SystemNames:
             yield self._entity(entity, drop=False)
         yield from self._rows(world)
 
-    def removal(self, world: World) -> Iterator[Step]:
+    def removal(self, world: World) -> Iterator[MakingStep]:
         """The steps that remove a world, in order."""
         for entity in reversed(world.entities):
             yield self._entity(entity, drop=True)
@@ -187,22 +187,22 @@ class SystemNames:
             for name in names:
                 yield self._principal(kind, name, drop=True)
 
-    def _principal(self, kind: str, name: str, *, drop: bool) -> Step:
+    def _principal(self, kind: str, name: str, *, drop: bool) -> MakingStep:
         entry = self.document.principals.get(kind)
         if entry is None:
             raise DriverError(f"{self.document.path} does not say how `{kind}` are made")
         what = f"{_KINDS[kind]}:{name}"
         values = {_KINDS[kind]: self._written(name), "password": self.password}
-        return Step(what=what, calls=entry.drop if drop else entry.make, values=values)
+        return MakingStep(what=what, calls=entry.drop if drop else entry.make, values=values)
 
-    def _entity(self, entity: Entity, *, drop: bool) -> Step:
+    def _entity(self, entity: Entity, *, drop: bool) -> MakingStep:
         entry = self.document.entities.get(entity.type)
         if entry is None:
             raise DriverError(f"{self.document.path} does not say how a `{entity.type}` is made")
         calls = entry.drop if drop else entry.make
-        return Step(what=str(entity), calls=calls, values=self.entity(entity), at=entity, outside=entry.outside)
+        return MakingStep(what=str(entity), calls=calls, values=self.entity(entity), at=entity, outside=entry.outside)
 
-    def _rows(self, world: World) -> Iterator[Step]:
+    def _rows(self, world: World) -> Iterator[MakingStep]:
         state = world.state
         for user in state.service_admins:
             yield self._row("service_admins", None, {"user": self._written(user)})
@@ -220,11 +220,11 @@ class SystemNames:
             values = {"grantee": self.principal(grant.grantee), **effect, "privilege": grant.privilege}
             yield self._row("grants", grant.entity, values | dict(self.document.privileges.get(grant.privilege, {})))
 
-    def _row(self, table: str, entity: Entity | None, values: dict[str, str]) -> Step:
+    def _row(self, table: str, entity: Entity | None, values: dict[str, str]) -> MakingStep:
         type_ = entity.type if entity is not None and (table, "") not in self.document.rows else ""
         calls = self.document.rows.get((table, type_))
         if calls is None:
             about = f" on a `{type_}`" if type_ else ""
             raise DriverError(f"{self.document.path} does not say how a row of `{table}`{about} is made")
         names = {} if entity is None else self.entity(entity)
-        return Step(what=f"{table}: {values}", calls=calls, values={"after": " ", **names, **values}, at=entity)
+        return MakingStep(what=f"{table}: {values}", calls=calls, values={"after": " ", **names, **values}, at=entity)

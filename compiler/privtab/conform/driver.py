@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from privtab.conform.nodes import Answer, World
+from privtab.conform.nodes import SystemAnswer, World
 from privtab.conform.steps import Abilities
 from privtab.errors import DriverError, UsageError
 from privtab.ir.nodes import Rule
@@ -22,7 +22,7 @@ class PlainDriver(Protocol):
     def prepare(self, world: World) -> None:
         """Make users, entities and rows."""
 
-    def ask(self, request: Request) -> Answer | str:
+    def ask(self, request: Request) -> SystemAnswer | str:
         """What the system does with a request."""
 
     def clean(self) -> Sequence[str] | None:
@@ -76,11 +76,11 @@ class Driver:
         """Make the users, entities and rows of a world. Raises DriverError."""
         raise NotImplementedError
 
-    def ask(self, request: Request) -> Answer:
+    def ask(self, request: Request) -> SystemAnswer:
         """What the system does with a request. Raises DriverError if it does not answer."""
         raise NotImplementedError
 
-    def ask_many(self, requests: Sequence[Request]) -> list[Answer]:
+    def ask_many(self, requests: Sequence[Request]) -> list[SystemAnswer]:
         """As `ask`, by position."""
         return [self.ask(request) for request in requests]
 
@@ -113,12 +113,12 @@ class _Wrapped(Driver):
     def prepare(self, world: World) -> None:
         self._plain.prepare(world)
 
-    def ask(self, request: Request) -> Answer:
+    def ask(self, request: Request) -> SystemAnswer:
         answer = self._plain.ask(request)
         try:
-            return Answer(answer)
+            return SystemAnswer(answer)
         except ValueError:
-            raise DriverError(f"the driver answered {answer!r:.80}, which is none of {', '.join(Answer)}") from None
+            raise DriverError(f"the driver answered {answer!r:.80}, which is none of {', '.join(SystemAnswer)}") from None
 
     def clean(self) -> tuple[str, ...]:
         return tuple(self._plain.clean() or ())

@@ -20,9 +20,9 @@ from privtab.client._http import HttpTransport
 from privtab.client._sender import Sender, SendError
 from privtab.conform.authzen import AuthZenDriver
 from privtab.conform.document import AnswerPatterns, Call, Calls, DriverDocument, load
-from privtab.conform.documented import DocumentedDriver, Step, SystemNames
+from privtab.conform.documented import DocumentedDriver, MakingStep, SystemNames
 from privtab.conform.driver import Driver, load_class
-from privtab.conform.nodes import Answer, World
+from privtab.conform.nodes import SystemAnswer, World
 from privtab.errors import DriverError, FormatError, UsageError
 from privtab.importing.template import Template
 from privtab.ir.nodes import Program
@@ -59,21 +59,21 @@ class HttpDriver(DocumentedDriver):
             for secret in (None, token)
         )
 
-    def ask(self, request: Request) -> Answer:
+    def ask(self, request: Request) -> SystemAnswer:
         """As Driver.ask."""
         operation = self.operation(request)
         if operation is None:
-            return Answer.UNSUPPORTED
+            return SystemAnswer.UNSUPPORTED
         values = self._values(request)
-        answer, status, body = Answer.BROKEN, 0, b""
+        answer, status, body = SystemAnswer.BROKEN, 0, b""
         for call in operation.calls:
             status, body = self._sent(self._sender, call, values, self._document.headers)
             answer = read_answer(operation.signs, status, body)
-            if answer is not Answer.ALLOWED:
+            if answer is not SystemAnswer.ALLOWED:
                 break
-        if answer is Answer.ALLOWED and operation.shows is not None and self.is_named(request):
+        if answer is SystemAnswer.ALLOWED and operation.shows is not None and self.is_named(request):
             answer = _shown(operation.shows, request, body)
-        if answer is Answer.BROKEN:
+        if answer is SystemAnswer.BROKEN:
             return self.broken(request, f"{status} {body[:200].decode(errors='replace')}".strip())
         return answer
 
@@ -99,7 +99,7 @@ class HttpDriver(DocumentedDriver):
         values: dict[str, object] = dict(self._names.request(request))
         return values | {"basic": {request.user: b64encode(f"{request.user}:{self._names.password}".encode()).decode()}}
 
-    def call(self, call: Call, step: Step, *, absent_is_done: bool = False) -> str | None:
+    def call(self, call: Call, step: MakingStep, *, absent_is_done: bool = False) -> str | None:
         """As DocumentedDriver.call; a missing entity counts as removed."""
         status, body = self._sent(self._admin, call, step.values, self._document.admin_headers)
         if 200 <= status < 300 or str(status) in call.allowed or (absent_is_done and status == 404):
@@ -125,18 +125,18 @@ class HttpDriver(DocumentedDriver):
         return answer.status, answer.body
 
 
-def _shown(names_in: str, request: Request, body: bytes) -> Answer:
+def _shown(names_in: str, request: Request, body: bytes) -> SystemAnswer:
     """Whether a listing shows the named item."""
     try:
         names = jmespath.search(names_in, strict_json.loads(body))
     except (ValueError, jmespath.exceptions.JMESPathError):
-        return Answer.BROKEN
+        return SystemAnswer.BROKEN
     if not isinstance(names, list):
-        return Answer.BROKEN
-    return Answer.ALLOWED if decode_name(request.resource.names[-1]) in names else Answer.HIDDEN
+        return SystemAnswer.BROKEN
+    return SystemAnswer.ALLOWED if decode_name(request.resource.names[-1]) in names else SystemAnswer.HIDDEN
 
 
-def read_answer(signs: AnswerPatterns, status: int, body: bytes) -> Answer:
+def read_answer(signs: AnswerPatterns, status: int, body: bytes) -> SystemAnswer:
     """What a status and a body mean; a mark is a status, a class of them as in `2xx`, or a part of the body."""
 
     def fits(marks: tuple[str, ...]) -> bool:
@@ -146,14 +146,14 @@ def read_answer(signs: AnswerPatterns, status: int, body: bytes) -> Answer:
         )
 
     for answer, marks, usual in (
-        (Answer.REFUSED, signs.refused, USUAL.refused),
-        (Answer.HIDDEN, signs.hidden, USUAL.hidden),
-        (Answer.ALLOWED, signs.allowed, ()),
-        (Answer.ALLOWED, (), USUAL.allowed),
+        (SystemAnswer.REFUSED, signs.refused, USUAL.refused),
+        (SystemAnswer.HIDDEN, signs.hidden, USUAL.hidden),
+        (SystemAnswer.ALLOWED, signs.allowed, ()),
+        (SystemAnswer.ALLOWED, (), USUAL.allowed),
     ):
         if fits(marks or usual):
             return answer
-    return Answer.BROKEN
+    return SystemAnswer.BROKEN
 
 
 def _is_status(mark: str) -> bool:
@@ -242,11 +242,11 @@ class SqlDriver(DocumentedDriver):
         quote = self._document.quote
         return f"{quote}{name.replace(quote, quote * 2)}{quote}"
 
-    def ask(self, request: Request) -> Answer:
+    def ask(self, request: Request) -> SystemAnswer:
         """As Driver.ask."""
         operation = self.operation(request)
         if operation is None:
-            return Answer.UNSUPPORTED
+            return SystemAnswer.UNSUPPORTED
         statements = self._statements(operation.calls, request)
         if operation.login:
             return self._asked_as(request, statements, operation.signs)
@@ -284,7 +284,7 @@ class SqlDriver(DocumentedDriver):
         for statement in statements:
             connection.exec_driver_sql(statement)
 
-    def _read_answer(self, request: Request, execute: Callable[[], None], signs: AnswerPatterns) -> Answer:
+    def _read_answer(self, request: Request, execute: Callable[[], None], signs: AnswerPatterns) -> SystemAnswer:
         """What the statements came to. Raises DriverError if the connection broke."""
         from sqlalchemy.exc import DBAPIError
 
@@ -295,16 +295,16 @@ class SqlDriver(DocumentedDriver):
                 raise DriverError(f"the database closed the connection: {_message(error)}") from error
             codes, message = _codes(error), str(error.orig)
             for answer, marks in (
-                (Answer.REFUSED, signs.refused),
-                (Answer.HIDDEN, signs.hidden),
-                (Answer.ALLOWED, signs.allowed),
+                (SystemAnswer.REFUSED, signs.refused),
+                (SystemAnswer.HIDDEN, signs.hidden),
+                (SystemAnswer.ALLOWED, signs.allowed),
             ):
                 if any(mark in codes or mark == message or (" " in mark and mark in message) for mark in marks):
                     return answer
             return self.broken(request, " ".join((*sorted(codes - {message, _message(error)}), _message(error))))
-        return Answer.ALLOWED
+        return SystemAnswer.ALLOWED
 
-    def _asked_as(self, request: Request, statements: list[str], signs: AnswerPatterns) -> Answer:
+    def _asked_as(self, request: Request, statements: list[str], signs: AnswerPatterns) -> SystemAnswer:
         """Ask on a connection that the user opens."""
         import sqlalchemy
 
@@ -325,7 +325,7 @@ class SqlDriver(DocumentedDriver):
         finally:
             engine.dispose()
 
-    def call(self, call: Call, step: Step, *, absent_is_done: bool = False) -> str | None:
+    def call(self, call: Call, step: MakingStep, *, absent_is_done: bool = False) -> str | None:
         """As DocumentedDriver.call."""
         from sqlalchemy.exc import DBAPIError
 

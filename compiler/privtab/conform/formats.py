@@ -8,7 +8,7 @@ from typing import Any
 from privtab._templates import environment
 from privtab.analysis.diff.markdown import as_text
 from privtab.conform.mistakes import mistakes
-from privtab.conform.nodes import Plan, Verdict
+from privtab.conform.nodes import QuestionPlan, Verdict
 from privtab.conform.report import ORDER, Finding, Report, RowReport
 from privtab.ir.names import atom_text
 from privtab.plural import count
@@ -38,7 +38,7 @@ def summary(report: Report) -> str:
     return f"{count(len(report.rows), 'row')}: {rows}; {cells}; {count(report.requests, 'question')} in {report.outcome.seconds:.1f} s"
 
 
-def mistake_lines(plan: Plan, *, verbose: bool = False) -> list[str]:
+def mistake_lines(plan: QuestionPlan, *, verbose: bool = False) -> list[str]:
     """How many kinds of mistakes the questions of a plan show, and which they do not; `verbose`: also those that the policy cannot show."""
     if not plan.mistakes:
         return []

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from privtab.conform.misreadings import CONTINUED, Mistake, View, right_answer, with_entities, with_principals
 from privtab.conform.mistakes import is_possible, mistakes
-from privtab.conform.nodes import Plan, Question, World
+from privtab.conform.nodes import Question, QuestionPlan, World
 from privtab.conform.steps import OTHER, Abilities, steps
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
@@ -39,13 +39,13 @@ class Neighbour:
 
 
 def extended(
-    plan: Plan,
+    plan: QuestionPlan,
     *,
     abilities: Abilities,
     changes: Callable[[Rule], bool],
     readings: Mapping[Key, Mapping[str, Rule]],
     prefix: str,
-) -> Plan:
+) -> QuestionPlan:
     """A plan with further questions, by which mistakes are seen that the questions so far do not show, and which ones they are."""
     finder = _Finder(plan, abilities, changes, prefix)
     chosen = finder.chosen()
@@ -74,7 +74,7 @@ def unseen(
 
 
 class _Finder:
-    def __init__(self, plan: Plan, abilities: Abilities, changes: Callable[[Rule], bool], prefix: str) -> None:
+    def __init__(self, plan: QuestionPlan, abilities: Abilities, changes: Callable[[Rule], bool], prefix: str) -> None:
         self._plan, self._abilities, self._changes = plan, abilities, changes
         self._program = plan.program
         self._prefix = prefix
@@ -239,7 +239,7 @@ def _world(program: Program, world: World, chosen: Sequence[Neighbour]) -> World
 
 
 def _questions(
-    plan: Plan, chosen: Sequence[Neighbour], readings: Mapping[Key, Mapping[str, Rule]]
+    plan: QuestionPlan, chosen: Sequence[Neighbour], readings: Mapping[Key, Mapping[str, Rule]]
 ) -> Iterator[Question]:
     reference = Reference(plan.program, _world(plan.program, plan.world, chosen).state)
     numbers: dict[str, int] = {}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from privtab.conform.misreadings import Mistake
 
 
-class Answer(StrEnum):
+class SystemAnswer(StrEnum):
     """What a system does with a request."""
 
     ALLOWED = "allowed"
@@ -95,7 +95,7 @@ def size(state: State) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class QuestionPlan:
     """The questions for a program, in the order in which they are asked, and the world that they need."""
 
     program: Program

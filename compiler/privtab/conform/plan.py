@@ -14,7 +14,7 @@ from typing import assert_never
 from privtab.conform.candidates import Candidate, Candidates, Setting
 from privtab.conform.choose import Choice, Packing, Row, bits
 from privtab.conform.neighbours import extended
-from privtab.conform.nodes import Plan, Question
+from privtab.conform.nodes import Question, QuestionPlan
 from privtab.conform.steps import ALL_ABILITIES, Abilities
 from privtab.errors import Undecided
 from privtab.ir.formula import item_condition, leaves
@@ -68,7 +68,7 @@ def plan(
     marked: bool = False,
     separate: bool = False,
     abilities: Abilities | None = ALL_ABILITIES,
-) -> Plan:
+) -> QuestionPlan:
     """Plan the questions for the rows that `rows` selects.
 
     `readings`: other readings of ambiguous rows. `asks`: whether an operation can be asked; nothing is made for others.
@@ -149,7 +149,7 @@ def _packed(
     prefix: str,
     *,
     marked: bool,
-) -> Plan:
+) -> QuestionPlan:
     """The chosen candidates as questions: those that may change something come last."""
     chosen = choice.chosen()
     cells: list[Cell] = []
@@ -195,7 +195,7 @@ def _packed(
                 named=row.candidates[position].setting.form != "call",
             )
         )
-    return Plan(
+    return QuestionPlan(
         program=program,
         cells=tuple(cells),
         questions=tuple(questions),
@@ -205,7 +205,7 @@ def _packed(
     )
 
 
-def _identified(found: Plan) -> Plan:
+def _identified(found: QuestionPlan) -> QuestionPlan:
     content = [[question.id, question.request.to_json(), question.expected] for question in found.questions]
     return replace(found, digest=hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16])
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from privtab.analysis.diff.nodes import Waiver
 from privtab.conform.driver import Driver
-from privtab.conform.nodes import Answer, Failing, Plan, Question, Verdict
+from privtab.conform.nodes import Failing, Question, QuestionPlan, SystemAnswer, Verdict
 from privtab.conform.plan import NOT_ASKED
-from privtab.conform.run import Outcome
+from privtab.conform.run import Interview
 from privtab.ir.nodes import Program, Rule
 from privtab.pipeline import load_program
 from privtab.scenarios.coverage import Cell
@@ -28,7 +28,7 @@ class Finding:
     """One question that was answered otherwise than the table says."""
 
     question: Question
-    answer: Answer
+    answer: SystemAnswer
     verdict: Verdict
     reproduce: str
     """A command that asks the same, to be pasted; empty if the driver has none."""
@@ -61,7 +61,7 @@ class RowReport:
     cells: tuple[tuple[Cell, Verdict], ...]
     findings: tuple[Finding, ...]
     """Every wrong answer, the one with the smallest world first."""
-    answers: Mapping[Answer, int]
+    answers: Mapping[SystemAnswer, int]
     readings: tuple[ReadingAgreement, ...]
     why: str = ""
     """Why nothing was asked, if nothing was."""
@@ -79,9 +79,9 @@ class RowReport:
 class Report:
     """The whole result."""
 
-    plan: Plan
+    plan: QuestionPlan
     rows: tuple[RowReport, ...]
-    outcome: Outcome
+    outcome: Interview
     requests: int
     unused: tuple[str, ...] = ()
     """Waivers that are expired or fit nothing, in words."""
@@ -110,7 +110,7 @@ def _unwaived(row: RowReport) -> set[Verdict]:
     return {finding.verdict for finding in row.findings if finding.verdict != waived}
 
 
-def report(plan: Plan, outcome: Outcome, driver: Driver, waivers: Sequence[Waiver], today: date) -> Report:
+def report(plan: QuestionPlan, outcome: Interview, driver: Driver, waivers: Sequence[Waiver], today: date) -> Report:
     """Compare the answers with the plan."""
     by_rule: dict[str, list[Question]] = {}
     for question in plan.questions:
@@ -131,21 +131,26 @@ def report(plan: Plan, outcome: Outcome, driver: Driver, waivers: Sequence[Waive
     return Report(plan=plan, rows=tuple(rows), outcome=outcome, requests=answered, unused=unused)
 
 
-def verdict_of(question: Question, answer: Answer | None) -> Verdict:
+def verdict_of(question: Question, answer: SystemAnswer | None) -> Verdict:
     """How one answer compares with the table."""
     match answer:
-        case None | Answer.UNSUPPORTED:
+        case None | SystemAnswer.UNSUPPORTED:
             return Verdict.UNTESTED
-        case Answer.BROKEN:
+        case SystemAnswer.BROKEN:
             return Verdict.BROKEN
-        case Answer.ALLOWED:
+        case SystemAnswer.ALLOWED:
             return Verdict.AGREES if question.expected else Verdict.WIDER
-        case Answer.REFUSED | Answer.HIDDEN:
+        case SystemAnswer.REFUSED | SystemAnswer.HIDDEN:
             return Verdict.NARROWER if question.expected else Verdict.AGREES
 
 
 def _row(
-    plan: Plan, rule: Rule, questions: Sequence[Question], cells: Sequence[int], outcome: Outcome, driver: Driver
+    plan: QuestionPlan,
+    rule: Rule,
+    questions: Sequence[Question],
+    cells: Sequence[int],
+    outcome: Interview,
+    driver: Driver,
 ) -> RowReport:
     found = [(question, outcome.answers.get(question.id)) for question in questions]
     verdicts = [(question, answer, verdict_of(question, answer)) for question, answer in found]
@@ -167,12 +172,12 @@ def _row(
     findings.sort(key=lambda finding: (ORDER.index(finding.verdict), finding.question.rows))
     answers = Counter(answer for _, answer in found if answer is not None)
     why = plan.undecided.get(rule.id, "")
-    if not why and answers and set(answers) == {Answer.UNSUPPORTED}:
+    if not why and answers and set(answers) == {SystemAnswer.UNSUPPORTED}:
         why = NOT_ASKED
     return RowReport(
         rule=rule,
         verdict=_worst(verdict for _, _, verdict in verdicts),
-        requests=sum(answer not in (None, Answer.UNSUPPORTED) for _, answer in found),
+        requests=sum(answer not in (None, SystemAnswer.UNSUPPORTED) for _, answer in found),
         cells=tuple((plan.cells[number], _worst(proofs[number])) for number in cells),
         findings=tuple(findings),
         answers=answers,
@@ -181,7 +186,7 @@ def _row(
     )
 
 
-def _with_causes(plan: Plan, rows: Sequence[RowReport]) -> list[RowReport]:
+def _with_causes(plan: QuestionPlan, rows: Sequence[RowReport]) -> list[RowReport]:
     """The rows with those that they refer to and that differ in the same way: mending these may mend both."""
     dependencies = RuleDependencies(plan.program)
     found = {(row.rule.entity, row.rule.operation): row for row in rows}
@@ -206,10 +211,10 @@ def _worst(verdicts: Iterable[Verdict]) -> Verdict:
     return next((verdict for verdict in ORDER if verdict in found), Verdict.UNTESTED)
 
 
-def _readings(verdicts: Sequence[tuple[Question, Answer | None, Verdict]]) -> tuple[ReadingAgreement, ...]:
+def _readings(verdicts: Sequence[tuple[Question, SystemAnswer | None, Verdict]]) -> tuple[ReadingAgreement, ...]:
     """For the row and each other reading: how many of the distinguishing questions it answers as the system does."""
     telling = [
-        (question, answer is Answer.ALLOWED)
+        (question, answer is SystemAnswer.ALLOWED)
         for question, answer, verdict in verdicts
         if question.readings and verdict not in (Verdict.UNTESTED, Verdict.BROKEN)
     ]

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from privtab.conform.candidates import needed
 from privtab.conform.driver import Driver
-from privtab.conform.nodes import Answer, Plan, Question
+from privtab.conform.nodes import Question, QuestionPlan, SystemAnswer
 from privtab.errors import DriverError, FileError, UsageError
 from privtab.plural import count
 
@@ -39,10 +39,10 @@ class Settings:
 
 
 @dataclass(slots=True)
-class Outcome:
+class Interview:
     """What came of asking: the answers so far, why it ended early, and what could not be removed."""
 
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, SystemAnswer] = field(default_factory=dict)
     failure: str | None = None
     left: tuple[str, ...] = ()
     seconds: float = 0.0
@@ -59,16 +59,16 @@ def sampled(questions: Sequence[Question], number: int | None, seed: int = 0) ->
 
 
 def run(
-    plan: Plan,
+    plan: QuestionPlan,
     questions: Sequence[Question],
     driver: Driver,
     settings: Settings,
     *,
     answers: AnswerFile | None = None,
     on_answer: Callable[[int], None] = lambda _: None,
-) -> Outcome:
+) -> Interview:
     """Prepare the system, ask, and clean up whatever happens; a failure of the driver is in the outcome."""
-    outcome = Outcome(answers=dict(answers.known) if answers else {})
+    outcome = Interview(answers=dict(answers.known) if answers else {})
     started = time.monotonic()
     waiting = [question for question in questions if question.id not in outcome.answers]
     try:
@@ -119,12 +119,12 @@ class _Witnesses:
         self._rows: set[str] = set()
         self._all_refused = True
 
-    def add(self, question: Question, answer: Answer) -> None:
+    def add(self, question: Question, answer: SystemAnswer) -> None:
         """Count an answer, if it is about a request that needs rows of the state."""
-        if question.expected and answer is not Answer.UNSUPPORTED and question.rows:
+        if question.expected and answer is not SystemAnswer.UNSUPPORTED and question.rows:
             self._number += 1
             self._rows.add(question.row)
-            self._all_refused = self._all_refused and answer in (Answer.REFUSED, Answer.HIDDEN)
+            self._all_refused = self._all_refused and answer in (SystemAnswer.REFUSED, SystemAnswer.HIDDEN)
 
     def check(self, at_least: int) -> None:
         """Raise DriverError if there are so many, about two rows or more, and none of them was allowed."""
@@ -136,7 +136,7 @@ class _Witnesses:
 
 
 def _check_controls(
-    questions: Sequence[Question], answers: Mapping[str, Answer], driver: Driver, settings: Settings
+    questions: Sequence[Question], answers: Mapping[str, SystemAnswer], driver: Driver, settings: Settings
 ) -> None:
     """Ask some questions again; raises DriverError if an answer is another one, since the state then changed meanwhile."""
     step = max(1, len(questions) // CONTROLS)
@@ -151,12 +151,12 @@ def _check_controls(
 
 def _asked(
     questions: Sequence[Question], driver: Driver, settings: Settings, jobs: int
-) -> Iterator[tuple[Sequence[Question], Sequence[Answer]]]:
+) -> Iterator[tuple[Sequence[Question], Sequence[SystemAnswer]]]:
     """The answers as they come, by as many questions as the driver takes at once. Raises DriverError if there is none for too long; the threads are then left behind."""
     size = max(1, driver.batch)
     chunks = [questions[start : start + size] for start in range(0, len(questions), size)]
     work: queue.SimpleQueue[Sequence[Question]] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[Sequence[Question], Sequence[Answer] | BaseException]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[Sequence[Question], Sequence[SystemAnswer] | BaseException]] = queue.SimpleQueue()
     stopped = threading.Event()
     pace = _RateLimit(settings.rate)
     for chunk in chunks:
@@ -239,10 +239,10 @@ def _bounded(function: Callable[[], T], seconds: float, what: str) -> T:
 class AnswerFile:
     """The answers of a test in a file of JSON lines, the first of which names the plan: so that a test can be resumed."""
 
-    def __init__(self, path: Path, plan: Plan) -> None:
+    def __init__(self, path: Path, plan: QuestionPlan) -> None:
         """Read the answers so far, if there are any. Raises UsageError if they are those of another plan."""
         self.path = path
-        self.known: dict[str, Answer] = {}
+        self.known: dict[str, SystemAnswer] = {}
         ids = {question.id for question in plan.questions}
         try:
             lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
@@ -254,7 +254,7 @@ class AnswerFile:
                         if digest != plan.digest:
                             raise UsageError(f"{path} has the answers of another plan: remove it, or name another file")
                     elif value["question"] in ids:
-                        self.known[value["question"]] = Answer(value["answer"])
+                        self.known[value["question"]] = SystemAnswer(value["answer"])
                 except (ValueError, KeyError, TypeError) as error:
                     if number + 1 == len(lines) and number:
                         break  # the test ended while it wrote this line
@@ -265,7 +265,7 @@ class AnswerFile:
         if not lines:
             self._write([{"plan": plan.digest}])
 
-    def add(self, answers: Mapping[str, Answer]) -> None:
+    def add(self, answers: Mapping[str, SystemAnswer]) -> None:
         """Append answers, by the ids of their questions."""
         self._write({"question": question, "answer": str(answer)} for question, answer in answers.items())
 

@@ -32,11 +32,11 @@ class Abilities:
 ALL_ABILITIES = Abilities()
 
 
-Step: TypeAlias = tuple[str, State, Request]
+DocumentedStep: TypeAlias = tuple[str, State, Request]
 """Words for the step, the rows, and the request."""
 
 
-def steps(program: Program, question: Question, abilities: Abilities) -> Iterator[Step]:
+def steps(program: Program, question: Question, abilities: Abilities) -> Iterator[DocumentedStep]:
     """All steps from a question."""
     state, request = question.state, question.request
     yield from _elsewhere(program, state, request, abilities)
@@ -48,7 +48,7 @@ def steps(program: Program, question: Question, abilities: Abilities) -> Iterato
     yield from _otherwise_asked(program, state, request)
 
 
-def _elsewhere(program: Program, state: State, request: Request, abilities: Abilities) -> Iterator[Step]:
+def _elsewhere(program: Program, state: State, request: Request, abilities: Abilities) -> Iterator[DocumentedStep]:
     """The rows about one entity, on others."""
     for entity in _deepest(state):
         for words, other in _places(program, entity, abilities):
@@ -65,7 +65,7 @@ def _elsewhere(program: Program, state: State, request: Request, abilities: Abil
         yield from _continued(state, request, entity)
 
 
-def _continued(state: State, request: Request, entity: Entity) -> Iterator[Step]:
+def _continued(state: State, request: Request, entity: Entity) -> Iterator[DocumentedStep]:
     """The request about an entity whose name continues that of the one that rows are about."""
     longer = _with_last(entity, CONTINUED)
 
@@ -144,7 +144,7 @@ def _moved(program: Program, state: State, entity: Entity, other: Entity) -> Sta
     return with_entities(state, lambda found: other if found == entity else found)
 
 
-def _of_others(program: Program, state: State, request: Request, abilities: Abilities) -> Iterator[Step]:
+def _of_others(program: Program, state: State, request: Request, abilities: Abilities) -> Iterator[DocumentedStep]:
     """The rows of the caller, of others."""
     user = request.user
 
@@ -187,7 +187,7 @@ def _chains(user: str, base: str, *, nested: bool) -> Iterator[tuple[str, list[t
         yield ", which only contains another one that has them", [(user, second), (first, second)], first
 
 
-def _through_groups(program: Program, state: State, request: Request, abilities: Abilities) -> Iterator[Step]:
+def _through_groups(program: Program, state: State, request: Request, abilities: Abilities) -> Iterator[DocumentedStep]:
     semantics = program.semantics
     if "request" in semantics.groups and "group" in semantics.grantees and state.grants:
         named = f"{request.user} named"
@@ -220,7 +220,7 @@ def _through_groups(program: Program, state: State, request: Request, abilities:
             yield f"owned by a group{words}", replace(state, owners=owners, memberships=memberships), request
 
 
-def _through_roles(program: Program, state: State, request: Request, abilities: Abilities) -> Iterator[Step]:
+def _through_roles(program: Program, state: State, request: Request, abilities: Abilities) -> Iterator[DocumentedStep]:
     semantics = program.semantics
     if not abilities.roles or "role" not in semantics.grantees:
         yield from _declared_roles(program, state, request, abilities)
@@ -270,7 +270,7 @@ def _through_roles(program: Program, state: State, request: Request, abilities: 
     yield from _declared_roles(program, state, request, abilities)
 
 
-def _declared_roles(program: Program, state: State, request: Request, abilities: Abilities) -> Iterator[Step]:
+def _declared_roles(program: Program, state: State, request: Request, abilities: Abilities) -> Iterator[DocumentedStep]:
     """Roles that the policy declares, within what is around the resource, and within something else."""
     if not abilities.roles:
         return
@@ -296,14 +296,14 @@ def _declared_roles(program: Program, state: State, request: Request, abilities:
                 yield f"the role {role.name}{within} of a group", of_group, request
 
 
-def _with_denials(program: Program, state: State, request: Request, abilities: Abilities) -> Iterator[Step]:
+def _with_denials(program: Program, state: State, request: Request, abilities: Abilities) -> Iterator[DocumentedStep]:
     """Denials beside the rows of the caller."""
     if program.semantics.deny == "none" or not state.grants:
         return
     row = max(state.grants, key=lambda row: len(row.entity.names))
     grantable = program.privileges[row.privilege].on
 
-    def with_(words: str, *denied: Grant, **more: object) -> Step:
+    def with_(words: str, *denied: Grant, **more: object) -> DocumentedStep:
         return words, replace(state, grants=[*state.grants, *denied], **more), request  # type: ignore[arg-type]
 
     deny = replace(row, effect="deny")
@@ -338,7 +338,7 @@ def _with_denials(program: Program, state: State, request: Request, abilities: A
         yield with_("denied to a role of the caller", replace(deny, grantee=f"role:{role}"), assignments=rows)
 
 
-def _with_other_rights(program: Program, state: State, request: Request) -> Iterator[Step]:
+def _with_other_rights(program: Program, state: State, request: Request) -> Iterator[DocumentedStep]:
     """Other privileges in the place of the caller's, and ownership in the place of privileges."""
     for row in state.grants[:1]:
         rest = [other for other in state.grants if other is not row]
@@ -380,7 +380,7 @@ def _with_other_rights(program: Program, state: State, request: Request) -> Iter
     yield "a service administrator alone", State(service_admins=[request.user]), request
 
 
-def _otherwise_asked(program: Program, state: State, request: Request) -> Iterator[Step]:
+def _otherwise_asked(program: Program, state: State, request: Request) -> Iterator[DocumentedStep]:
     """The same rows and another request."""
     for slot, entity in request.with_.items():
         if entity.type == request.resource.type:

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from privtab.conform.nodes import Answer, Plan, Question
+from privtab.conform.nodes import Question, QuestionPlan, SystemAnswer
 from privtab.diagnostics import Diagnostic
 from privtab.errors import FileError, PolicyInvalid, UsageError
 from privtab.ir.nodes import ALWAYS, Program, Rule
@@ -124,11 +124,11 @@ def _entries(node: Node) -> Iterator[tuple[Scalar, Node]]:
 class _AnsweredRows:
     """The answered questions of a plan, compared with a program's answers."""
 
-    def __init__(self, plan: Plan, program: Program, answers: Mapping[str, Answer]) -> None:
+    def __init__(self, plan: QuestionPlan, program: Program, answers: Mapping[str, SystemAnswer]) -> None:
         self.program = program
         self.dependencies = RuleDependencies(program)
         reference = Reference(program, plan.world.state)
-        decided = (Answer.ALLOWED, Answer.REFUSED, Answer.HIDDEN)
+        decided = (SystemAnswer.ALLOWED, SystemAnswer.REFUSED, SystemAnswer.HIDDEN)
         by_row: dict[Key, list[Question]] = {}
         for question in plan.questions:
             if answers.get(question.id) in decided:
@@ -138,7 +138,7 @@ class _AnsweredRows:
             for key, questions in by_row.items()
         }
         self._allowed: dict[Key, Mask] = {
-            key: sum(1 << n for n, question in enumerate(questions) if answers[question.id] is Answer.ALLOWED)
+            key: sum(1 << n for n, question in enumerate(questions) if answers[question.id] is SystemAnswer.ALLOWED)
             for key, questions in by_row.items()
         }
 
@@ -168,7 +168,10 @@ def _case(question: Question) -> Case:
 
 
 def propose(
-    file: VariantFile, plan: Plan, answers: Mapping[str, Answer], readings: Mapping[Key, Mapping[str, Rule]]
+    file: VariantFile,
+    plan: QuestionPlan,
+    answers: Mapping[str, SystemAnswer],
+    readings: Mapping[Key, Mapping[str, Rule]],
 ) -> Proposal:
     """The variant of a policy under which the table gives every answer that the system gave, as far as one is found."""
     observed = _AnsweredRows(plan, plan.program, answers)

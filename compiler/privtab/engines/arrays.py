@@ -19,7 +19,7 @@ HEAVY = 32
 """Principals of a user above which it may be faster to go through those that hold something on an entity."""
 
 
-class Kind:
+class TypeArrays:
     """The entities of one type that the state names, and those that contain entities that it names."""
 
     def __init__(self, name: str, keys: Codes, names: TextDictionary, *, single: bool, root: bool) -> None:
@@ -33,7 +33,7 @@ class Kind:
         self._children = HashIndex(self._keys)
 
     @classmethod
-    def of(cls, name: str, paths: Mapping[str, int], *, single: bool, above: Mapping[str, int] | None) -> Kind:
+    def of(cls, name: str, paths: Mapping[str, int], *, single: bool, above: Mapping[str, int] | None) -> TypeArrays:
         """`paths`: each with its number. `above`: those of the containing type; None for a root."""
         split = [("", "", "")] * len(paths) if single else [path.rpartition("/") for path in paths]
         last_names = [last for _, _, last in split]
@@ -64,7 +64,7 @@ class Kind:
             pair(containers, np.zeros(len(containers), np.int64) if last_names is None else last_names)
         )
 
-    def only(self, places: Codes) -> Kind:
+    def only(self, places: Codes) -> TypeArrays:
         """The same, but `find` knows only some entities: a smaller table is searched faster."""
         found = copy(self)
         found._children = HashIndex(self._keys[places], places)  # noqa: SLF001  (its own)
@@ -250,7 +250,7 @@ class Arrays:
         self.revision = index.revision
         self.numbers = index.numbers
         self.people = UserPrincipals(index)
-        self.kinds: dict[str, Kind] = {}
+        self.kinds: dict[str, TypeArrays] = {}
         """Containing types come first."""
         self.above: dict[str, str | None] = {}
         """For each type, the one that contains it."""
@@ -266,7 +266,7 @@ class Arrays:
             self.above[type_] = chain[-2][0] if len(chain) > 1 else None
             above = numbers[chain[-2][0]] if len(chain) > 1 else None
             numbers[type_] = {path: number for number, path in enumerate(paths[type_])}
-            self.kinds[type_] = Kind.of(type_, numbers[type_], single=is_single(chain), above=above)
+            self.kinds[type_] = TypeArrays.of(type_, numbers[type_], single=is_single(chain), above=above)
             self.entries[type_] = self._entries(index, type_, numbers[type_])
             self._members[type_] = self._pairs(index.members.get(type_, {}), numbers[type_])
             self.members[type_] = HashIndex(self._members[type_])

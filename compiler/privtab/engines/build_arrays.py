@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.arrow import Codes, Lists
-from privtab.engines.arrays import Arrays, Entries, Kind, Scopes, UserPrincipals, is_single
+from privtab.engines.arrays import Arrays, Entries, Scopes, TypeArrays, UserPrincipals, is_single
 from privtab.engines.columns import Level, level_of, widths
 from privtab.engines.index import OWNER, PrivilegeNumbers
 from privtab.engines.lookups import WORD, HashIndex, TextDictionary
@@ -216,7 +216,7 @@ class _Places:
                 below[chain[-2][0]].append((type_, texts if is_single(chain) else level.parents))
         self._above = above
 
-    def kind(self, type_: str) -> Kind:
+    def kind(self, type_: str) -> TypeArrays:
         """The entities of a type."""
         level, chain = self._levels[type_], self._chains[type_]
         single, root = is_single(chain), len(chain) == 1
@@ -227,4 +227,4 @@ class _Places:
             containers = self._above[type_] if single else self._above[type_][level.parent_codes]
         names = pa.array([""], pa.string()) if single else level.names
         last_names = np.zeros(count, np.int64) if single else level.name_codes
-        return Kind(type_, containers << 32 | last_names, TextDictionary.of(names), single=single, root=root)
+        return TypeArrays(type_, containers << 32 | last_names, TextDictionary.of(names), single=single, root=root)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from privtab import arrow
 from privtab.arrow import Codes, Truth, text_bytes
 from privtab.characters import UNUSABLE
-from privtab.engines.arrays import Arrays, Kind
+from privtab.engines.arrays import Arrays, TypeArrays
 from privtab.names import ESCAPES
 
 TextPool: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[str | None]
@@ -121,7 +121,7 @@ class Paths:
             well_spelt = well_spelt[level.parent_codes] & good[level.name_codes]
         return well_spelt
 
-    def places(self, type_: str, positions: Codes | None, among: Kind | None = None) -> Codes:
+    def places(self, type_: str, positions: Codes | None, among: TypeArrays | None = None) -> Codes:
         """The entities of a type, by number, at positions of its level (None: at all); -1 if the state does not name the entity.
 
         `among`: entities of the type that may be left out are missing in it.
@@ -132,7 +132,7 @@ class Paths:
             self._places[type_] = self._find_places(type_, None)
         return select(self._places[type_], positions)
 
-    def _find_places(self, type_: str, positions: Codes | None, among: Kind | None = None) -> Codes:
+    def _find_places(self, type_: str, positions: Codes | None, among: TypeArrays | None = None) -> Codes:
         chain = self._chains[type_]
         kind, level = among or self._arrays.kinds[type_], self.level(chain[-1][1])
         if len(chain) == 1:

@@ -13,7 +13,7 @@ from privtab.paths import Chains, Level, at_level, located, shapes_of
 RESOURCE = ""
 """The slot of the request's resource; other slots are the names of its `with` objects."""
 
-Kind: TypeAlias = Literal[
+AtomWord: TypeAlias = Literal[
     "has", "owner", "member", "self", "holds", "service_admin", "has_below", "owns_below", "compare"
 ]
 
@@ -22,7 +22,7 @@ Kind: TypeAlias = Literal[
 class Atom:
     """An atom: what may hold for a caller about the object of a type on a slot's path."""
 
-    kind: Kind
+    kind: AtomWord
     slot: str = RESOURCE
     type: str = ""
     privilege: str = ""
@@ -188,7 +188,7 @@ class ConditionReader:
         parts = [rule["call"]] if rule["each"] is None else [rule["call"], rule["each"]]
         return _all(self._read(part, slot, form) for part in parts)
 
-    def _atom(self, kind: Kind, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
+    def _atom(self, kind: AtomWord, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
         slot, type_ = value["slot"] or slot, value["type"]
         if type_ in self.nested:
             level = value.get("level", "nearest")
@@ -197,7 +197,9 @@ class ConditionReader:
             return join(self._atom_at(kind, value, slot, name, form) for name in types)
         return self._atom_at(kind, value, slot, type_, form)
 
-    def _atom_at(self, kind: Kind, value: Mapping[str, Any], slot: str, type_: str, form: RequestShape) -> Condition:
+    def _atom_at(
+        self, kind: AtomWord, value: Mapping[str, Any], slot: str, type_: str, form: RequestShape
+    ) -> Condition:
         return NEVER if self.unnamed(type_, slot, form) else Atom(kind, slot, type_, value.get("privilege", ""))
 
     def targets(self, type_: str, level: Level, slot: str, form: RequestShape) -> tuple[str, ...]:

@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from privtab import attributes
 from privtab.arrow import Codes, Truth
-from privtab.attributes import Attributes, GivenAttributes, Kind, given_attributes, requested
+from privtab.attributes import AttributeKind, Attributes, GivenAttributes, given_attributes, requested
 
 
 @dataclass(frozen=True, slots=True)
 class GivenColumns:
     """Values by (of what, slot if it is of an entity, name): an Arrow column, in which null is no value, or one value for all rows."""
 
-    values: Mapping[tuple[Kind, str, str], Any] = field(default_factory=dict)
+    values: Mapping[tuple[AttributeKind, str, str], Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, values: Mapping[str, Any] | None, declared: Attributes) -> GivenColumns:
@@ -56,14 +56,14 @@ class GivenColumns:
         """The attributes of each of `count` rows."""
         lists = [(k, v.to_pylist() if isinstance(v, pa.Array) else [v] * count) for k, v in self.values.items()]
         for row in range(count):
-            found: dict[tuple[Kind, str], dict[str, Any]] = {}
+            found: dict[tuple[AttributeKind, str], dict[str, Any]] = {}
             for (kind, slot, name), column in lists:
                 if column[row] is not None:
                     found.setdefault((kind, slot), {})[name] = column[row]
             yield _attributes(found) if found else attributes.NONE_GIVEN
 
 
-def _attributes(values: Mapping[tuple[Kind, str], Mapping[str, Any]]) -> GivenAttributes:
+def _attributes(values: Mapping[tuple[AttributeKind, str], Mapping[str, Any]]) -> GivenAttributes:
     return GivenAttributes(
         user=values.get(("user", ""), {}),
         entity=values.get(("entity", ""), {}),

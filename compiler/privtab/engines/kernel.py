@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.arrow import Codes, Truth
-from privtab.engines.arrays import HEAVY, Arrays, Column, Kind, UserPrincipals
+from privtab.engines.arrays import HEAVY, Arrays, Column, TypeArrays, UserPrincipals
 from privtab.engines.attributes import Comparison, Operand
 from privtab.engines.columns import Level, Paths, decoded, select
 from privtab.engines.conditions import RESOURCE, Atom, Condition, atoms_of, fold
 from privtab.engines.index import OWNER
 from privtab.engines.lookups import Bits, Remembered, pair
-from privtab.engines.plan import Plan, Step, needed
+from privtab.engines.plan import FormPlan, LookupStep, needed
 
 Truths: TypeAlias = Callable[[Atom], Truth]
 
@@ -111,20 +111,20 @@ class Batch:
         return self._parents[slot, depth]
 
 
-def in_columns(plan: Plan) -> bool:
+def in_columns(plan: FormPlan) -> bool:
     """Whether a form of request can be decided in columns; otherwise its condition has too many privileges, or `or below`."""
     below = any(atom.kind in ("has_below", "owns_below") for atom in atoms_of(plan.condition))
     return not below and len(_privileges(plan)) <= MOST_PRIVILEGES
 
 
-def _privileges(plan: Plan) -> list[str]:
+def _privileges(plan: FormPlan) -> list[str]:
     return sorted({atom.privilege for atom in atoms_of(plan.condition) if atom.kind == "has"})
 
 
 class Kernel:
     """Evaluates one plan over arrays."""
 
-    def __init__(self, plan: Plan, arrays: Arrays) -> None:
+    def __init__(self, plan: FormPlan, arrays: Arrays) -> None:
         self.plan = plan
         self._people: UserPrincipals = arrays.people
         self._arrays = arrays
@@ -137,7 +137,7 @@ class Kernel:
         self._columns: list[Column] = [arrays.entries[step.type].column(pairs) for step in plan.steps]
         self._held = np.uint64(sum(bit for name, bit in self._bit.items() if name in plan.semantics.owner_holds))
         self._defaults = [self._default_grants(step) for step in plan.steps]
-        self._kinds: dict[int, Kind] = {}
+        self._kinds: dict[int, TypeArrays] = {}
         """By number of a step whose entities requests are about, those on which anybody holds something; made on first use."""
         self._remembered = [Remembered() for _ in plan.steps]
         self._lowest = [number for number in range(len(plan.steps)) if all(number != step.above for step in plan.steps)]
@@ -238,7 +238,7 @@ class Kernel:
                 bits[part[nonempty]] = np.bitwise_or.reduceat(column.held(principals, pair_places), begins)
         return bits
 
-    def _default_grants(self, step: Step) -> dict[str, int]:
+    def _default_grants(self, step: LookupStep) -> dict[str, int]:
         """The default grants of each declared role on a step's entities, in the bits of the columns."""
         bits_by_role = {
             role: sum(bit for name, bit in self._bit.items() if name in grants.get(step.type, ()))

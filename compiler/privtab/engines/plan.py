@@ -74,7 +74,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class LookupStep:
     """One entity to look at. Its atoms begin at bit `shift`; `mask` selects those that the condition needs."""
 
     slot: str
@@ -100,7 +100,7 @@ class Test:
     holds: Special
 
 
-class Plan:
+class FormPlan:
     """Decides every request of one form."""
 
     def __init__(
@@ -115,7 +115,7 @@ class Plan:
         self._bit_of_privilege = index.numbers.allowed
         self.tests: tuple[Test, ...] = ()
         self.comparisons: tuple[tuple[int, Comparison], ...] = ()
-        self.steps: tuple[Step, ...] = ()
+        self.steps: tuple[LookupStep, ...] = ()
         self._lay_out(dict.fromkeys(atoms_of(condition)))
         self.decide = compiled(condition, self._bits.__getitem__)
         self.owner_bits = sum(map(self._bit_of_privilege, semantics.owner_holds))
@@ -155,7 +155,7 @@ class Plan:
             mask = masks[slot, type_]
             chain = self.reader.chains[type_]
             steps.append(
-                Step(
+                LookupStep(
                     slot=slot,
                     type=type_,
                     base=base_type(type_),

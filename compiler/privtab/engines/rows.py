@@ -10,7 +10,7 @@ from privtab.engines.attributes import RequestValues
 from privtab.engines.conditions import RESOURCE, ConditionReader, RequestShape
 from privtab.engines.explain import Explanation
 from privtab.engines.index import Index
-from privtab.engines.plan import Caller, GrantSemantics, Plan, beginnings
+from privtab.engines.plan import Caller, FormPlan, GrantSemantics, beginnings
 from privtab.errors import DecisionUnavailable, PolicyError
 from privtab.locations import Locations, ids, not_placed
 from privtab.request import Decision, Entity, Request
@@ -34,7 +34,7 @@ class RowEngine:
             raise PolicyError("rows of the state hold for a time, and the engine has no moment for them")
         self.program = program
         self.index = index
-        self._plans: dict[tuple[Any, ...], Plan] = {}
+        self._plans: dict[tuple[Any, ...], FormPlan] = {}
         try:
             self._read()
         except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -123,13 +123,13 @@ class RowEngine:
         slots = self.shapes[request.resource.type, request.action][1]
         return {RESOURCE: request.resource, **{slot: request.with_[slot] for slot in slots}}
 
-    def located(self, request: Request) -> tuple[Plan, dict[str, list[str]]] | None:
+    def located(self, request: Request) -> tuple[FormPlan, dict[str, list[str]]] | None:
         """The plan for a request, and the beginnings of the paths of its objects; None if no row places one of these."""
         if self.reader.flat:
             return self._located(request)
         return self.plan(request), {slot: beginnings(entity.id) for slot, entity in self._objects(request).items()}
 
-    def _located(self, request: Request) -> tuple[Plan, dict[str, list[str]]] | None:
+    def _located(self, request: Request) -> tuple[FormPlan, dict[str, list[str]]] | None:
         """The plan for a request, and the ids on the paths of its objects; None if no row places one of these."""
         paths: dict[str, list[str]] = {}
         levels: dict[str, int] = {}
@@ -161,13 +161,13 @@ class RowEngine:
         revision = self.program.get("revision")
         return Decision(allowed=False, context=context if revision is None else {**context, "revision": revision})
 
-    def plan(self, request: Request) -> Plan:
+    def plan(self, request: Request) -> FormPlan:
         """The plan for requests of the same form as this one."""
         resource = request.resource
         named = self.reader.shapes[resource.type].named(resource.id)
         return self._plan(request, self._levels(request, resource), named=named)
 
-    def _plan(self, request: Request, levels: Mapping[str, int], *, named: bool) -> Plan:
+    def _plan(self, request: Request, levels: Mapping[str, int], *, named: bool) -> FormPlan:
         resource = request.resource
         flags, slots = self.shapes[resource.type, request.action]
         types = {slot: request.with_[slot].type for slot in slots}
@@ -200,7 +200,7 @@ class RowEngine:
         named: bool,
         levels: Mapping[str, int] | None = None,
         attributes: bool = False,
-    ) -> Plan:
+    ) -> FormPlan:
         """The plan for requests of a form; `withs` are the types of the `with` objects, the rest as in RequestShape."""
         levels = levels or {}
         flag_names, slots = self.shapes[type_, operation]
@@ -211,7 +211,7 @@ class RowEngine:
             types = {RESOURCE: type_, **{slot: withs[slot] for slot in slots}}
             form = RequestShape(flags=flags, types=types, named=named, levels=levels, attributes=attributes)
             condition = self.reader.condition(type_, operation, form)
-            plan = self._plans[key] = Plan(condition, form, self.reader, self.semantics, self.index)
+            plan = self._plans[key] = FormPlan(condition, form, self.reader, self.semantics, self.index)
         return plan
 
     def needs_only_resource(self, type_: str, operation: str) -> bool:

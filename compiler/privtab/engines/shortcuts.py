@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from privtab.engines.conditions import ALWAYS, RESOURCE, Atom
 from privtab.engines.index import OWNER, Table
-from privtab.engines.plan import Plan, Special, needed
+from privtab.engines.plan import FormPlan, Special, needed
 from privtab.names import is_wildcard
 
 Shortcut: TypeAlias = Callable[[str, str], bool | None]
@@ -32,7 +32,7 @@ class Level(NamedTuple):
     tests: tuple[tuple[int, Special], ...]
 
 
-def shortcut(plan: Plan) -> Shortcut | None:
+def shortcut(plan: FormPlan) -> Shortcut | None:
     """Compile a plan to such a function; None if its form needs more."""
     chain = plan.reader.chains[plan.form.types[RESOURCE]]
     # Each entity down the path adds one name.
@@ -47,7 +47,7 @@ def shortcut(plan: Plan) -> Shortcut | None:
     return _conjunction(levels, plan.index.users) if simple else _by_facts(plan, levels)
 
 
-def _level(plan: Plan, type_: str, depth: int, required: Sequence[Atom]) -> Level:
+def _level(plan: FormPlan, type_: str, depth: int, required: Sequence[Atom]) -> Level:
     step = next((step for step in plan.steps if step.type == type_), None)
     allowed = plan.index.numbers.allowed
     bits = sum({allowed(atom.privilege) for atom in required if atom.type == type_})
@@ -108,7 +108,7 @@ def _conjunction(levels: Sequence[Level], users: Users) -> Shortcut:
     return answer
 
 
-def _by_facts(plan: Plan, levels: Sequence[Level]) -> Shortcut:
+def _by_facts(plan: FormPlan, levels: Sequence[Level]) -> Shortcut:
     """For all other conditions: gather the atoms along the path into one number, and evaluate the condition on it."""
     users, decide, owner_bits = plan.index.users, plan.decide, plan.owner_bits
     down, denies = plan.semantics.down, plan.semantics.denies

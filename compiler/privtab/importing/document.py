@@ -22,7 +22,7 @@ from privtab.syntax.node_reader import DocumentProblem, DocumentReader, is_empty
 from privtab.syntax.yaml_tree import Mapping, Node, Sequence, compose
 
 MARK = "import"
-Kind: TypeAlias = Literal["get", "sql"]
+QueryKind: TypeAlias = Literal["get", "sql"]
 STEP = (
     "get",
     "sql",
@@ -81,10 +81,10 @@ class Excluded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ImportStep:
     """One question to the system, what each item of the answer means, and the questions that follow for it."""
 
-    kind: Kind | None
+    kind: QueryKind | None
     """None: the step looks at what is known already."""
     ask: Template | None
     fields: Fields | None
@@ -100,11 +100,11 @@ class Step:
     """Look-ups that items are entered in: by name, the key and the value."""
     rows: tuple[tuple[str, MappingOf[str, Template]], ...]
     not_taken: tuple[Excluded, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ImportStep, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class ImportDocument:
     """An import document."""
 
     path: str
@@ -119,7 +119,7 @@ class Document:
     """Texts in names that are other names for each request."""
     everyone: tuple[str, ...]
     """Principals that everyone is."""
-    steps: tuple[Step, ...]
+    steps: tuple[ImportStep, ...]
 
 
 def find(document: str) -> Path:
@@ -136,7 +136,7 @@ def find(document: str) -> Path:
     )
 
 
-def load(document: str) -> Document:
+def load(document: str) -> ImportDocument:
     """Read an import document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
     file = source.load(find(document))
     found: list[Diagnostic] = []
@@ -153,7 +153,7 @@ class _MappingReader(DocumentReader):
     NAMES: ClassVar = {"I001": "bad-import-document"}
     CODES: ClassVar = dict.fromkeys(DocumentProblem, "I001")
 
-    def document(self, root: Node) -> Document | None:
+    def document(self, root: Node) -> ImportDocument | None:
         """The whole document."""
         fields = self.fields(
             root,
@@ -172,7 +172,7 @@ class _MappingReader(DocumentReader):
         steps = self.steps(fields["steps"], 1)
         if title is None:
             return None
-        return Document(
+        return ImportDocument(
             path=self.source.path,
             title=title.value,
             **lists,
@@ -180,7 +180,7 @@ class _MappingReader(DocumentReader):
             steps=steps,
         )
 
-    def steps(self, node: Node | None, depth: int) -> tuple[Step, ...]:
+    def steps(self, node: Node | None, depth: int) -> tuple[ImportStep, ...]:
         """A list of steps."""
         if node is None:
             return ()
@@ -190,7 +190,7 @@ class _MappingReader(DocumentReader):
         read = (self.step(item, depth) for item in self.items(node, "`steps`"))
         return tuple(step for step in read if step is not None)
 
-    def step(self, node: Node, depth: int) -> Step | None:
+    def step(self, node: Node, depth: int) -> ImportStep | None:
         """One step."""
         fields = self.fields(node, "a step", STEP)
         if fields is None:
@@ -199,7 +199,7 @@ class _MappingReader(DocumentReader):
         if len(kinds) == 2:
             self.report("I001", fields["sql"], "a step has either `get` or `sql`")
             return None
-        kind: Kind | None = "get" if kinds == ["get"] else "sql" if kinds else None
+        kind: QueryKind | None = "get" if kinds == ["get"] else "sql" if kinds else None
         text = self.text(fields[kind], f"`{kind}`") if kind else None
         if "page" in fields and kind != "get":
             self.report("I001", fields["page"], "only the answer to a `get` comes in pages")
@@ -208,7 +208,7 @@ class _MappingReader(DocumentReader):
                 "`fields` say what the answer to a `get` holds" if kind != "get" else "`fields` is missing in a `get`"
             )
             self.report("I001", fields.get("fields", node), message, FIELDS_EXAMPLE)
-        return Step(
+        return ImportStep(
             kind=kind,
             ask=None if text is None else Template(text.value),
             fields=None if "fields" not in fields else self.answer(fields["fields"], fields.get("bare")),

@@ -16,7 +16,7 @@ from jmespath.exceptions import JMESPathError
 from privtab._collection import no_collection
 from privtab.errors import FileError, FormatError, UsageError
 from privtab.importing.answers import Answers, FieldSearch
-from privtab.importing.document import Document, Excluded, Page, Step
+from privtab.importing.document import Excluded, ImportDocument, ImportStep, Page
 from privtab.importing.expression import Expression, holds
 from privtab.importing.template import ITEM, Template
 from privtab.ir.nodes import Program
@@ -95,7 +95,7 @@ class _CollectedRows:
 
 
 def run(
-    document: Document,
+    document: ImportDocument,
     answers: Answers,
     program: Program,
     *,
@@ -194,7 +194,9 @@ class _Pages:
 class _Collector:
     """Carries out the steps of a document."""
 
-    def __init__(self, document: Document, answers: Answers, program: Program, entities: Sequence[Entity]) -> None:
+    def __init__(
+        self, document: ImportDocument, answers: Answers, program: Program, entities: Sequence[Entity]
+    ) -> None:
         self.document = document
         self._program = program
         self._changing = re.compile("|".join(map(re.escape, document.macros))) if document.macros else None
@@ -207,7 +209,7 @@ class _Collector:
         for entity in entities:
             self._entities.setdefault(entity.type, []).append(entity)
 
-    def step(self, step: Step, context: Mapping[str, Any]) -> None:
+    def step(self, step: ImportStep, context: Mapping[str, Any]) -> None:
         """One step for one item of the step above."""
         if step.ask is None or (step.ask_when is not None and not holds(self._value(step.ask_when, context))):
             if step.each:
@@ -218,7 +220,7 @@ class _Collector:
             for data in self._answers(step, step.ask, context):
                 self._items(step, 0, data, context)
 
-    def _items(self, step: Step, number: int, data: Any, context: Mapping[str, Any]) -> None:
+    def _items(self, step: ImportStep, number: int, data: Any, context: Mapping[str, Any]) -> None:
         """The items of a step; each of several expressions is applied to those of the one before. `number`: of them so far."""
         if number < len(step.each):
             found = self._value(step.each[number], data)
@@ -233,7 +235,7 @@ class _Collector:
             else:
                 self._items(step, number + 1, values, values)
 
-    def _item(self, step: Step, values: Mapping[str, Any]) -> None:
+    def _item(self, step: ImportStep, values: Mapping[str, Any]) -> None:
         if step.when is not None and not holds(self._value(step.when, values)):
             return
         for rule in step.not_taken:
@@ -255,7 +257,7 @@ class _Collector:
         item = UntranslatedItem(what=what, why="", denies=denies, name=name, count=count)
         self.found.not_taken[item] = None
 
-    def _answers(self, step: Step, ask: Template, context: Mapping[str, Any]) -> Iterator[Any]:
+    def _answers(self, step: ImportStep, ask: Template, context: Mapping[str, Any]) -> Iterator[Any]:
         """What the system answers to a step: the rows of a query, or the pages of an answer."""
         if step.kind == "sql":
             yield list(self.answers.query(ask.text, context))
@@ -270,7 +272,7 @@ class _Collector:
             else:
                 yield self.fields.answer(step.fields, answer, f"`{address}`")
 
-    def _pages(self, step: Step, address: str) -> Iterator[Any]:
+    def _pages(self, step: ImportStep, address: str) -> Iterator[Any]:
         answer = self.answers.get(address)
         if answer is None and not step.optional:
             raise FileError(f"there is no answer to `{address}`")
@@ -346,7 +348,7 @@ class _Collector:
         return [entity for entity in self._entities.get(type_, ()) if pattern_.fullmatch(entity.id)]
 
 
-def _checked(program: Program, document: Document, found: _CollectedRows) -> ImportResult:
+def _checked(program: Program, document: ImportDocument, found: _CollectedRows) -> ImportResult:
     """The rows that are valid for the policy; the others are reported as not taken."""
     tables = {table: [dict(cells) for cells in rows] for table, rows in found.rows.items()}
     state, findings = validate(program, from_tables(tables, document.path))
@@ -380,7 +382,7 @@ def _row_text(table: str, row: Row) -> str:
     return f"{table}: {', '.join(f'{name} {cell}' for name, cell in row.items())}"
 
 
-def _lookup_names(step: Step) -> Iterator[str]:
+def _lookup_names(step: ImportStep) -> Iterator[str]:
     """The names of the look-ups of a step and of those in it."""
     yield from step.keep
     for inner in step.steps:

@@ -36,7 +36,7 @@ _DETAILED = (Tell.SUMMARY, Tell.REASONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class HttpResponse:
     """An HTTP answer."""
 
     status: int
@@ -54,7 +54,7 @@ class Answer:
         return [*standard.items(), *self.headers.items()]
 
 
-def answer(error: DecisionError, tell: Tell) -> Answer:
+def answer(error: DecisionError, tell: Tell) -> HttpResponse:
     """401 without a caller, 403 for a denial, 400 for an invalid request, 503 if the PDP is unavailable, else 500.
 
     Errors between a service and its PDP are logged but not shown to the caller.
@@ -76,13 +76,13 @@ def answer(error: DecisionError, tell: Tell) -> Answer:
             return _answer(500, "no decision")
 
 
-def unmapped(method: str, path: str) -> Answer:
+def unmapped(method: str, path: str) -> HttpResponse:
     """The answer for a request that no route maps to an operation: refused."""
     LOG.warning("no route maps it: %s %r", method, path)
     return _answer(403, "access denied")
 
 
-def _denied(error: AccessDenied, tell: Tell) -> Answer:
+def _denied(error: AccessDenied, tell: Tell) -> HttpResponse:
     decision = error.decision
     members: dict[str, Any] = {}
     if decision.id is not None:
@@ -97,11 +97,11 @@ def _denied(error: AccessDenied, tell: Tell) -> Answer:
 
 def _answer(
     status: int, title: str, *, detail: str | None = None, headers: Mapping[str, str] | None = None, **members: Any
-) -> Answer:
+) -> HttpResponse:
     problem: dict[str, Any] = {"title": title, "status": status}
     if detail is not None:
         problem["detail"] = detail
-    return Answer(status=status, headers=headers or {}, problem=problem | members)
+    return HttpResponse(status=status, headers=headers or {}, problem=problem | members)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

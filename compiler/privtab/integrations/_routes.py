@@ -12,7 +12,7 @@ from uuid import UUID
 
 from privtab.characters import unusable
 from privtab.errors import InvalidRequest, UsageError
-from privtab.integrations._answers import LOG, Answer, Tell, answer, unmapped
+from privtab.integrations._answers import LOG, HttpResponse, Tell, answer, unmapped
 from privtab.integrations._guard import AnyAsker, Guard
 from privtab.integrations._needs import EntityTemplate, RequestTemplate, request_template
 
@@ -78,7 +78,7 @@ class RouteTable:
         self._routes = tuple(routes)
         self._open = unmapped == "allow"
 
-    def match(self, method: str, path: str, reading: Reading | None) -> Matched | Answer | None:
+    def match(self, method: str, path: str, reading: Reading | None) -> Matched | HttpResponse | None:
         """The route of a request with the parameters that its handler gets, or the refusal; None if it passes without a decision.
 
         `reading`: what the application's router makes of it, if that is known.

@@ -7,7 +7,7 @@ from inspect import isawaitable
 from typing import Any, TypeAlias
 
 from privtab.errors import DecisionError
-from privtab.integrations._answers import DECISION, Answer, CallerLike, Tell, acting_as, answer, as_caller
+from privtab.integrations._answers import DECISION, CallerLike, HttpResponse, Tell, acting_as, answer, as_caller
 from privtab.integrations._guard import GUARD, AnyAsker, Guard
 from privtab.integrations._routes import Route, RouteTable, asgi_router, open_route, route
 
@@ -56,7 +56,7 @@ class AsgiMiddleware:
             return
         method = WEBSOCKET if scope["type"] == "websocket" else str(scope["method"])
         match = self._table.match(method, _path(scope), self._router(scope))
-        if isinstance(match, Answer):
+        if isinstance(match, HttpResponse):
             await _refuse(scope, send, match)
             return
         try:
@@ -89,7 +89,7 @@ def _path(scope: Scope) -> str:
     return path
 
 
-async def _refuse(scope: Scope, send: Send, refusal: Answer) -> None:
+async def _refuse(scope: Scope, send: Send, refusal: HttpResponse) -> None:
     if scope["type"] == "websocket":
         # Closing before accepting results in an HTTP 403.
         await send({"type": "websocket.close", "code": 1008})

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from privtab.errors import DecisionError, UsageError
-from privtab.integrations._answers import Answer, Tell, answer, as_caller
+from privtab.integrations._answers import HttpResponse, Tell, answer, as_caller
 from privtab.integrations._guard import GUARD, AnyAsker, Guard
 from privtab.integrations._needs import EntityTemplate, RequestTemplate, request_template
 from privtab.request import Decision
@@ -57,7 +57,7 @@ def Requires(  # noqa: N802  (named like FastAPI's `Depends` and `Security`)
 class Refused(HTTPException):
     """The error of `Requires`: `detail` is a sentence, as in FastAPI's errors; with `answer_errors`, a problem document."""
 
-    def __init__(self, refusal: Answer) -> None:
+    def __init__(self, refusal: HttpResponse) -> None:
         sentence = refusal.problem.get("detail", refusal.problem["title"])
         super().__init__(refusal.status, sentence, dict(refusal.headers))
         self.refusal = refusal

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from privtab.errors import DecisionError
-from privtab.integrations._answers import DECISION, Answer, CallerLike, Tell, acting_as, answer, as_caller
+from privtab.integrations._answers import DECISION, CallerLike, HttpResponse, Tell, acting_as, answer, as_caller
 from privtab.integrations._guard import GUARD, AnyAsker, Guard
 from privtab.integrations._routes import Route, RouteTable, open_route, route, wsgi_router
 
@@ -49,7 +49,7 @@ class WsgiMiddleware:
         method = str(environ["REQUEST_METHOD"])
         path = str(environ.get("PATH_INFO", "")).encode("latin-1").decode("utf-8", "replace") or "/"
         match = self._table.match(method, path, self._router(environ))
-        if isinstance(match, Answer):
+        if isinstance(match, HttpResponse):
             return _refuse(method, start_response, match)
         try:
             caller = self._caller(environ)
@@ -71,6 +71,6 @@ class WsgiMiddleware:
         return self._guard.caller() or as_caller(environ.get("REMOTE_USER"))
 
 
-def _refuse(method: str, start_response: StartResponse, refusal: Answer) -> list[bytes]:
+def _refuse(method: str, start_response: StartResponse, refusal: HttpResponse) -> list[bytes]:
     start_response(f"{refusal.status} {HTTPStatus(refusal.status).phrase}", refusal.fields())
     return [] if method == "HEAD" else [refusal.body]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar, assert_never, get_args
 
-from privtab.attributes import Attributes, Kind, Operator
+from privtab.attributes import AttributeKind, Attributes, Operator
 from privtab.diagnostics import Span
 from privtab.effects import BY_ACTIVE_ROLE
 from privtab.ir.names import compare_text, target_text
@@ -287,7 +287,7 @@ def _target(part: _JsonObject) -> Target:
 
 
 def _term(part: _JsonObject) -> Term:
-    kind = _one_of(part.get("of"), part.where, Kind)
+    kind = _one_of(part.get("of"), part.where, AttributeKind)
     return Term(kind=kind, attribute=part.text("attribute"), target=_target(part) if kind == "entity" else None)
 
 

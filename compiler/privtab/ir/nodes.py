@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from privtab._nodes import dataclass
 from privtab._once import once
-from privtab.attributes import NO_ATTRIBUTES, Attribute, Attributes, Kind, Operator, Scalar
+from privtab.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
 from privtab.diagnostics import Span
 from privtab.effects import BY_ACTIVE_ROLE
 from privtab.names import KINDS
@@ -105,7 +105,7 @@ class OwnsBelow:
 class Term:
     """An attribute of the caller, of the target, or of the request."""
 
-    kind: Kind
+    kind: AttributeKind
     attribute: str
     target: Target | None = None
     """Of an entity's attribute: the entity."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never, cast
 
-from privtab.attributes import Attribute, Kind, Operator
+from privtab.attributes import Attribute, AttributeKind, Operator
 from privtab.diagnostics import Diagnostic
 from privtab.findings import misspelt, undeclared, unsound_rows, unsound_types
 from privtab.hints import nearest
@@ -358,7 +358,7 @@ def _term(scope: Scope, written: x.Name, cell: Cell) -> m.TermUse | None:
     head, _, name = written.text.partition(".")
     span = cell.part(written.start, written.end)
     place = None
-    kind: Kind = "entity"
+    kind: AttributeKind = "entity"
     if head in ("user", "request") and head not in scope.objects:
         kind = "user" if head == "user" else "request"
     else:

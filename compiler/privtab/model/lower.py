@@ -96,7 +96,7 @@ class Lowering:
             ambiguous=row.ambiguous,
         )
 
-    def effect(self, outcome: m.Outcome) -> ir.Effect:
+    def effect(self, outcome: m.ResolvedEffect) -> ir.Effect:
         """Lower one effect."""
         return ir.Effect(
             kind=outcome.kind,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast, get_args
 
-from privtab.attributes import NO_ATTRIBUTES, Attribute, Attributes, Kind
+from privtab.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes
 from privtab.diagnostics import Diagnostic, Span
 from privtab.findings import misspelt, undeclared, unsound_rows, unsound_types
 from privtab.ir.nodes import Alias, EntityType, OwnerKind, OwnerSemantics, Privilege, Role, Semantics
@@ -398,7 +398,7 @@ def unbound(
 
 def _attributes(tables: Tables, names: DeclaredNames, found: list[Diagnostic]) -> Attributes:
     """The declared attributes; those of entities with the types that have them."""
-    declared: dict[Kind, dict[str, Attribute]] = {kind: {} for kind in get_args(Kind)}
+    declared: dict[AttributeKind, dict[str, Attribute]] = {kind: {} for kind in get_args(AttributeKind)}
     for decl in tables.attributes:
         attribute = decl.type
         if decl.kind == "entity":

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Literal, TypeAlias
 
 from privtab._nodes import dataclass
-from privtab.attributes import NO_ATTRIBUTES, Attribute, Attributes, Kind, Operator, Scalar
+from privtab.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
 from privtab.diagnostics import Located, Span
 from privtab.ir.nodes import (
     Alias,
@@ -135,7 +135,7 @@ class Required:
 class TermUse:
     """An attribute of the caller, of a place, or of the request, and its type."""
 
-    kind: Kind
+    kind: AttributeKind
     name: str
     place: TargetSlot | None
     type: Attribute
@@ -161,7 +161,7 @@ Condition: TypeAlias = HoldsPrivilege | Related | IsSelf | IsServiceAdmin | CanD
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ResolvedEffect:
     """What a successful operation does: grant, become or revoke `what` on the place."""
 
     kind: Literal["grant", "become", "revoke"]
@@ -186,7 +186,7 @@ class Row:
     requires: Condition | None
     each: Condition | None
     withs: tuple[WithSlot, ...]
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ResolvedEffect, ...]
     creates: bool
     requires_text: str | None
     each_text: str | None

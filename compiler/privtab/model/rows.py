@@ -125,16 +125,18 @@ class Rows:
                 else:
                     scope.poisoned_objects.add(name)
 
-    def _outcomes(self, operation: str, body: RowBody, scope: Scope) -> tuple[m.Outcome, ...]:
+    def _outcomes(self, operation: str, body: RowBody, scope: Scope) -> tuple[m.ResolvedEffect, ...]:
         outcomes = [outcome for cell in body.effects for outcome in self._effects(cell, scope)]
         owner = self.semantics.owner
         if owner is not None and owner.creator and operation == "create" and body.becomes is None:
             outcomes.append(
-                m.Outcome("become", "owner", None, RESOURCE, scope.entity, of_role=owner.creator == "active_role")
+                m.ResolvedEffect(
+                    "become", "owner", None, RESOURCE, scope.entity, of_role=owner.creator == "active_role"
+                )
             )
         return tuple(outcomes)
 
-    def _effects(self, cell: EffectCell, scope: Scope) -> Iterator[m.Outcome]:
+    def _effects(self, cell: EffectCell, scope: Scope) -> Iterator[m.ResolvedEffect]:
         if cell.terms is None:
             scope.poisoned = True
             return
@@ -155,7 +157,7 @@ class Rows:
                     if outcome is not None:
                         yield outcome
 
-    def _outcome(self, cell: EffectCell, name: Name, slot: str, type_: str, scope: Scope) -> m.Outcome | None:
+    def _outcome(self, cell: EffectCell, name: Name, slot: str, type_: str, scope: Scope) -> m.ResolvedEffect | None:
         if name.text in ("owner", "member") and name.text not in self.names.declared:
             if cell.kind == "grant":
                 span = cell.cell.part(name.start, name.end)
@@ -168,7 +170,7 @@ class Rows:
             if name.text == "owner" and not scope.owners:
                 scope.fail(unsound_types.no_owners(cell.cell.part(name.start, name.end), "the effect"))
                 return None
-            return m.Outcome(cell.kind, name.text, None, slot, type_)
+            return m.ResolvedEffect(cell.kind, name.text, None, slot, type_)
         if cell.kind == "revoke" and name.text in PRINCIPAL_TABLES:
             if name.text in self.names.declared:
                 span = cell.cell.part(name.start, name.end)
@@ -179,7 +181,7 @@ class Rows:
                 span = cell.cell.part(name.start, name.end)
                 scope.fail(unsound_types.not_a_principal_without_rows(span, name.text, type_))
                 return None
-            return m.Outcome(cell.kind, name.text, None, slot, type_)
+            return m.ResolvedEffect(cell.kind, name.text, None, slot, type_)
         if cell.kind == "become":
             span = cell.cell.part(name.start, name.end)
             scope.fail(misspelt.wrong_value(span, "`becomes`", name.text, ("owner", "member")))
@@ -190,7 +192,7 @@ class Rows:
         wrong = unbound(self.names, use.written, use.members, (type_,), lambda: cell.cell.part(name.start, name.end))
         if wrong:
             scope.fail(*wrong)
-        return m.Outcome(cell.kind, name.text, use, slot, type_)
+        return m.ResolvedEffect(cell.kind, name.text, use, slot, type_)
 
     def _source(self, decl: RowDecl, scope: Scope) -> Source | None:
         found: list[Source] = []
@@ -219,7 +221,11 @@ class Rows:
         )
 
     def _creates(
-        self, decl: RowDecl, scope: Scope, conditions: tuple[m.Condition | None, ...], outcomes: tuple[m.Outcome, ...]
+        self,
+        decl: RowDecl,
+        scope: Scope,
+        conditions: tuple[m.Condition | None, ...],
+        outcomes: tuple[m.ResolvedEffect, ...],
     ) -> bool:
         refers_to_itself = any(c is not None and self._refers_to_itself(c, scope.entity) for c in conditions)
         if decl.creates is not None:

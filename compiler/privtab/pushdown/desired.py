@@ -11,7 +11,7 @@ from privtab.errors import UsageError
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS
-from privtab.pushdown.document import Document
+from privtab.pushdown.document import MappingDocument
 from privtab.pushdown.holders import Holders, users_of
 from privtab.pushdown.mapping import NativeNames
 from privtab.pushdown.rights import (
@@ -51,7 +51,7 @@ class DesiredRights:
 def desired_rights(
     program: Program,
     state: State,
-    document: Document,
+    document: MappingDocument,
     inventory: Inventory,
     module: TargetModule,
     *,
@@ -125,7 +125,7 @@ class _Rows:
 
     program: Program
     state: State
-    document: Document
+    document: MappingDocument
     inventory: Inventory
     module: TargetModule
     places: Places
@@ -340,7 +340,7 @@ def _cells(table: str, row: Any) -> Mapping[str, object]:
 def expanded(
     program: Program,
     state: State,
-    document: Document,
+    document: MappingDocument,
     inventory: Inventory,
     names: NativeNames,
     memberships: Collection[NativeMembership],

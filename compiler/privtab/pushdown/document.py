@@ -30,7 +30,7 @@ Needed: TypeAlias = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class MappingDocument:
     """A mapping document, checked against a policy."""
 
     path: str
@@ -64,7 +64,7 @@ class Document:
         return (*roots, *(Object(kind, object_.names[: n + 1]) for n, kind in enumerate(around)), object_)
 
 
-def load(document: str, program: Program, values: MappingOf[str, str]) -> Document:
+def load(document: str, program: Program, values: MappingOf[str, str]) -> MappingDocument:
     """Read a mapping document by path or by name. Raises UsageError, and PolicyInvalid with every finding.
 
     `values`: what placeholders under `within` stand for.
@@ -104,7 +104,7 @@ class _Reader(DocumentReader):
         self._program = program
         self._values = values
 
-    def document(self, root: Node) -> Document | None:
+    def document(self, root: Node) -> MappingDocument | None:
         """The whole document."""
         fields = self.fields(root, "a mapping document", (MARK, *KEYS), (MARK, "title", "target", "objects"))
         if fields is None:
@@ -118,7 +118,7 @@ class _Reader(DocumentReader):
         within = {type_: self._value(text) for type_, text in self._typed_texts(fields.get("within"), "`within`")}
         objects = self._objects(fields["objects"], traits, within)
         privileges = self._privileges(fields.get("privileges"), objects, traits)
-        return Document(
+        return MappingDocument(
             path=self.source.path,
             target=target,
             traits=traits,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from privtab.ir.nodes import Program
 from privtab.names import decode_name, encode_name, last_name
-from privtab.pushdown.document import Document
+from privtab.pushdown.document import MappingDocument
 from privtab.pushdown.rights import Account, AccountKind, Object
 from privtab.request import Entity
 from privtab.state.principal_rows import entity_named
@@ -19,7 +19,7 @@ _KINDS: dict[str, AccountKind] = {"user": "login", "group": "group", "role": "ro
 class NativeNames:
     """The names of a policy's entities and principals in a target."""
 
-    def __init__(self, program: Program, document: Document, within: tuple[str, ...] = ()) -> None:
+    def __init__(self, program: Program, document: MappingDocument, within: tuple[str, ...] = ()) -> None:
         """`within`: the names of what contains all objects of the target, as Inventory has them."""
         self._program = program
         self._document = document

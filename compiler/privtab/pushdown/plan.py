@@ -8,7 +8,7 @@ from privtab.pushdown.rights import Account, Inventory, Right
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PushPlan:
     """What a push does to a target."""
 
     create: frozenset[Account] = frozenset()
@@ -32,7 +32,7 @@ class Plan:
 
 def difference(
     inventory: Inventory, desired: frozenset[Right], accounts: frozenset[Account], *, revoke_foreign: bool = False
-) -> Plan:
+) -> PushPlan:
     """What makes the target hold the desired rights. `accounts`: those that must be there.
 
     Only rights that this push recorded are revoked, unless `revoke_foreign`; one that was there before stays foreign, even if it was
@@ -47,7 +47,7 @@ def difference(
         revoke |= foreign
         foreign = frozenset()
     grant = desired - existing
-    return Plan(
+    return PushPlan(
         create=accounts - inventory.accounts,
         grant=grant,
         revoke=revoke,

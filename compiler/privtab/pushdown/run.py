@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from privtab.ir.nodes import Program
 from privtab.pushdown.desired import DesiredRights, accounts_of, desired_rights
-from privtab.pushdown.document import Document, Needed
+from privtab.pushdown.document import MappingDocument, Needed
 from privtab.pushdown.holders import users_of
 from privtab.pushdown.mapping import NativeNames
-from privtab.pushdown.plan import Plan, difference
+from privtab.pushdown.plan import PushPlan, difference
 from privtab.pushdown.rights import (
     GRANT_OPTION,
     OWNER,
@@ -48,7 +48,7 @@ class Disagreement:
 
 
 def disagreements(
-    program: Program, state: State, document: Document, inventory: Inventory, rights: Iterable[Right]
+    program: Program, state: State, document: MappingDocument, inventory: Inventory, rights: Iterable[Right]
 ) -> tuple[Disagreement, ...]:
     """Where the rights of a target decide otherwise than the policy, for the users that it has as limited logins.
 
@@ -76,7 +76,7 @@ def disagreements(
 class NativeDecisions:
     """What accounts may do by native rights."""
 
-    def __init__(self, rights: Iterable[Right], document: Document) -> None:
+    def __init__(self, rights: Iterable[Right], document: MappingDocument) -> None:
         self._document = document
         self._roles: dict[Account, set[Account]] = defaultdict(set)
         self._grants: dict[tuple[str, str, Object], set[Account]] = defaultdict(set)
@@ -126,7 +126,7 @@ class PushReport:
 
     where: str
     desired: DesiredRights
-    plan: Plan
+    plan: PushPlan
     requests: tuple[str, ...]
     applied: bool
     unlimited: tuple[str, ...]
@@ -145,7 +145,7 @@ class PushReport:
 def push(
     program: Program,
     state: State,
-    document: Document,
+    document: MappingDocument,
     where: str,
     *,
     pusher: str,
@@ -166,7 +166,7 @@ def push(
             session.prepare()
         inventory = session.read()
         desired = desired_rights(program, state, document, inventory, module, places=places, expand=expand)
-        plan, applied = Plan(), False
+        plan, applied = PushPlan(), False
         requests: tuple[str, ...] = ()
         compared: tuple[Disagreement, ...] | None = None
         if not desired.findings:

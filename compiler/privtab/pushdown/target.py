@@ -12,8 +12,8 @@ from privtab import _plugins
 from privtab.pushdown.rights import Account, Inventory, Object, Right, Traits
 
 if TYPE_CHECKING:
-    from privtab.pushdown.document import Document
-    from privtab.pushdown.plan import Plan
+    from privtab.pushdown.document import MappingDocument
+    from privtab.pushdown.plan import PushPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +48,10 @@ class Session(Protocol):
     def moved(self, inventory: Inventory, desired: frozenset[Right]) -> Inventory:
         """What will be there after the owners change, as a side effect of that."""
 
-    def requests(self, plan: Plan) -> tuple[str, ...]:
+    def requests(self, plan: PushPlan) -> tuple[str, ...]:
         """What the plan sends, in order, as text."""
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: PushPlan) -> None:
         """Carry out the plan and its record, all or nothing where the target can. Raises PushError."""
 
 
@@ -63,7 +63,9 @@ class TargetModule(Protocol):
     def name_problem(self, item: Account | Object) -> str | None:
         """Why the target cannot have this name; None if it can."""
 
-    def opened(self, where: str, document: Document, pusher: str, options: Options) -> AbstractContextManager[Session]:
+    def opened(
+        self, where: str, document: MappingDocument, pusher: str, options: Options
+    ) -> AbstractContextManager[Session]:
         """The target at an address. Raises UsageError for an address of another kind, PushError if it is not reached."""
 
 

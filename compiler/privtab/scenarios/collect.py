@@ -16,7 +16,7 @@ from privtab.pipeline import check_policy, find_policies, system_folder
 from privtab.scenarios.author import Author
 from privtab.scenarios.cases import read_cases
 from privtab.scenarios.expand import read_needs
-from privtab.scenarios.nodes import Case, Plan, Subject, finding
+from privtab.scenarios.nodes import Case, CasePlan, Subject, finding
 from privtab.scenarios.params import read_params
 from privtab.scenarios.suites import read_suites
 from privtab.scenarios.tree import Fields, ScenarioReader
@@ -29,7 +29,7 @@ MARK = "scenarios"
 """The key that marks a scenario file."""
 
 
-def plans(paths: Iterable[str | Path], readings: Mapping[str, str] | None = None) -> list[Plan]:
+def plans(paths: Iterable[str | Path], readings: Mapping[str, str] | None = None) -> list[CasePlan]:
     """The plan of every subject that the paths cover, sorted by policy.
 
     A path is a policy by name or file, with the scenario files for it in its folder; a scenario file; or a folder with
@@ -97,7 +97,7 @@ def default_policy(path: Path) -> Path | None:
     return neighbours[0] if len(neighbours) == 1 else None
 
 
-def _plan(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -> Plan | None:
+def _plan(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -> CasePlan | None:
     """All cases for a subject, from all its files."""
     program = _program(subject, scripts, found)
     if program is None:
@@ -108,7 +108,7 @@ def _plan(subject: Subject, scripts: list[Script], found: list[Diagnostic]) -> P
         states, file_cases = cases_of(script, program, found)
         cases += [replace(case, world=case.world + len(worlds)) if worlds else case for case in file_cases]
         worlds += states
-    return Plan(
+    return CasePlan(
         subject=subject,
         program=program,
         files=tuple(script.source.path for script in scripts),

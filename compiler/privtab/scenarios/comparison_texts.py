@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import cast
 
-from privtab.attributes import Attribute, Kind, Operator, Scalar
+from privtab.attributes import Attribute, AttributeKind, Operator, Scalar
 from privtab.hints import did_you_mean
 from privtab.ir.nodes import Compare, Program, Target, Term
 from privtab.state.names import Problem, StateNames
@@ -65,7 +65,7 @@ def _term(names: StateNames, text: str) -> Term | Problem:
     """An attribute of the user, the request or an entity."""
     kind, dot, attribute = text.partition(".")
     if dot and kind in ("user", "request"):
-        return Term(kind=cast("Kind", kind), attribute=attribute)
+        return Term(kind=cast("AttributeKind", kind), attribute=attribute)
     attribute, _, key = text.removesuffix(")").partition("(")
     entity = names.entity(key.strip())
     if isinstance(entity, Problem):

@@ -229,7 +229,7 @@ SETTING_COST = STEPS // 256
 SOLVER_BUDGETS = 2.0
 """How many times the budget of one question to the solver may be spent on one rule."""
 
-Answer = TypeVar("Answer")
+Returned = TypeVar("Returned")
 
 
 class Budget:
@@ -247,7 +247,7 @@ class Budget:
         if self._steps < 0:
             raise Undecided(f"`{self._rule.id}` takes more than {STEPS:,} steps")
 
-    def ask(self, question: Callable[[], Answer]) -> Answer:
+    def ask(self, question: Callable[[], Returned]) -> Returned:
         """Ask a question that `ImplicationChecker` passes to its solver, and return the answer."""
         if self._questions <= 0:
             raise Undecided(f"`{self._rule.id}` asks too much of the solver")

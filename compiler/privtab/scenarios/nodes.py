@@ -12,7 +12,7 @@ from privtab.ir.nodes import Program, Rule
 from privtab.request import Request
 from privtab.state.nodes import State
 
-Kind: TypeAlias = Literal["case", "item", "need", "cell", "step"]
+CaseKind: TypeAlias = Literal["case", "item", "need", "cell", "step"]
 """The kind of entry a case comes from: `cases`, `visible`, `needs`, `suites`, `walkthroughs`."""
 Text: TypeAlias = Located[str]
 
@@ -53,7 +53,7 @@ class Case:
     """One request and its expected answer."""
 
     name: str
-    kind: Kind
+    kind: CaseKind
     world: int
     """The position of its state in the plan."""
     request: Request
@@ -95,7 +95,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class CasePlan:
     """All cases for one subject, with their states."""
 
     subject: Subject

@@ -12,7 +12,7 @@ from privtab.reference.evaluate import Reference
 from privtab.scenarios.coverage import Coverage, Form
 from privtab.scenarios.engines import ReferenceEngine
 from privtab.scenarios.masks import Key, Observed
-from privtab.scenarios.nodes import Case, Plan
+from privtab.scenarios.nodes import Case, CasePlan
 from privtab.scenarios.score import Score, Scoring
 from privtab.scenarios.suggest import Setting, suggestions
 
@@ -20,7 +20,7 @@ PLAIN: tuple[Form, ...] = ("",)
 FORMS: tuple[Form, ...] = ("item", "call")
 
 
-def observe(plan: Plan, passed: Iterable[Case], engine: ReferenceEngine | None = None) -> dict[Key, Observed]:
+def observe(plan: CasePlan, passed: Iterable[Case], engine: ReferenceEngine | None = None) -> dict[Key, Observed]:
     """The cases of each rule and what their callers hold; `engine`: one that has seen the states already."""
     engine = engine or ReferenceEngine(plan.program)
     references = [engine.reference(world) for world in plan.worlds]
@@ -30,19 +30,19 @@ def observe(plan: Plan, passed: Iterable[Case], engine: ReferenceEngine | None =
     return {key: Observed(plan.program, plan.program.rules[key], cases) for key, cases in by_rule.items()}
 
 
-def coverage(plan: Plan, observed: dict[Key, Observed]) -> Coverage:
+def coverage(plan: CasePlan, observed: dict[Key, Observed]) -> Coverage:
     """The coverage of the plan's rules."""
     check_support(plan.program, Tool.COVERAGE)
     return Coverage(plan.program, plan.rules, observed)
 
 
-def score(plan: Plan, observed: dict[Key, Observed], on_progress: Callable[[int], None] = lambda _: None) -> Score:
+def score(plan: CasePlan, observed: dict[Key, Observed], on_progress: Callable[[int], None] = lambda _: None) -> Score:
     """The mutation score over the plan's rules."""
     check_support(plan.program, Tool.MUTATION)
     return Scoring(plan.program, plan.rules, observed).score(on_progress)
 
 
-def suggested(plan: Plan, coverage_: Coverage | None, score_: Score | None) -> str:
+def suggested(plan: CasePlan, coverage_: Coverage | None, score_: Score | None) -> str:
     """Entries of `needs` for the untested cells, and for rules with faults that no case notices."""
     settings_by_rule: dict[str, tuple[Rule, set[Setting]]] = {}
     for rule in {

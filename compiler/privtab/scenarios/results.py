@@ -15,7 +15,7 @@ from privtab.report.nodes import Suite
 from privtab.request import why_denied
 from privtab.scenarios.coverage import Cell, Coverage
 from privtab.scenarios.mutants import CHANGES, Mutant
-from privtab.scenarios.nodes import Case, Plan
+from privtab.scenarios.nodes import Case, CasePlan
 from privtab.scenarios.rows import ChosenReading, chosen_reading, row_lines
 from privtab.scenarios.run import Failure, reasons
 from privtab.scenarios.score import Score
@@ -25,7 +25,7 @@ from privtab.scenarios.score import Score
 class Result:
     """The result for one plan."""
 
-    plan: Plan
+    plan: CasePlan
     cases: tuple[Case, ...]
     failures: tuple[Failure, ...]
     coverage: Coverage | None = None

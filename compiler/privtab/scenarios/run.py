@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from privtab.request import Decision
 from privtab.scenarios.engines import Engine
-from privtab.scenarios.nodes import Because, Case, Plan
+from privtab.scenarios.nodes import Because, Case, CasePlan
 
 Fault: TypeAlias = Literal["decision", "effects", "missing", "reason", "rule", "report", "engines"]
 OnProgress: TypeAlias = Callable[[int], None]
@@ -31,7 +31,7 @@ class Failure:
 
 
 def failures(
-    plan: Plan, cases: Iterable[Case], engines: Sequence[Engine], on_progress: OnProgress = lambda _: None
+    plan: CasePlan, cases: Iterable[Case], engines: Sequence[Engine], on_progress: OnProgress = lambda _: None
 ) -> Iterator[Failure]:
     """The cases that any engine answers wrongly, in order; with two engines, also those on which they differ."""
     seen: set[tuple[str, str, bool]] = set()
@@ -82,7 +82,7 @@ def _agree(first: Decision, second: Decision) -> bool:
     return first.allowed is second.allowed
 
 
-def _disagreement(plan: Plan, case: Case, engines: Sequence[Engine]) -> Failure:
+def _disagreement(plan: CasePlan, case: Case, engines: Sequence[Engine]) -> Failure:
     """The failure of two engines that disagree."""
     first, second = (engine.decide(plan.worlds[case.world], [case.request], explain=[True])[0] for engine in engines)
     return Failure(

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from privtab.attributes import Attribute, Kind, requested
+from privtab.attributes import Attribute, AttributeKind, requested
 from privtab.errors import InvalidRequest, UsageError
 from privtab.vocabulary import Vocabulary
 
@@ -41,7 +41,7 @@ WANTED = {
 class AttributeColumn:
     """An attribute that rows give."""
 
-    kind: Kind
+    kind: AttributeKind
     slot: str
     """Of an entity: the name of the `with` object, empty for the resource."""
     name: str
@@ -53,7 +53,7 @@ class AttributeColumn:
         return f"`{self.slot or self.kind}.{self.name}`"
 
 
-def declared(vocabulary: Vocabulary, kind: Kind) -> tuple[Mapping[str, Attribute], str]:
+def declared(vocabulary: Vocabulary, kind: AttributeKind) -> tuple[Mapping[str, Attribute], str]:
     """The attributes of a kind, and what has them, for messages."""
     what = "entities" if kind == "entity" else f"the {kind}"
     return vocabulary.attributes.of(kind), what

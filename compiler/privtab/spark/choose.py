@@ -24,7 +24,7 @@ from privtab.spark.states import counted, timed_rows
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-Plan = Literal["kernel", "portions"]
+PlanName = Literal["kernel", "portions"]
 _WIDTH: Mapping[str, int] = {
     "grants": 64,
     "owners": 72,
@@ -51,7 +51,7 @@ _INDEX_WIDTH: Mapping[str, int] = {
 class Choice:
     """A plan, the reason for choosing it, and the figures that the choice is based on."""
 
-    plan: Plan
+    plan: PlanName
     why: str
     figures: Mapping[str, int] = field(default_factory=dict)
     steps: tuple[str, ...] = ()

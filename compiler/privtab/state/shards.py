@@ -26,7 +26,7 @@ from privtab.shard_names import shard_name
 from privtab.state.index import stamped, without_revision
 from privtab.state.nodes import State
 
-Document: TypeAlias = dict[str, Any]
+IndexDocument: TypeAlias = dict[str, Any]
 
 __all__ = [  # `shard_name` can be imported from here too
     "PEOPLE",
@@ -62,7 +62,7 @@ NEVER_TIMED = ("shards", *HELD_ALWAYS)
 """What windows do not concern in any part."""
 
 
-def shards(program: Program, state: State) -> dict[str, Document]:
+def shards(program: Program, state: State) -> dict[str, IndexDocument]:
     """The parts of a state's index: under `people` what is looked up by name, under each root key what is held there and below.
 
     The same rows in any order give the same documents. A root entity on which nothing is held has no shard.
@@ -70,7 +70,7 @@ def shards(program: Program, state: State) -> dict[str, Document]:
     return parts(program, without_revision(program, state))
 
 
-def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
+def parts(program: Program, document: Mapping[str, Any]) -> dict[str, IndexDocument]:
     """Split a whole index, with or without its revision; the parts share its inner maps."""
     check_support(program, Tool.SHARDS)
     root = root_keys(program)
@@ -78,8 +78,8 @@ def parts(program: Program, document: Mapping[str, Any]) -> dict[str, Document]:
     if windows:
         refuse_windows(program)
     shard_parts = (*HELD, *(part for part in FURTHER_HELD if part in always))
-    found: dict[str, Document] = {}
-    timed: dict[str, Document] = {}
+    found: dict[str, IndexDocument] = {}
+    timed: dict[str, IndexDocument] = {}
     for whole, into, of_shard in ((always, found, shard_parts), (windows, timed, CONCERNED)):
         for part, key, name, value in _entries(whole):
             shard = into.setdefault(root(key), {part: {} for part in sorted(of_shard)})
@@ -98,7 +98,7 @@ def refuse_windows(program: Program) -> None:
         )
 
 
-def people_part(document: Mapping[str, Any], root_entities: Iterable[str]) -> Document:
+def people_part(document: Mapping[str, Any], root_entities: Iterable[str]) -> IndexDocument:
     """The people's part of a whole index, with or without its revision; `root_entities`: those that have shards."""
     always, windows = parts_of(document)
     people = {part: always[part] for part in (*BY_NAME, *FURTHER_BY_NAME) if part in (*BY_NAME, *always)} | {
@@ -119,7 +119,7 @@ def _entries(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None
             yield part, key, None, names
 
 
-def _with_windows(part: Document, windows: Document) -> Document:
+def _with_windows(part: IndexDocument, windows: IndexDocument) -> IndexDocument:
     """A part with what it holds for a time, in the form that rules without time do not read; unchanged if that is nothing."""
     if not windows:
         return part
@@ -127,7 +127,7 @@ def _with_windows(part: Document, windows: Document) -> Document:
     return found | {WINDOWED: {**{n: v for n, v in part.items() if n not in found}, "windows": windows}}
 
 
-def merged(documents: Mapping[str, Mapping[str, Any]]) -> Document:
+def merged(documents: Mapping[str, Mapping[str, Any]]) -> IndexDocument:
     """The whole index from which parts were made, with its revision; shards that the people's part does not name are omitted.
 
     Without shards, the parts of an index that only shards have are left out.
@@ -148,9 +148,9 @@ def merged(documents: Mapping[str, Mapping[str, Any]]) -> Document:
     return stamped(document)
 
 
-def _united(shards: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Document:
+def _united(shards: Sequence[Mapping[str, Any]], names: Sequence[str]) -> IndexDocument:
     """What several shards hold, by part of the index."""
-    document: Document = {part: {} for part in names}
+    document: IndexDocument = {part: {} for part in names}
     for shard in shards:
         for part in names:
             if part in BY_PRIVILEGE:

@@ -22,7 +22,7 @@ from privtab.state.names import UsedParts
 from privtab.state.nodes import Effect, State
 from privtab.state.roles_of_roles import RolesOfRoles
 
-Document: TypeAlias = dict[str, Any]
+IndexDocument: TypeAlias = dict[str, Any]
 Spans: TypeAlias = list[list[int]]
 """The times of one entry."""
 Times: TypeAlias = dict[str, list[Window]]
@@ -34,12 +34,12 @@ MOST_WINDOWS = 1_000
 
 def document(
     state: State,
-    index_of: Callable[[State], Document],
+    index_of: Callable[[State], IndexDocument],
     grants: Callable[[State], Mapping[Effect, Mapping[str, Any]]],
     roles: Callable[[str, str | None], tuple[str | None, bool]],
     used_parts: UsedParts,
     roles_of_roles: RolesOfRoles | None = None,
-) -> Document:
+) -> IndexDocument:
     """The index of a state with windows, without its revision; that of a state without them if no window makes a difference.
 
     `index_of` gives the index of a state without windows, `grants` its grants by effect, with the scopes of this one; `roles` gives the
@@ -52,9 +52,9 @@ def document(
         for table, windows in state.windows.items()
     }
     lasting = state.only(always)
-    found: Document = {**complete, "owners": _owners(lasting)}
+    found: IndexDocument = {**complete, "owners": _owners(lasting)}
     found.update(grants(lasting).items())
-    windows_of: Document = {"allow": {}, "deny": {}, "owners": {}}
+    windows_of: IndexDocument = {"allow": {}, "deny": {}, "owners": {}}
     for window, rows in _by_window(state, "grants"):
         for effect, privileges in grants(rows).items():
             _add_grants(windows_of[effect], privileges, window)
@@ -89,7 +89,7 @@ def _owners(state: State) -> dict[str, dict[str, bool]]:
     return found
 
 
-def _add_grants(found: Document, privileges: Mapping[str, Any], window: Window) -> None:
+def _add_grants(found: IndexDocument, privileges: Mapping[str, Any], window: Window) -> None:
     """Enter grants of one window: privilege → entity → principal → entity of the row → windows."""
     for privilege, entities in privileges.items():
         for key, holders in entities.items():
@@ -99,10 +99,10 @@ def _add_grants(found: Document, privileges: Mapping[str, Any], window: Window) 
                     windows_by_origin.setdefault(origin, []).append(window)
 
 
-def _split(roles_of_roles: RolesOfRoles) -> tuple[Document, Document]:
+def _split(roles_of_roles: RolesOfRoles) -> tuple[IndexDocument, IndexDocument]:
     """What roles bring at any time, and what they bring for a time."""
-    always: Document = {}
-    timed: Document = {}
+    always: IndexDocument = {}
+    timed: IndexDocument = {}
     for role, others in roles_of_roles.items():
         for other, windows in others.items():
             times = spans(windows)
@@ -161,9 +161,9 @@ class _People:
         if not used.request_groups:
             self.request_groups = set()
 
-    def parts(self, found: Document) -> Document:
+    def parts(self, found: IndexDocument) -> IndexDocument:
         """The parts of `windows` for users and groups; takes what they hold for a time only out of `found`."""
-        windows_by_part: Document = {}
+        windows_by_part: IndexDocument = {}
         for part, scoped, kind, names in (
             ("principals", "scoped", "user", self.users),
             ("group_principals", "group_scoped", "group", self.request_groups),
@@ -175,7 +175,7 @@ class _People:
                 self._scopes(name, holders, found[scoped], windows_by_part[scoped])
         return windows_by_part
 
-    def _principals(self, name: str, holders: Times, found: dict[str, str], timed: Document) -> None:
+    def _principals(self, name: str, holders: Times, found: dict[str, str], timed: IndexDocument) -> None:
         """Split the principals of one name, `found[name]`, into those held at any time and the others."""
         if name not in found:
             return
@@ -197,7 +197,7 @@ class _People:
         if changing:
             timed[name] = changing
 
-    def _scopes(self, name: str, holders: Times, found: dict[str, dict[str, list[str]]], timed: Document) -> None:
+    def _scopes(self, name: str, holders: Times, found: dict[str, dict[str, list[str]]], timed: IndexDocument) -> None:
         """As `_principals`, for declared roles within scopes."""
         windows_of: dict[tuple[str, str], list[Window]] = defaultdict(list)
         for holder, windows in holders.items():

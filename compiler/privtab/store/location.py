@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from privtab.client._bundles import BundleLocation, Content, Document, Keep, ReadBundle
+from privtab.client._bundles import BundleLocation, Content, JsonObject, Keep, ReadBundle
 from privtab.errors import DecisionUnavailable, StateInvalid, StoreError, UsageError
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
@@ -46,7 +46,7 @@ class StoreLocation(BundleLocation):
         self._pid = os.getpid()
         self._journal = Journal(Database(self._url).existing())
         self._last: tuple[Head, Rows] | None = None
-        self._program: tuple[Document, Program] | None = None
+        self._program: tuple[JsonObject, Program] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"where": self.where, "_url": self._url, "_newest": self._newest, "_pid": None}
@@ -84,14 +84,14 @@ class StoreLocation(BundleLocation):
         self._newest = head.number, head.hash
         return [known]
 
-    def _content(self, document: Document, rows: Rows, keep: Keep) -> Content:
+    def _content(self, document: JsonObject, rows: Rows, keep: Keep) -> Content:
         if self._program is None or self._program[0] is not document:
             self._program = document, program_from_json(document, "the policy")
         program = self._program[1]
         state, _ = self._read(lambda: checked(program, rows, self.where))
         return Content(states={program.system: keep(json.loads(index_bytes(program, state)[1]))})
 
-    def _policy(self, others: Mapping[str, ReadBundle]) -> Document:
+    def _policy(self, others: Mapping[str, ReadBundle]) -> JsonObject:
         """The policy of the store's system in the bundles beside it."""
         system = self._journal.system
         programs = [program for bundle in others.values() for program in bundle.content.programs.values()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-from privtab.attributes import WIDEST, Attribute, Kind, Origin, TypeName
+from privtab.attributes import WIDEST, Attribute, AttributeKind, Origin, TypeName
 from privtab.findings import misspelt, unsound_rows
 from privtab.hints import listed
 from privtab.syntax.nodes import AttributeDecl, Word
@@ -39,7 +39,7 @@ def read_attributes(reader: PolicyReader, node: Node, unreadable: set[str]) -> t
                 reader.take(unsound_rows.duplicate_name(name.span, "attribute", name.value, first[name.value].span))
                 continue
             first[name.value] = name
-            attribute = _attribute(reader, cast("Kind", kind), name, declared)
+            attribute = _attribute(reader, cast("AttributeKind", kind), name, declared)
             if attribute is not None:
                 found.append(attribute)
     if reader.mistakes > mistakes_before:
@@ -47,7 +47,7 @@ def read_attributes(reader: PolicyReader, node: Node, unreadable: set[str]) -> t
     return tuple(found)
 
 
-def _attribute(reader: PolicyReader, kind: Kind, name: Word, node: Node) -> AttributeDecl | None:
+def _attribute(reader: PolicyReader, kind: AttributeKind, name: Word, node: Node) -> AttributeDecl | None:
     what = f"the attribute `{name.value}`"
     fields: Fields | None
     if isinstance(node, Scalar) and node.value in _BY_WORD and node.style != "*":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from privtab._nodes import dataclass
-from privtab.attributes import Attribute, Kind
+from privtab.attributes import Attribute, AttributeKind
 from privtab.diagnostics import Located, Span
 from privtab.names import KINDS, PrincipalKind
 from privtab.source import SourceFile
@@ -308,7 +308,7 @@ class ConflictDecl:
 class AttributeDecl:
     """An attribute of users, entities or requests, with its type."""
 
-    kind: Kind
+    kind: AttributeKind
     name: Word
     type: Attribute
     on: tuple[Word, ...] | None = None

@@ -18,8 +18,8 @@ from privtab import strict_json
 from privtab._staged import write
 from privtab.client._sender import Sender, SendError, expected
 from privtab.errors import PushError, UsageError
-from privtab.pushdown.document import Document
-from privtab.pushdown.plan import Plan
+from privtab.pushdown.document import MappingDocument
+from privtab.pushdown.plan import PushPlan
 from privtab.pushdown.rights import (
     Account,
     AccountKind,
@@ -72,7 +72,7 @@ def name_problem(item: Account | Object) -> str | None:
 
 
 @contextlib.contextmanager
-def opened(where: str, document: Document, pusher: str, options: Options) -> Iterator[Gravitino]:
+def opened(where: str, document: MappingDocument, pusher: str, options: Options) -> Iterator[Gravitino]:
     """As TargetModule.opened."""
     if not where.startswith(("http://", "https://")):
         raise UsageError(f"`{where}` is no address of a Gravitino: write https://…")
@@ -206,13 +206,13 @@ class Gravitino:
         stays = {r for r in inventory.recorded - desired if isinstance(r, NativeOwnership)}
         return replace(inventory, rights=inventory.rights - lost, recorded=inventory.recorded - lost - stays)
 
-    def requests(self, plan: Plan) -> tuple[str, ...]:
+    def requests(self, plan: PushPlan) -> tuple[str, ...]:
         """As Session.requests: method, path and body."""
         return tuple(
             f"{method} {path} {json.dumps(body, ensure_ascii=False)}" for method, path, body in self._calls(plan)
         )
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: PushPlan) -> None:
         """As Session.apply. New rights are recorded before they are granted, old ones as long as they are not revoked."""
         before = self._record.read()
         self._record.write(before | plan.record)
@@ -224,7 +224,7 @@ class Gravitino:
         if different:
             raise PushError(f"{self.where}: the server did not carry out the plan: {different[0]}")
 
-    def _calls(self, plan: Plan) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    def _calls(self, plan: PushPlan) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """The requests in order: owners last, since the account that pushes may lose rights with them."""
         for account in sorted(plan.create):
             body: dict[str, Any] = {"name": account.name}

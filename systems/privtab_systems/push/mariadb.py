@@ -16,8 +16,8 @@ from typing import assert_never
 from sqlalchemy.dialects.mysql.base import MySQLDialect
 
 from privtab.errors import PushError, UsageError
-from privtab.pushdown.document import Document
-from privtab.pushdown.plan import Plan
+from privtab.pushdown.document import MappingDocument
+from privtab.pushdown.plan import PushPlan
 from privtab.pushdown.rights import (
     Account,
     DefaultRole,
@@ -110,7 +110,7 @@ def name_problem(item: Account | Object) -> str | None:
 
 
 @contextlib.contextmanager
-def opened(where: str, document: Document, pusher: str, options: Options) -> Iterator[MariaDb]:
+def opened(where: str, document: MappingDocument, pusher: str, options: Options) -> Iterator[MariaDb]:
     """As TargetModule.opened."""
     del document, options
     created, shown = engine(where, "mysql", "mariadb")
@@ -245,7 +245,7 @@ class MariaDb:
         lost = {r for r in inventory.rights if isinstance(r, DefaultRole) and r.account in accounts}
         return replace(inventory, rights=inventory.rights - lost, recorded=inventory.recorded - lost)
 
-    def requests(self, plan: Plan) -> tuple[str, ...]:
+    def requests(self, plan: PushPlan) -> tuple[str, ...]:
         """As Session.requests."""
         return (
             *(f"CREATE ROLE {_who(account)}" for account in sorted(plan.create)),
@@ -253,7 +253,7 @@ class MariaDb:
             *map(_granted, in_order(set(plan.grant))),
         )
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: PushPlan) -> None:
         """As Session.apply. New rights are recorded before they are granted, old ones as long as they are not revoked."""
         table = _QUOTING.name(RECORD, "pushed")
         before, _ = self._recorded()

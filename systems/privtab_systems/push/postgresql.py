@@ -13,8 +13,8 @@ from typing import Any, assert_never
 from sqlalchemy.dialects.postgresql.base import PGDialect
 
 from privtab.errors import PushError, UsageError
-from privtab.pushdown.document import Document
-from privtab.pushdown.plan import Plan, difference
+from privtab.pushdown.document import MappingDocument
+from privtab.pushdown.plan import PushPlan, difference
 from privtab.pushdown.rights import (
     GRANT_OPTION,
     Account,
@@ -104,7 +104,7 @@ def name_problem(item: Account | Object) -> str | None:
 
 
 @contextlib.contextmanager
-def opened(where: str, document: Document, pusher: str, options: Options) -> Iterator[PostgreSql]:
+def opened(where: str, document: MappingDocument, pusher: str, options: Options) -> Iterator[PostgreSql]:
     """As TargetModule.opened."""
     del options
     created, shown = engine(where, "postgresql")
@@ -115,7 +115,7 @@ def opened(where: str, document: Document, pusher: str, options: Options) -> Ite
 class PostgreSql:
     """One push to a database."""
 
-    def __init__(self, sql: Sql, document: Document, pusher: str) -> None:
+    def __init__(self, sql: Sql, document: MappingDocument, pusher: str) -> None:
         self.where = sql.where
         self._sql = sql
         self._pusher = pusher
@@ -222,7 +222,7 @@ class PostgreSql:
             recorded=inventory.recorded - {right for right in lost if isinstance(right, NativeOwnership)},
         )
 
-    def requests(self, plan: Plan) -> tuple[str, ...]:
+    def requests(self, plan: PushPlan) -> tuple[str, ...]:
         """As Session.requests."""
         created = [f"CREATE ROLE {_QUOTING.name(account.name)}" for account in sorted(plan.create)]
         granted = in_order(set(plan.grant))
@@ -245,7 +245,7 @@ class PostgreSql:
             ),
         )
 
-    def _restored(self, plan: Plan) -> tuple[Right, ...]:
+    def _restored(self, plan: PushPlan) -> tuple[Right, ...]:
         """Privileges on columns that stay, and that PostgreSQL revokes with the same ones on their table."""
         lost = {
             (r.account, r.privilege, r.object.names)
@@ -276,7 +276,7 @@ class PostgreSql:
                 ]
             )
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: PushPlan) -> None:
         """As Session.apply: in one transaction, which is rolled back if the rights are not those of the plan then."""
         self._sql.run(self.requests(plan))
         before, _ = self._recorded()

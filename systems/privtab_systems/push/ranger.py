@@ -13,8 +13,8 @@ from typing import Any
 from privtab import strict_json
 from privtab._staged import write
 from privtab.errors import PushError, UsageError
-from privtab.pushdown.document import Document
-from privtab.pushdown.plan import Plan
+from privtab.pushdown.document import MappingDocument
+from privtab.pushdown.plan import PushPlan
 from privtab.pushdown.rights import Account, AccountKind, Inventory, NativeGrant, Object, Right, Traits
 from privtab.pushdown.target import Options
 
@@ -61,7 +61,7 @@ def name_problem(item: Account | Object) -> str | None:
 
 
 @contextlib.contextmanager
-def opened(where: str, document: Document, pusher: str, options: Options) -> Iterator[Ranger]:
+def opened(where: str, document: MappingDocument, pusher: str, options: Options) -> Iterator[Ranger]:
     """As TargetModule.opened."""
     if "://" in where:
         raise UsageError("Ranger's policies are pushed to a file, which Ranger imports")
@@ -119,7 +119,7 @@ class Ranger:
         del desired
         return inventory
 
-    def requests(self, plan: Plan) -> tuple[str, ...]:
+    def requests(self, plan: PushPlan) -> tuple[str, ...]:
         """As Session.requests: the policies that change, one a line; those without items are removed."""
         before = {policy["name"]: policy for policy in self._policies() if self._owned(policy)}
         after = {policy["name"]: policy for policy in self._pushed(plan)}
@@ -127,7 +127,7 @@ class Ranger:
         removed = [_line({"name": name, "removed": True}) for name in sorted(before.keys() - after.keys())]
         return (*changed, *removed)
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: PushPlan) -> None:
         """As Session.apply: the file is replaced as a whole."""
         policies = self._policies()
         kept = [policy for policy in policies if not self._owned(policy)]
@@ -201,7 +201,7 @@ class Ranger:
             return None
         return objects
 
-    def _pushed(self, plan: Plan) -> list[dict[str, Any]]:
+    def _pushed(self, plan: PushPlan) -> list[dict[str, Any]]:
         """The policies of this push after a plan."""
         by_object: dict[Object, set[NativeGrant]] = defaultdict(set)
         for right in plan.record:

@@ -13,7 +13,7 @@ from privtab.cli._deploy_show import show_gate
 from privtab.cli._output import Format
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_bundle
-from privtab.registry.deploy.gates import FailingOn, Gate, Outcome, diff_gate, lint_gate, skipped, test_gate
+from privtab.registry.deploy.gates import FailingOn, Gate, GateStatus, diff_gate, lint_gate, skipped, test_gate
 from privtab.registry.deploy.program import comparable, program_in
 
 POLICY = """\
@@ -47,19 +47,19 @@ def compared(before: Program, after: Program, fail_on: FailingOn, waivers: str =
 
 
 def test_lint_lets_a_clean_policy_through_and_names_what_stops(tmp_path: Path) -> None:
-    assert lint(write(tmp_path)).outcome is Outcome.PASSED
+    assert lint(write(tmp_path)).outcome is GateStatus.PASSED
     wrong = lint(write(tmp_path, POLICY.replace("WRITE (item)", "WRIT (item)")))
-    assert wrong.outcome is Outcome.FAILED
+    assert wrong.outcome is GateStatus.FAILED
     assert [d.name for d in wrong.diagnostics] == ["unknown-privilege"]
 
 
 def test_lint_stops_at_the_severity_of_the_settings(tmp_path: Path) -> None:
     path = write(tmp_path, POLICY.replace("[READ, WRITE]", "[READ, WRITE, NEVER]"))
     passed = lint(path)
-    assert passed.outcome is Outcome.PASSED
+    assert passed.outcome is GateStatus.PASSED
     assert passed.diagnostics, "there is a warning"
     (tmp_path / "privtab.toml").write_text('[lint]\nfail-on = "warning"\n', encoding="utf-8")
-    assert lint(path).outcome is Outcome.FAILED
+    assert lint(path).outcome is GateStatus.FAILED
 
 
 @pytest.mark.parametrize("engine", ["reference", "both"])
@@ -70,12 +70,12 @@ def test_scenarios_beside_the_policy_are_run(tmp_path: Path, engine: str) -> Non
         return test_gate(path, variant=None, readings={}, engine=engine)  # type: ignore[arg-type]
 
     assert "no scenarios" in gate().says
-    assert gate().outcome is Outcome.FAILED, "a policy that nobody tests is not one that passed"
+    assert gate().outcome is GateStatus.FAILED, "a policy that nobody tests is not one that passed"
     scenarios(tmp_path, good=True)
     assert gate().says == "1 case answered as expected"
     scenarios(tmp_path, good=False)
     failed = gate()
-    assert failed.outcome is Outcome.FAILED
+    assert failed.outcome is GateStatus.FAILED
     assert failed.json()["failures"][0]["fault"] == "decision"
 
 
@@ -94,18 +94,18 @@ def test_a_wider_row_stops_and_a_narrower_does_not(tmp_path: Path) -> None:
     original = load_program(write(tmp_path))
     wider = load_program(write(tmp_path, POLICY.replace("read: READ (item)", "read: READ/WRITE (item)")))
     up, down = compared(original, wider, FailingOn.WIDER), compared(wider, original, FailingOn.WIDER)
-    assert (up.outcome, [row.name for row in up.blocking]) == (Outcome.FAILED, ["item/read"])
+    assert (up.outcome, [row.name for row in up.blocking]) == (GateStatus.FAILED, ["item/read"])
     assert "1 not waived: item/read" in up.says
-    assert down.outcome is Outcome.PASSED
-    assert compared(wider, original, FailingOn.ANY).outcome is Outcome.FAILED
-    assert compared(original, wider, FailingOn.NONE).outcome is Outcome.PASSED
+    assert down.outcome is GateStatus.PASSED
+    assert compared(wider, original, FailingOn.ANY).outcome is GateStatus.FAILED
+    assert compared(original, wider, FailingOn.NONE).outcome is GateStatus.PASSED
     assert compared(original, original, FailingOn.ANY).says == "no operation changed"
 
 
 def test_wider_in_one_place_and_narrower_in_another_fails_the_gate(tmp_path: Path) -> None:
     original = load_program(write(tmp_path))
     other = load_program(write(tmp_path, POLICY.replace("read: READ (item)", "read: WRITE (item)")))
-    assert compared(original, other, FailingOn.WIDER).outcome is Outcome.FAILED
+    assert compared(original, other, FailingOn.WIDER).outcome is GateStatus.FAILED
 
 
 NESTED = """\
@@ -160,7 +160,7 @@ def test_a_row_is_listed_where_the_row_it_requires_passes_the_gate(tmp_path: Pat
     changed = NESTED.replace("load: READ (site)", "load: READ/WRITE (site)")
     before, after = (load_program(write(tmp_path, text)) for text in (NESTED, changed))
     gate = compared(before, after, FailingOn.WIDER, waiver)
-    assert gate.outcome is Outcome.FAILED
+    assert gate.outcome is GateStatus.FAILED
     assert {row.name for row in gate.blocking} == {"shelf/load", "item/load", "item/read", "item/mark"}
     assert "4 not waived" in gate.says
 
@@ -179,10 +179,10 @@ def test_a_waiver_lets_through_until_its_day(tmp_path: Path) -> None:
     wider = load_program(write(tmp_path, POLICY.replace("read: READ (item)", "read: READ/WRITE (item)")))
     waiver = "waivers:\n  - {operation: item/read, change: wider, who: ada, why: writers read, until: %s}\n"
     good = compared(original, wider, FailingOn.WIDER, waiver % "2026-02-01")
-    assert good.outcome is Outcome.PASSED
+    assert good.outcome is GateStatus.PASSED
     assert "(1 waived)" in good.says
     late = compared(original, wider, FailingOn.WIDER, waiver % "2025-12-31")
-    assert late.outcome is Outcome.FAILED
+    assert late.outcome is GateStatus.FAILED
     assert [d.name for d in late.diagnostics] == ["expired-waiver"]
 
 
@@ -190,7 +190,7 @@ def test_an_empty_channel_has_nothing_to_compare(tmp_path: Path) -> None:
     gate = diff_gate(
         None, load_program(write(tmp_path)), fail_on=FailingOn.ANY, waivers=(), today=TODAY, shown="shop.yaml"
     )
-    assert gate.outcome is Outcome.PASSED
+    assert gate.outcome is GateStatus.PASSED
 
 
 def test_a_gate_that_is_left_out_says_why() -> None:

@@ -9,11 +9,11 @@ from privtab.analysis.diff.nodes import Verdict
 from privtab.ir.names import target_text
 from privtab.ir.nodes import Effect, Rule, Target
 
-Outcome: TypeAlias = tuple[str, str, Target]
+EffectKey: TypeAlias = tuple[str, str, Target]
 """(`grant` or `become`; a privilege, `owner` or `member`; target)"""
 
 
-def outcomes(effects: Iterable[Effect], *, gains: bool) -> frozenset[Outcome]:
+def outcomes(effects: Iterable[Effect], *, gains: bool) -> frozenset[EffectKey]:
     """What the caller gains, or what is revoked; a set counts as its members."""
     return frozenset(
         (effect.kind, what, effect.target)

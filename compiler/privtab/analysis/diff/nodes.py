@@ -13,7 +13,7 @@ from privtab.request import Request
 
 Pair: TypeAlias = tuple[str, str]
 """(entity type, operation)"""
-Answer: TypeAlias = Literal["allow", "deny", "invalid"]
+Decided: TypeAlias = Literal["allow", "deny", "invalid"]
 Tables: TypeAlias = Mapping[str, list[dict[str, str]]]
 
 
@@ -76,8 +76,8 @@ class Witness:
     shows: Literal["wider", "narrower", "effects"]
     request: Request
     state: Tables
-    before: Answer
-    after: Answer
+    before: Decided
+    after: Decided
     effects_before: tuple[str, ...] = ()
     effects_after: tuple[str, ...] = ()
 

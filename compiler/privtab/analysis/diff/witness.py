@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from privtab.analysis.diff.counterexample import Separation
-from privtab.analysis.diff.nodes import Answer, Tables, Witness
+from privtab.analysis.diff.nodes import Decided, Tables, Witness
 from privtab.analysis.diff.shapes import Shape
 from privtab.errors import InvalidRequest
 from privtab.ir.canonical import Listing
@@ -145,7 +145,7 @@ class WitnessCheck:
         )
 
 
-def answer(program: Program, tables: Tables, request: Request) -> tuple[Answer, tuple[str, ...]]:
+def answer(program: Program, tables: Tables, request: Request) -> tuple[Decided, tuple[str, ...]]:
     """The answer that `privtab decide` gives, and the effects of an allow."""
     state, _ = validate(program, from_tables(tables, "witness"))
     reference = Reference(program, state)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from privtab.analysis.caller import Caller
 from privtab.analysis.principal_sets import PrincipalSets, UserSets
 from privtab.analysis.universe import USERS, named_principals
-from privtab.attributes import NONE_GIVEN, Attribute, GivenAttributes, Kind, Value
+from privtab.attributes import NONE_GIVEN, Attribute, AttributeKind, GivenAttributes, Value
 from privtab.ir.comparisons import representatives
 from privtab.ir.formula import asked_condition, compared_terms, leaves
 from privtab.ir.nodes import RESOURCE, Atom, Compare, Formula, Program, Rule, ServiceAdmin, Term
@@ -24,7 +24,7 @@ from privtab.state.chains import GROUP
 from privtab.state.names import UsedParts, uses
 from privtab.state.nodes import State
 
-Variable: TypeAlias = tuple[Kind, str, str]
+Variable: TypeAlias = tuple[AttributeKind, str, str]
 """An attribute whose value a request gives: the key of its entity, or nothing, and its name."""
 
 
@@ -90,7 +90,7 @@ class GivenValues:
 
 
 def _given(values: Mapping[Variable, Value], objects: Mapping[str, Entity]) -> GivenAttributes:
-    def of(kind: Kind, key: str = "") -> dict[str, Value]:
+    def of(kind: AttributeKind, key: str = "") -> dict[str, Value]:
         return {name: value for (of_kind, on, name), value in values.items() if (of_kind, on) == (kind, key)}
 
     with_ = {

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from privtab._templates import environment
-from privtab.attributes import Kind
+from privtab.attributes import AttributeKind
 from privtab.backends.rego.clauses import Clause, RowView
 from privtab.backends.rego.view import ENTRY, Emitter
 from privtab.characters import PLAIN, UNUSABLE
@@ -133,7 +133,7 @@ def _without_origin(type_: Mapping[str, Any]) -> dict[str, Any]:
 def _held_attributes(program: Program) -> dict[str, list[str]]:
     """The names of the attributes that have values in the state; nothing if there are none."""
     declared = program.attributes.from_origin("state")
-    kinds: tuple[Kind, ...] = ("user", "entity")
+    kinds: tuple[AttributeKind, ...] = ("user", "entity")
     return {kind: sorted(declared.of(kind)) for kind in kinds if declared.of(kind)}
 
 

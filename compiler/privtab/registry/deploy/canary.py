@@ -24,7 +24,7 @@ EVERY = 0.5
 CERTAIN = 1e-6
 """The error rate for stopping early; low, since repeated tests find differences by chance."""
 
-Outcome: TypeAlias = Literal["alike", "moved", "quiet"]
+Movement: TypeAlias = Literal["alike", "moved", "quiet"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class CanaryPlan:
 class CanaryOutcome:
     """The result of observing a canary."""
 
-    outcome: Outcome
+    outcome: Movement
     good: bool
     says: str
     seconds: float
@@ -124,7 +124,7 @@ def observe(read: FleetReader, channel: Channel, plan: CanaryPlan, console: Cons
     compared = compare(found, tolerance=plan.tolerance)
     moved = [comparison for comparison in compared if comparison.verdict == "moved"]
     alike = sum(comparison.verdict == "alike" for comparison in compared)
-    outcome: Outcome = "moved" if moved else "alike" if alike else "quiet"
+    outcome: Movement = "moved" if moved else "alike" if alike else "quiet"
     if moved:
         says = f"{len(moved)} of {len(compared)} moved: {moved[0].says}"
     elif alike:

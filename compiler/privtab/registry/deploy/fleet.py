@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from privtab import strict_json
-from privtab.client._sender import Answer, Sender, SendError
+from privtab.client._sender import HttpReply, Sender, SendError
 from privtab.errors import UsageError
 from privtab.registry.deploy.nodes import (
     DecisionCount,
@@ -152,7 +152,7 @@ def checked(url: str, option: str) -> str:
     return url.rstrip("/")
 
 
-def _error_message(answer: Answer) -> str:
+def _error_message(answer: HttpReply) -> str:
     try:
         content = strict_json.loads(answer.body)
         message = content.get("message") or content.get("error") if isinstance(content, Mapping) else None

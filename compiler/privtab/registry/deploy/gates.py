@@ -31,7 +31,7 @@ from privtab.state.nodes import State
 Name = Literal["lint", "tests", "diff", "state"]
 
 
-class Outcome(StrEnum):
+class GateStatus(StrEnum):
     """The outcome of a gate."""
 
     PASSED = "passed"
@@ -63,7 +63,7 @@ class Gate:
     """The result of a gate: its outcome, a line of text, and its findings."""
 
     name: Name
-    outcome: Outcome
+    outcome: GateStatus
     says: str
     seconds: float = 0.0
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -77,7 +77,7 @@ class Gate:
     @property
     def passed(self) -> bool:
         """Whether the deployment may continue."""
-        return self.outcome is not Outcome.FAILED
+        return self.outcome is not GateStatus.FAILED
 
     def record(self) -> dict[str, Any]:
         """The result without its details, as JSON."""
@@ -118,7 +118,7 @@ def lint_gate(policy: Path, *, variant: str | None, readings: dict[str, str]) ->
     summary = count(len(fatal), "finding") if fatal else count(len(findings), "finding") + " that may stay"
     gate = Gate(
         name="lint",
-        outcome=Outcome.FAILED if fatal or checked.program is None else Outcome.PASSED,
+        outcome=GateStatus.FAILED if fatal or checked.program is None else GateStatus.PASSED,
         says=(summary if findings else "no finding") + checked.settings.shown,
         seconds=time.perf_counter() - started,
         diagnostics=tuple(fatal or findings),
@@ -143,7 +143,7 @@ def test_gate(
     says = count(case_count, "case") + (" answered as expected" if not failed else f", {len(failed):,} failed")
     return Gate(
         name="tests",
-        outcome=Outcome.FAILED if failed or not case_count else Outcome.PASSED,
+        outcome=GateStatus.FAILED if failed or not case_count else GateStatus.PASSED,
         says=says
         if case_count
         else "there are no scenarios for this policy: write some, or deploy with `--skip-tests WHY`",
@@ -167,7 +167,7 @@ def diff_gate(
     """The changes for callers. `running`: the channel's current program and its name, None if it has none."""
     started = time.perf_counter()
     if running is None:
-        return Gate(name="diff", outcome=Outcome.PASSED, says="nothing runs yet: there is nothing to compare with")
+        return Gate(name="diff", outcome=GateStatus.PASSED, says="nothing runs yet: there is nothing to compare with")
     running_program, name = running
     [compared], diagnostics = apply_waivers(
         [diff(running_program, comparable(program), shown=(name, shown))], waivers, today
@@ -177,7 +177,7 @@ def diff_gate(
     failed = failing(compared, verdicts) or bool(blocking)
     return Gate(
         name="diff",
-        outcome=Outcome.FAILED if failed else Outcome.PASSED,
+        outcome=GateStatus.FAILED if failed else GateStatus.PASSED,
         says=_changes(compared, blocking),
         seconds=time.perf_counter() - started,
         # A waiver for another change is no error here: one file serves all systems.
@@ -199,7 +199,7 @@ def state_gate(compared: Diff | None, *, keep: str | None, in_shards: bool, shar
             if in_shards
             else "the state that runs is whole: leave `--sharded` off, or give `--state`"
         )
-        return Gate(name="state", outcome=Outcome.FAILED, says=says)
+        return Gate(name="state", outcome=GateStatus.FAILED, says=says)
     changed = [declared for declared in compared.declared if _affects_index(declared)] if compared is not None else []
     if not changed:
         return None
@@ -207,9 +207,9 @@ def state_gate(compared: Diff | None, *, keep: str | None, in_shards: bool, shar
         ", …" if len(changed) > 3 else ""
     )
     if keep is not None:
-        return Gate(name="state", outcome=Outcome.SKIPPED, says=f"kept though {names} changed: {keep}")
+        return Gate(name="state", outcome=GateStatus.SKIPPED, says=f"kept though {names} changed: {keep}")
     says = f"the state that runs was made with another {names}: pack it again with `--state`"
-    return Gate(name="state", outcome=Outcome.FAILED, says=says)
+    return Gate(name="state", outcome=GateStatus.FAILED, says=says)
 
 
 def state_diff_gate(
@@ -235,9 +235,9 @@ def state_diff_gate(
             stops = stops or bool(found.access)
         case FailingOn.NONE:
             stops = False
-    outcome = Outcome.PASSED
+    outcome = GateStatus.PASSED
     if stops:
-        outcome = Outcome.FAILED if accepted is None else Outcome.SKIPPED
+        outcome = GateStatus.FAILED if accepted is None else GateStatus.SKIPPED
         says += f": {accepted}" if accepted is not None else "; not compared completely" if found.undecided else ""
     return Gate(name="state", outcome=outcome, says=says, seconds=time.perf_counter() - started, state=found)
 
@@ -249,7 +249,7 @@ def _affects_index(change: DeclarationChange) -> bool:
 
 def skipped(name: Name, why: str) -> Gate:
     """A skipped gate, with the reason given."""
-    return Gate(name=name, outcome=Outcome.SKIPPED, says=f"left out: {why}")
+    return Gate(name=name, outcome=GateStatus.SKIPPED, says=f"left out: {why}")
 
 
 def _blocking(compared: Diff, verdicts: Collection[Verdict]) -> list[RowChange]:

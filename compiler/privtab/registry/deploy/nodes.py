@@ -9,8 +9,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
-Kind: TypeAlias = Literal["policy", "state"]
-KINDS: tuple[Kind, ...] = ("policy", "state")
+BundleKind: TypeAlias = Literal["policy", "state"]
+KINDS: tuple[BundleKind, ...] = ("policy", "state")
 OLDEST_VERIFIER = (1, 21, 3)
 """The first OPA that verifies every bundle whose configuration asks for it (GHSA-g2pf-6v5v-qcc8)."""
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from privtab.registry.deploy.nodes import (
+    BundleKind,
     DesiredRevisions,
     Fleet,
-    Kind,
     LoadedBundle,
     Sidecar,
     SidecarProgress,
@@ -172,7 +172,7 @@ def _running_instead(
     sidecar: Sidecar, desired: DesiredRevisions, system: str, missing: Sequence[str], old: Sequence[LoadedBundle]
 ) -> str:
     running = [f"{bundle.name} {bundle.revision}" for bundle in old]
-    kinds: tuple[tuple[Kind, str | None], ...] = (("policy", desired.policy), ("state", desired.state))
+    kinds: tuple[tuple[BundleKind, str | None], ...] = (("policy", desired.policy), ("state", desired.state))
     for kind, revision in kinds:
         loaded = sidecar.loaded(kind, system)
         if revision in missing and loaded not in old:

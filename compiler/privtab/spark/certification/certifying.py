@@ -28,7 +28,7 @@ from privtab.spark.certification.results import HeatMap, Rows, Totals
 from privtab.spark.folders import atomic_folder
 from privtab.spark.frames import of_spark
 from privtab.spark.matrix.named import objects
-from privtab.spark.matrix.opening import Source, listed, open_matrix
+from privtab.spark.matrix.opening import StateSource, listed, open_matrix
 from privtab.spark.matrix.question import AttributesLike, Matrix, Question, given
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.state.nodes import State
@@ -155,7 +155,7 @@ def certify(
 
 
 def _findings(
-    rows: Rows, matrix: Matrix, policy: OpenPolicy, source: Source, people: Collection[str] | None
+    rows: Rows, matrix: Matrix, policy: OpenPolicy, source: StateSource, people: Collection[str] | None
 ) -> Iterator[found.Finding]:
     yield from found.of_matrix(rows)
     if source.rows is not None:
@@ -165,7 +165,7 @@ def _findings(
     yield from found.without_entitlement(matrix.users, rows.users())
 
 
-def _kinds_not_checked(policy: OpenPolicy, source: Source, people: Collection[str] | None) -> dict[str, str]:
+def _kinds_not_checked(policy: OpenPolicy, source: StateSource, people: Collection[str] | None) -> dict[str, str]:
     """The kinds of findings that are not checked, each with the reason."""
     unchecked = {} if policy.destructive else {found.DESTRUCTIVE: "the policy declares no row `destructive`"}
     if source.rows is None:

@@ -31,7 +31,7 @@ from privtab.spark.certification.results import (
 )
 from privtab.spark.frames import is_frame
 from privtab.spark.matrix import named
-from privtab.spark.matrix.opening import Source, open_state
+from privtab.spark.matrix.opening import StateSource, open_state
 from privtab.spark.matrix.question import DDL, SCHEMA, Matrix, report_omitted
 from privtab.spark.matrix.ways import ANYONE
 from privtab.spark.policies import OpenPolicy
@@ -70,7 +70,7 @@ class MatrixMaker:
             raise UsageError(f"unknown plan `{plan}`; there are: auto, process, spark")
         self.policy, self.state, self.entities, self.requested_users, self.spark = policy, state, entities, users, spark
         self.forced = plan == "process"
-        self._read: Source | None = None
+        self._read: StateSource | None = None
         spark_input = _needs_spark(state, entities, users)
         if spark_input is not None and self.forced:
             raise UsageError(f"{spark_input} is read by Spark: take the plan `spark` or `auto`")
@@ -83,7 +83,7 @@ class MatrixMaker:
         self._read = open_state(policy, state)
         self.plan, self.why = self._by_size(self._read)
 
-    def _by_size(self, source: Source) -> tuple[str, str]:
+    def _by_size(self, source: StateSource) -> tuple[str, str]:
         if self.forced:
             return "process", "the caller asks for it"
         if source.rows is None:
@@ -104,7 +104,7 @@ class MatrixMaker:
         check_executors(session)
         return session
 
-    def source(self) -> Source:
+    def source(self) -> StateSource:
         """The state."""
         return self._read or open_state(self.policy, self.state, self.session())
 
@@ -120,7 +120,7 @@ class MatrixMaker:
         self,
         folder: Path,
         matrix: Matrix,
-        source: Source,
+        source: StateSource,
         shown: int,
         progress: Callable[[str], None],
     ) -> Rows:
@@ -140,7 +140,7 @@ class MatrixMaker:
         matrix_frame(session, self.policy, matrix, source, self.entities).write.parquet(folder.as_uri())
         return SparkRows(session.read.schema(DDL).parquet(folder.as_uri()), self.policy.destructive)
 
-    def _keys(self, source: Source) -> list[str]:
+    def _keys(self, source: StateSource) -> list[str]:
         if self.entities is None:
             return named.of_source(self.policy, source)
         return sorted(named.texts(cast("Iterable[object]", self.entities)))

@@ -17,7 +17,7 @@ from privtab.engines.attributes import RequestValues
 from privtab.engines.conditions import RESOURCE
 from privtab.engines.explain import Atom, Explanation
 from privtab.engines.index import Index
-from privtab.engines.plan import Caller, Plan
+from privtab.engines.plan import Caller, FormPlan
 from privtab.engines.rows import RowEngine
 from privtab.names import last_name
 from privtab.paths import base_type
@@ -138,7 +138,9 @@ class IndexMatrix(Matrix):
             ]
         return self._callers[key]
 
-    def _concerned(self, caller_without_rights: Caller, plan: Plan, paths: Mapping[str, list[str]]) -> Sequence[int]:
+    def _concerned(
+        self, caller_without_rights: Caller, plan: FormPlan, paths: Mapping[str, list[str]]
+    ) -> Sequence[int]:
         """The subjects whose answer may differ from that of a user who holds nothing, or all if that user is allowed."""
         if plan.holds(caller_without_rights, paths):
             return range(len(self.subjects))

@@ -16,7 +16,7 @@ from privtab.spark.frames import is_frame, of_spark
 from privtab.spark.matrix import named
 from privtab.spark.matrix.compute import ArrayMatrix
 from privtab.spark.matrix.named import objects
-from privtab.spark.matrix.opening import Source, listed, open_matrix, open_state, requested_principals
+from privtab.spark.matrix.opening import StateSource, listed, open_matrix, open_state, requested_principals
 from privtab.spark.matrix.question import DDL, AttributesLike, Matrix, Question, Ways, given, report_omitted
 from privtab.spark.moments import Moment
 from privtab.spark.padding import without_padding
@@ -93,7 +93,7 @@ def matrix_frame(
     session: SparkSession,
     policy: OpenPolicy,
     matrix: Matrix,
-    source: Source,
+    source: StateSource,
     entities: EntitiesLike,
     *,
     partitions: int | None = None,
@@ -127,7 +127,7 @@ def _partitioned(
     """The rows of a matrix by a state that is not collected on the driver; nor are users that are given as a DataFrame."""
     from privtab.spark.matrix.partitioned import MatrixRequest, partitioned_matrix
 
-    matrix = open_matrix(policy, Source(rows=State()), question, users=())
+    matrix = open_matrix(policy, StateSource(rows=State()), question, users=())
     assert isinstance(matrix, ArrayMatrix)
     report_omitted(matrix)
     frames: list[DataFrame] = []

@@ -10,14 +10,14 @@ from privtab.engines.index import Index
 from privtab.errors import FileError, UsageError
 from privtab.locations import Locations
 from privtab.request import Entity
-from privtab.spark.matrix.opening import Source
+from privtab.spark.matrix.opening import StateSource
 from privtab.spark.policies import OpenPolicy
 from privtab.state.located import locations
 
 Chains = Mapping[str, Sequence[tuple[str, int]]]
 
 
-def of_source(policy: OpenPolicy, source: Source) -> list[str]:
+def of_source(policy: OpenPolicy, source: StateSource) -> list[str]:
     """The entities that a state names, with those added by `closed`; sorted."""
     if source.rows is not None:
         named, where = set(source.rows.named_entities()), locations(policy.as_program, source.rows)

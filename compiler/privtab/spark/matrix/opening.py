@@ -42,7 +42,7 @@ EVERY = 1 << 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class StateSource:
     """A state in one of three forms: rows, the index of a bundle, or Spark tables if it is large."""
 
     rows: State | None = None
@@ -52,7 +52,9 @@ class Source:
     """The state with the times in which its rows hold, if some hold for a time only."""
 
 
-def open_state(policy: OpenPolicy, state: object, spark: SparkSession | None = None, *, at: Moment = None) -> Source:
+def open_state(
+    policy: OpenPolicy, state: object, spark: SparkSession | None = None, *, at: Moment = None
+) -> StateSource:
     """Open a state given in any supported form, at a moment; a session is needed for those that only Spark can read.
 
     Raises UsageError for anything else, and StateInvalid if invalid rows may affect a denial.
@@ -64,22 +66,22 @@ def open_state(policy: OpenPolicy, state: object, spark: SparkSession | None = N
         return replace(_opened_state(policy, state_at(timed, moment_of(at)), spark), timed=timed)
 
 
-def _opened_state(policy: OpenPolicy, state: object, spark: SparkSession | None) -> Source:
+def _opened_state(policy: OpenPolicy, state: object, spark: SparkSession | None) -> StateSource:
     if isinstance(state, str | os.PathLike) and is_bundle(state):
-        return Source(index=require_complete(bundled(policy, os.fspath(state))))
+        return StateSource(index=require_complete(bundled(policy, os.fspath(state))))
     policy.checked("a state")
     found = opened(policy, state, spark)
     rows = (
         found.plain("Spark") if isinstance(found, State) else found.local(EVERY if decides_by_index(policy) else LOCAL)
     )
     if rows is None:
-        return Source(tables=found)
-    return Source(rows=rows if rows is found else as_written(policy.checked("a state"), rows))
+        return StateSource(tables=found)
+    return StateSource(rows=rows if rows is found else as_written(policy.checked("a state"), rows))
 
 
 def open_matrix(
     policy: OpenPolicy,
-    source: Source,
+    source: StateSource,
     question: Question,
     *,
     users: Collection[str] | None = None,
@@ -157,7 +159,7 @@ def requested_principals(users: Collection[str] | None, principals: Collection[s
     return list(dict.fromkeys(found))
 
 
-def all_users(policy: OpenPolicy, source: Source) -> list[str]:
+def all_users(policy: OpenPolicy, source: StateSource) -> list[str]:
     """Every user that the state names, sorted; for a bundle, every user that holds anything."""
     state = source.rows
     if state is None:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from privtab.engines.conditions import ALWAYS, atoms_of
 from privtab.spark.matrix.compute import ArrayMatrix
 from privtab.spark.matrix.named import Chains, closed
-from privtab.spark.matrix.opening import Source, all_users, open_matrix
+from privtab.spark.matrix.opening import StateSource, all_users, open_matrix
 from privtab.spark.matrix.question import DDL, Question
 from privtab.spark.paths import decoded, last_name
 from privtab.spark.policies import OpenPolicy
@@ -292,7 +292,7 @@ def _work(
     del found
     for _, portion in by_root(table):
         parts = split(portion, (*TABLES, ENTITY, USER))
-        source = Source(rows=as_written(policy.checked("a state"), from_arrow(parts)))
+        source = StateSource(rows=as_written(policy.checked("a state"), from_arrow(parts)))
         users = set(parts[USER].column("user").to_pylist()) if USER in parts else set()
         if with_all_users:
             users |= set(all_users(policy, source))

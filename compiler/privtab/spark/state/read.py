@@ -21,7 +21,7 @@ from privtab.spark.state import files, row_checks
 from privtab.spark.state.checked import DENIES, program_of
 from privtab.spark.state.reports import finding_of, report, shaped
 from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, schema, tables_of, windows_in
-from privtab.spark.state.source_tables import Source, Sources
+from privtab.spark.state.source_tables import Sources, TableSource
 from privtab.spark.state.sources import open_sources
 from privtab.spark.state.tables import SparkState, TimedTables, names_of
 from privtab.spark.state.together import WrongRows, shipped_places, wrong_rows
@@ -78,7 +78,7 @@ class Read:
         rows = reduce(lambda united, frame: united.unionByName(frame, allowMissingColumns=True), frames)
         return rows.drop("__good", "__findings", "__row")
 
-    def _examined(self, source: Source) -> DataFrame:
+    def _examined(self, source: TableSource) -> DataFrame:
         """The rows of a source as returned by `row_checks.examine`."""
         table = source.table
         worker = partial(row_checks.examine, self.program, table, dict(source.not_text), self._places_for(table))

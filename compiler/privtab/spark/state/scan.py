@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from privtab.spark.state.read import Read
-    from privtab.spark.state.source_tables import Source
+    from privtab.spark.state.source_tables import TableSource
 
 LOST = 64
 """Number of buckets for invalid rows whose root entity is unknown."""
@@ -81,7 +81,7 @@ def scanned(
     return all_rows if roots is None else all_rows.filter(fn.col("root").isin(roots))
 
 
-def _rows(program: Program, source: Source, window: Sequence[str], *, prints: bool) -> DataFrame:
+def _rows(program: Program, source: TableSource, window: Sequence[str], *, prints: bool) -> DataFrame:
     """The raw rows of one source."""
     table, columns = source.table, TABLES[source.table]
     col, none = fn.col, fn.lit(None).cast("string")

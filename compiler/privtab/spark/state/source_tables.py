@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class TableSource:
     """One source of a table: rows with the table's raw columns as strings."""
 
     table: str
@@ -30,14 +30,14 @@ class Source:
 class Sources:
     """All sources of a state."""
 
-    tables: Mapping[str, tuple[Source, ...]]
+    tables: Mapping[str, tuple[TableSource, ...]]
     entities: DataFrame | None = None
     """All entities that exist, in one column `entity`; None if they are not listed."""
     orphans: str = "report"
     """How rows about unlisted entities are treated: `report` or `quarantine`."""
 
 
-def with_same_columns(sources: Sequence[Source]) -> tuple[Source, ...]:
+def with_same_columns(sources: Sequence[TableSource]) -> tuple[TableSource, ...]:
     """The sources of a table: `from` and `until` are in all of them if they are in any."""
     window = max((windows_in(source.rows) for source in sources), default=())
     none = dict.fromkeys(window, fn.lit(None).cast("string"))

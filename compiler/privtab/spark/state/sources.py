@@ -40,7 +40,7 @@ from privtab.spark.padding import without_padding
 from privtab.spark.state import formats
 from privtab.spark.state.configuration import folder_sources, label_of, listed, read_configuration, wrong_count
 from privtab.spark.state.schemas import TABLES
-from privtab.spark.state.source_tables import Source, Sources, with_same_columns
+from privtab.spark.state.source_tables import Sources, TableSource, with_same_columns
 from privtab.state.raw import COLUMNS
 from privtab.state.read_parquet import table_format
 
@@ -115,7 +115,7 @@ class _Opening:
         if not isinstance(tables, Mapping):
             self.wrong("tables", "must be a mapping from tables to sources")
             tables = {}
-        found: dict[str, tuple[Source, ...]] = {}
+        found: dict[str, tuple[TableSource, ...]] = {}
         for table, source_options in tables.items():
             if table not in self.known_tables:
                 advice = did_you_mean(str(table), self.known_tables) or listed(self.known_tables)
@@ -139,7 +139,7 @@ class _Opening:
 
     def source(
         self, table: str, source_options: object, columns: Sequence[str], required: Sequence[str]
-    ) -> Source | None:
+    ) -> TableSource | None:
         """Open one source of a table; None if errors were reported."""
         source_options = of_spark(source_options)
         before = len(self.problems)
@@ -183,8 +183,8 @@ class _Opening:
             if (why := _rejected_type(t)) is not None and not (c in WINDOW and t == "timestamp")
         }
         if columns == LISTING:
-            return Source(table=table, rows=picked.select(fn.col("entity").cast("string")), label=label)
-        return Source(table=table, rows=_raw(picked, table), label=label, not_text=not_text)
+            return TableSource(table=table, rows=picked.select(fn.col("entity").cast("string")), label=label)
+        return TableSource(table=table, rows=_raw(picked, table), label=label, not_text=not_text)
 
     def frame(self, table: str, source_options: Mapping[str, Any]) -> DataFrame | None:
         """The DataFrame of a source before its columns are mapped; None if errors were reported."""

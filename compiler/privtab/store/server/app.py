@@ -30,8 +30,8 @@ from privtab.store.planning import Plan
 from privtab.store.schema import row_id
 from privtab.store.server import listings
 from privtab.store.server.calls import (
-    Answer,
     Call,
+    JsonResponse,
     Malformed,
     NotFound,
     read_desired,
@@ -77,7 +77,7 @@ class StoreServer:
         return bearer.name
 
 
-Handler: TypeAlias = Callable[[StoreServer, Call], Answer]
+Handler: TypeAlias = Callable[[StoreServer, Call], JsonResponse]
 
 
 def routes(server: StoreServer) -> list[Route]:
@@ -100,7 +100,7 @@ def routes(server: StoreServer) -> list[Route]:
 
         return await answered(request, answer, _no_error)
 
-    def listing(path: str, handler: Callable[[GuardedStore, Call], Answer]) -> Route:
+    def listing(path: str, handler: Callable[[GuardedStore, Call], JsonResponse]) -> Route:
         return route(server, f"{PREFIX}/{path}", lambda server, call: handler(server.guarded, call), StoreScope.READ)
 
     return [
@@ -130,7 +130,7 @@ def route(
     scope: StoreScope,
     method: str = "GET",
     *,
-    failed: Callable[[PrivtabError | HttpError], Answer] | None = None,
+    failed: Callable[[PrivtabError | HttpError], JsonResponse] | None = None,
     media: str = JSON,
 ) -> Route:
     """An endpoint that finds out who asks, reads the body, and turns errors into answers. `failed`: the answer to an error."""
@@ -179,7 +179,7 @@ def json_response(
     return Response(printable_json(content).encode(), status, found, media_type=media)
 
 
-def failure(error: PrivtabError | HttpError) -> Answer:
+def failure(error: PrivtabError | HttpError) -> JsonResponse:
     """The answer to an error."""
     message = str(error)
     match error:
@@ -214,17 +214,17 @@ def _no_error(request: Request, error: PrivtabError) -> Never:
 # --- changes ---------------------------------------------------------------------------------------------------------
 
 
-def _add_rows(table: str, server: StoreServer, call: Call) -> Answer:
+def _add_rows(table: str, server: StoreServer, call: Call) -> JsonResponse:
     rows = call.body.get("rows")
     return _changed(server, call, read_desired(call, {"rows"}, add={table: read_rows(rows, "rows")}))
 
 
-def _change(server: StoreServer, call: Call) -> Answer:
+def _change(server: StoreServer, call: Call) -> JsonResponse:
     add, remove = (read_tables(call.body.get(name, {}), name) for name in ("add", "remove"))
     return _changed(server, call, read_desired(call, {"add", "remove"}, add=add, remove=remove))
 
 
-def _remove_row(table: str, server: StoreServer, call: Call) -> Answer:
+def _remove_row(table: str, server: StoreServer, call: Call) -> JsonResponse:
     _, row = server.guarded.view.now().rows.tables[table].get(call.path["id"], (0, None))
     if row is None and (done := _done_before(server, call)) is not None:
         return _made(done)
@@ -246,7 +246,7 @@ def _done_before(server: StoreServer, call: Call) -> Outcome | None:
     return Outcome.of(entry) if call.path["id"] in removed else None
 
 
-def _perform(server: StoreServer, call: Call) -> Answer:
+def _perform(server: StoreServer, call: Call) -> JsonResponse:
     new = call.body.get("new")
     desired = read_desired(call, {"new"}, new=None if new is None else read_entity(new, "new"))
     if call.dry_run:
@@ -254,7 +254,7 @@ def _perform(server: StoreServer, call: Call) -> Answer:
     return _made(server.guarded.perform(desired, call.write_options))
 
 
-def _delete_entity(server: StoreServer, call: Call) -> Answer:
+def _delete_entity(server: StoreServer, call: Call) -> JsonResponse:
     if "entity" not in call.query:
         raise Malformed("`entity` is missing from the query")
     desired = DesiredChange(
@@ -265,7 +265,7 @@ def _delete_entity(server: StoreServer, call: Call) -> Answer:
     return _made(server.guarded.delete(desired, call.write_options))
 
 
-def _delete_entities(server: StoreServer, call: Call) -> Answer:
+def _delete_entities(server: StoreServer, call: Call) -> JsonResponse:
     """Delete each entity that the caller may delete, and tell why not for the others."""
     if unknown := sorted(set(call.body) - {"entities"}):
         raise Malformed(f"the body has `{unknown[0]:.80}`; it may have entities")
@@ -298,19 +298,19 @@ def _deleted_or_proposed(
     return found
 
 
-def _changed(server: StoreServer, call: Call, desired: DesiredChange) -> Answer:
+def _changed(server: StoreServer, call: Call, desired: DesiredChange) -> JsonResponse:
     if call.dry_run:
         return _proposed(server.guarded.propose(desired, call.write_options.expect))
     return _made(server.guarded.change(desired, call.write_options))
 
 
-def _made(outcome: Outcome) -> Answer:
+def _made(outcome: Outcome) -> JsonResponse:
     changes = [change.to_json() for change in outcome.changes]
     answer = {"number": outcome.number, "repeated": outcome.repeated, "changes": changes}
     return 200, {**answer, "decision": outcome.decision.to_json()}
 
 
-def _proposed(planned: Plan) -> Answer:
+def _proposed(planned: Plan) -> JsonResponse:
     """What a change would do: its rows, and who gains and loses which operations."""
     answer: dict[str, Any] = {
         "number": planned.number,

@@ -13,7 +13,7 @@ from privtab.request import Entity
 from privtab.store.guarded import DesiredChange, WriteOptions
 from privtab.store.server.openapi import TABLES
 
-Answer: TypeAlias = tuple[int, Any]
+JsonResponse: TypeAlias = tuple[int, Any]
 """The status and the JSON of an answer."""
 _NUMBER = re.compile(r'(?:W/)?"?(\d{1,18})"?')
 

@@ -11,14 +11,14 @@ from typing import Any
 from privtab.serving.endpoint import HttpError
 from privtab.store.guarded import GuardedStore
 from privtab.store.schema import row_id
-from privtab.store.server.calls import Answer, Call, Malformed
+from privtab.store.server.calls import Call, JsonResponse, Malformed
 from privtab.store.server.openapi import MOST_LISTED, TABLES
 
 NAMES = {"users": "user", "groups": "group", "roles": "role"}
 """The listings of principals, and the column that names each."""
 
 
-def list_rows(tables: Sequence[str], guarded: GuardedStore, call: Call) -> Answer:
+def list_rows(tables: Sequence[str], guarded: GuardedStore, call: Call) -> JsonResponse:
     """The rows that the caller may see, sorted by table and content, page by page."""
     number, found = guarded.visible(call.user, tables, call.query.get("about"))
     rows = [{"table": table, "id": row_id(row), "row": dict(row)} for table, listed in found.items() for row in listed]
@@ -26,7 +26,7 @@ def list_rows(tables: Sequence[str], guarded: GuardedStore, call: Call) -> Answe
     return _page(call, number, "rows", rows, lambda entry: f"{entry['table']} {json.dumps(entry['row'])}")
 
 
-def list_names(kind: str, guarded: GuardedStore, call: Call) -> Answer:
+def list_names(kind: str, guarded: GuardedStore, call: Call) -> JsonResponse:
     """The names in the rows that the caller may see."""
     number, found = guarded.visible(call.user, TABLES)
     names: set[str] = set()
@@ -43,7 +43,7 @@ def list_names(kind: str, guarded: GuardedStore, call: Call) -> Answer:
     return _page(call, number, kind, sorted(names), str)
 
 
-def _page(call: Call, number: int, name: str, items: list[Any], key: Callable[[Any], str]) -> Answer:
+def _page(call: Call, number: int, name: str, items: list[Any], key: Callable[[Any], str]) -> JsonResponse:
     """One page of sorted items: those after the cursor, which names the last one that was read."""
     text = call.query.get("limit", "100")
     if not text.isdecimal() or not text.isascii() or len(text) > 6 or not 1 <= int(text) <= MOST_LISTED:
@@ -65,7 +65,7 @@ def _cursor(text: str | None) -> str | None:
         raise Malformed("`after` is the `next` of an earlier page") from None
 
 
-def authority(guarded: GuardedStore, call: Call) -> Answer:
+def authority(guarded: GuardedStore, call: Call) -> JsonResponse:
     """Which operation authorises which rows."""
     del call
     authority = guarded.authority
@@ -74,7 +74,7 @@ def authority(guarded: GuardedStore, call: Call) -> Answer:
     return 200, {"system": guarded.program.system, "rows": authority.to_json(), "delete": deleting}
 
 
-def journal(guarded: GuardedStore, call: Call) -> Answer:
+def journal(guarded: GuardedStore, call: Call) -> JsonResponse:
     """The changes after a number, for auditors."""
     if call.user not in guarded.auditors:
         raise HttpError(403, f"user:{call.user} is no auditor: `privtab store serve --auditor` names them")

@@ -22,7 +22,7 @@ from privtab.errors import (
 )
 from privtab.serving.endpoint import HttpError
 from privtab.store.server.app import StoreScope, StoreServer, route
-from privtab.store.server.calls import Answer, Call, NotFound
+from privtab.store.server.calls import Call, JsonResponse, NotFound
 from privtab_systems.apis.gravitino.answers import ApiRequest
 from privtab_systems.apis.gravitino.objects import Named
 
@@ -58,7 +58,7 @@ def routes(server: StoreServer) -> list[Route]:
     ]
 
 
-def failure(error: PrivtabError | HttpError) -> Answer:
+def failure(error: PrivtabError | HttpError) -> JsonResponse:
     """The answer to an error, as the system's ErrorResponse."""
     match error:
         case HttpError():
@@ -79,7 +79,7 @@ def failure(error: PrivtabError | HttpError) -> Answer:
     return status, {"code": code, "type": kind, "message": message, "stack": []}
 
 
-def _version(server: StoreServer, call: Call) -> Answer:
+def _version(server: StoreServer, call: Call) -> JsonResponse:
     """The version of the policy: clients refuse a server that is older than they are."""
     del call
     made = f"privtab {__version__}"
@@ -89,7 +89,7 @@ def _version(server: StoreServer, call: Call) -> Answer:
     }
 
 
-def _answer(method: str, server: StoreServer, call: Call) -> Answer:
+def _answer(method: str, server: StoreServer, call: Call) -> JsonResponse:
     try:
         names = [unquote(part, errors="strict") for part in call.raw_path.removeprefix(PREFIX).split("/") if part]
     except UnicodeDecodeError:
