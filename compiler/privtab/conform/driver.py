@@ -118,7 +118,9 @@ class _Wrapped(Driver):
         try:
             return SystemAnswer(answer)
         except ValueError:
-            raise DriverError(f"the driver answered {answer!r:.80}, which is none of {', '.join(SystemAnswer)}") from None
+            raise DriverError(
+                f"the driver answered {answer!r:.80}, which is none of {', '.join(SystemAnswer)}"
+            ) from None
 
     def clean(self) -> tuple[str, ...]:
         return tuple(self._plain.clean() or ())

@@ -12,8 +12,8 @@ LOCAL = 20_000_000
 class Limits:
     """Limits beyond which a state is divided into portions, and how requests are read for that."""
 
-    rows: int = 5_000_000
-    """Most rows of a state that are collected on the driver, which builds the arrays (about 150,000 rows a second)."""
+    rows: int = 7_000_000
+    """Most rows of a state that are collected on the driver, which builds the arrays (about 100,000 rows a second); tried with Spark's default memory."""
     size: int = 1 << 30
     """Most bytes of the arrays; every executor holds them once for all its tasks."""
     large: int = 1_000_000

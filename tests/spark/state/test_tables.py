@@ -18,7 +18,7 @@ from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Privilege, Program
 from privtab.pipeline import policy_artifacts
 from privtab.request import Entity
-from privtab.spark.state import read_state, state_tables
+from privtab.spark.state import read_state, state_tables, tables
 from privtab.spark.state.schemas import TABLES
 from privtab.spark.state.tables import names_of
 from privtab.state.nodes import Assignment, Grant, State
@@ -59,6 +59,21 @@ def test_a_state_of_this_process_has_its_sets_resolved(spark: SparkSession, shop
     assert back is not None
     assert rows(back) | {"grants": None} == rows(STATE) | {"grants": None}
     assert state_tables(spark, shop, resolved) is resolved
+
+
+def test_large_tables_are_collected_compressed_and_whole(
+    spark: SparkSession, shop: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved = state_tables(spark, shop, STATE)
+    expected = resolved.local()
+    assert expected is not None
+    monkeypatch.setattr(tables, "PACKED", 0)
+    found = resolved.local()
+    assert found is not None
+    assert rows(found) == rows(expected)
+    for table, frame in resolved.tables.items():
+        assert tables.collected(frame.repartition(3)).num_rows == resolved.counts()[table]
+        assert tables.collected(frame.where("false")).schema == frame.where("false").toArrow().schema
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,10 @@ from privtab.state.rows import ColumnRows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+
+PACKED = 1_000_000
+"""Rows of a table above which it is collected compressed: Spark's driver holds all that it collects, by default in 1 GiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +104,28 @@ class SparkState:
         """The state collected in this process, or None if it has more than `limit` rows."""
         if sum(self.counts().values()) > limit:
             return None
-        return from_arrow({t: rows.toArrow() for t, rows in self.tables.items() if self._counts[t]})
+        return from_arrow(
+            {
+                t: collected(rows) if self._counts[t] > PACKED else rows.toArrow()
+                for t, rows in self.tables.items()
+                if self._counts[t]
+            }
+        )
+
+
+def collected(rows: DataFrame) -> pa.Table:
+    """The rows as `toArrow` gives them; each batch travels compressed, in a twelfth of the space or so."""
+
+    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+                writer.write_batch(batch)
+            yield pa.RecordBatch.from_pydict({"batch": pa.array([sink.getvalue().to_pybytes()], pa.binary())})
+
+    parts = rows.mapInArrow(packed, "batch binary").toArrow().column("batch")
+    tables = [pa.ipc.open_stream(part.as_buffer()).read_all() for part in parts]
+    return pa.concat_tables(tables) if tables else rows.toArrow()
 
 
 @dataclass(frozen=True, eq=False)
