@@ -7,11 +7,14 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+import generated_programs
 import pytest
+from seeds import seeds
 
 from privtab.diagnostics import Span
 from privtab.ir.canonical import Canonical
 from privtab.ir.exact import ImplicationChecker
+from privtab.ir.formula import conjunction, item_condition, leaves
 from privtab.ir.names import atom_text
 from privtab.ir.nodes import (
     ALWAYS,
@@ -22,10 +25,12 @@ from privtab.ir.nodes import (
     EntityType,
     Formula,
     Has,
+    HasBelow,
     Member,
     Or,
     Owner,
     OwnerSemantics,
+    OwnsBelow,
     Privilege,
     Program,
     Rule,
@@ -224,3 +229,19 @@ def test_minimal_sets_stay_right_beside_many_other_programs() -> None:
     for _ in range(10):  # more than are kept
         shapes(replace(original))
     assert [len(atoms) for atoms in form.minimal_sets(Or(parts=parts))] == [1, 1]
+
+
+@pytest.mark.parametrize("seed", seeds(range(120), quick=60))
+def test_what_atoms_entail_holds_in_every_state(seed: int) -> None:
+    """Also where privileges imply others, and some are inherited and others are not."""
+    of = generated_programs.program(seed, "implies", "below")
+    form, exact = Canonical(of), ImplicationChecker(of)
+    for rule in of.rules.values():
+        condition = item_condition(rule)
+        found = [a for a in leaves(of, condition) if isinstance(a, Has | HasBelow | Owner | OwnsBelow)][:6]
+        for premises in (*itertools.combinations(found, 1), *itertools.combinations(found, 2)):
+            for conclusion in found:
+                if form.entails(frozenset(premises), conclusion):
+                    assert exact.implies(conjunction(*premises), conclusion), (premises, conclusion, of.semantics)
+        for several, conclusion in form.entailments(found):
+            assert exact.implies(conjunction(*several), conclusion), (several, conclusion, of.semantics)

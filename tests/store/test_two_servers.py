@@ -12,7 +12,7 @@ import pytest
 from authzen_server import Server
 from lake_policy import POLICY, asks, grant
 from postgresql_server import postgresql, stopped
-from requests import ConnectionError as Disconnected
+from requests import RequestException as Disconnected
 from store_server import EVERYTHING, ask, serve_store, write_tokens
 
 from privtab.pipeline import load_program

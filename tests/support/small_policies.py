@@ -45,6 +45,8 @@ class Draft:
     members_of_set: list[str]
     rows: dict[tuple[str, str], str] = field(default_factory=dict)
     implies: dict[str, list[str]] = field(default_factory=dict)
+    apart: set[str] = field(default_factory=set)
+    """The privileges whose inheritance is not that of the others."""
     deep: bool = False
     """Whether conditions are deeply nested and repeat terms."""
 
@@ -74,7 +76,9 @@ class Draft:
 
     def _privilege(self, name: str) -> str:
         implied = f", implies: [{', '.join(self.implies[name])}]" if self.implies.get(name) else ""
-        return f"  {name}: {{on: [{', '.join(self.on[name])}]{implied}}}"
+        other = "down" if self.inheritance == "none" else "none"
+        own = f", inheritance: {other}" if name in self.apart else ""
+        return f"  {name}: {{on: [{', '.join(self.on[name])}]{implied}{own}}}"
 
 
 TREE = {"top": ["top"], "mid": ["top", "mid"], "low": ["top", "mid", "low"]}
@@ -103,12 +107,18 @@ def policy(seed: int, changes: int = 0, change_seed: int = 0, *, deep: bool = Fa
     if implies:
         draft.on["EDIT"] = rnd.choice([["top", "mid", "low"], ["mid", "low"]])
         draft.implies = _implications(draft, rnd)
+    apart = random.Random(f"apart {seed}")
+    if apart.random() < 0.4:
+        draft.apart = {name for name in draft.on if apart.random() < 0.5}
     for type_ in ("mid", "low", "low"):
         draft.rows[type_, f"op{len(draft.rows)}"] = _row(draft, type_, rnd)
     draft.rows[rnd.choice(["user", "group", "role"]), "see"] = _row(draft, "top", rnd)
-    changing = random.Random(f"{seed} {change_seed}")
+    changing, moving = random.Random(f"{seed} {change_seed}"), random.Random(f"apart {seed} {change_seed}")
     for _ in range(changes):
-        _change(draft, changing)
+        if moving.random() < 0.1:
+            draft.apart ^= {moving.choice(list(draft.on))}
+        else:
+            _change(draft, changing)
     return draft.text()
 
 
@@ -283,7 +293,7 @@ def _rows(program_: Program, rule: Rule, request: Request, programs: Sequence[Pr
         if not path:
             continue
         if isinstance(atom, Has):
-            looked_at = path if any(p.semantics.inheritance == "down" for p in programs) else path[-1:]
+            looked_at = path if any(p.inherited for p in programs) else path[-1:]
             for entity in looked_at:
                 yield from _grants(program_, atom.privilege, entity, grantees, programs)
             yield from _assignments(program_, path, programs)

@@ -104,7 +104,7 @@ class AuthorisedChanges:
 
     def is_given_above(self, fact: GainedFact, facts: Collection[GainedFact]) -> bool:
         """Whether one of some facts, about what contains the entity of a fact, gives the same there."""
-        if fact.kind != "role" and (fact.kind != "grant" or self._program.semantics.inheritance != "down"):
+        if fact.kind != "role" and (fact.kind != "grant" or not self._program.inherits(fact.privilege)):
             return False
         keys = self._caller.holdings.locations.find(fact.entity) or () if fact.entity.type else ()
         above = [*map(Entity.parse, keys[:-1]), *([NOWHERE] if fact.kind == "role" else [])]

@@ -154,7 +154,7 @@ class PrincipalSets(RequestAlgebra[set[str] | None]):
         return self._has_on(privilege, path) if path else set()
 
     def _has_on(self, privilege: str, path: tuple[str, ...]) -> set[str]:
-        keys = self.context.relevant_keys(path)
+        keys = self.context.relevant_keys(privilege, path)
         allowed: set[str] = set()
         denied: set[str] = set()
         for key in keys:

@@ -145,7 +145,7 @@ def _relevant_principals(reference: Reference, decision: HypotheticalDecision) -
         if isinstance(atom, Owner):
             yield from holdings.owners(path[-1])
             continue
-        for key in caller.relevant_keys(path):
+        for key in caller.relevant_keys(atom.privilege, path):
             yield from holdings.grants_on(atom.privilege, key)[0]
             if owner is not None and atom.privilege in owner.holds:
                 yield from holdings.owners(key)

@@ -155,7 +155,7 @@ class Provenance:
         """Every grant of a privilege that counts on an object, nearest first, denied or not."""
         path = self.evaluation.path(atom.target)
         found: list[Chain] = []
-        for key in reversed(self.evaluation.relevant_keys(path)):
+        for key in reversed(self.evaluation.relevant_keys(atom.privilege, path)):
             found += self._grant_chains("allow", atom.privilege, key, path)
             for role in sorted(self.evaluation.default_roles(atom.privilege, path, key)):
                 text = f"{role} has {atom.privilege} at {key} by its declaration"
@@ -170,7 +170,7 @@ class Provenance:
             return ()
         return tuple(
             (grant, (step, *chain))
-            for key in self.evaluation.relevant_keys(path)
+            for key in self.evaluation.relevant_keys(atom.privilege, path)
             for grant, step in self._grants.get(("deny", atom.privilege, key), ())
             for chain in self._to_caller(grant.grantee, path)
         )
@@ -198,7 +198,7 @@ class Provenance:
         owner = self.program.semantics.owner
         for path in self.evaluation.paths_from(target):
             denied = self.evaluation.denials_on(privilege, path)
-            for key in reversed(self.evaluation.relevant_keys(path)):
+            for key in reversed(self.evaluation.relevant_keys(privilege, path)):
                 if owner is not None and privilege in owner.holds:
                     yield from self._ownership_chains(key)
                 if not denied:
@@ -207,7 +207,7 @@ class Provenance:
     def _owner_chains(self, atom: Has) -> Iterator[Chain]:
         owner = self.program.semantics.owner
         if owner is not None and atom.privilege in owner.holds:
-            for key in reversed(self.evaluation.relevant_keys(self.evaluation.path(atom.target))):
+            for key in reversed(self.evaluation.relevant_keys(atom.privilege, self.evaluation.path(atom.target))):
                 yield from self._ownership_chains(key)
 
     def _grant_chains(self, effect: Effect, privilege: str, key: str, path: tuple[str, ...]) -> Iterator[Chain]:

@@ -246,7 +246,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
 
     def _ancestors(self, privilege: str, path: tuple[str, ...]) -> tuple[Entity, ...]:
         types = self.program.privileges[privilege].on
-        ancestors = (Entity.parse(key) for key in self.caller.relevant_keys(path)[:-1])
+        ancestors = (Entity.parse(key) for key in self.caller.relevant_keys(privilege, path)[:-1])
         return tuple(entity for entity in ancestors if entity.type in types)
 
     def sets(self) -> frozenset[Changes]:
@@ -325,7 +325,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
                 assert_never(atom)
 
     def _has(self, atom: Has, path: tuple[str, ...]) -> Iterator[Changes]:
-        keys = self.caller.relevant_keys(path)
+        keys = self.caller.relevant_keys(atom.privilege, path)
         owner = self.program.semantics.owner
         if owner is not None and atom.privilege in owner.holds:
             entities = (entity for entity in map(Entity.parse, keys) if entity in self.entities_to_own)

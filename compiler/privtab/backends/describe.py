@@ -143,6 +143,8 @@ def _privileges(program: Program) -> dict[str, Any]:
         described[name] = {"on": list(privilege.on)}
         if privilege.implies:
             described[name]["implies"] = list(privilege.implies)
+        if privilege.inheritance:
+            described[name]["inheritance"] = privilege.inheritance
         described[name] |= {k: v for k in ("title", "deprecated") if (v := getattr(privilege, k)) is not None}
     for name, alias in program.aliases.items():
         described[name] = {"on": list(program.privileges[alias.of].on), "alias_of": alias.of}

@@ -30,6 +30,7 @@ def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str,
     owner = program.semantics.owner
     owner_privileges = frozenset(owner.holds) if owner else frozenset()
     kin = _related_privileges(program)
+    inherited = any(map(program.inherits, program.privileges))
     visited: set[Formula] = set()
     privilege_keys: set[object] = set()
     owners = False
@@ -54,7 +55,7 @@ def unrelated(program: Program, formulas: Iterable[Formula], types: Mapping[str,
             case Has(privilege=privilege, target=target):
                 # With inheritance, a privilege on one object affects others on the same path.
                 of_kin = kin.get(privilege, privilege)
-                key = (of_kin, target.slot) if program.semantics.inheritance == "down" else (of_kin, target)
+                key = (of_kin, target.slot) if inherited else (of_kin, target)
                 if key in privilege_keys:
                     return False
                 privilege_keys.add(key)

@@ -312,10 +312,10 @@ class View:
 
     @cached_property
     def _effective_privileges(self) -> frozenset[tuple[str, str]]:
-        if self.policy.semantics.inheritance == "none":
-            return self.required_privileges
-        chain = self.policy.hierarchy.chain
-        return frozenset((privilege, above) for privilege, type_ in self.required_privileges for above in chain(type_))
+        types = self.program.granting_types
+        return frozenset(
+            (privilege, on) for privilege, type_ in self.required_privileges for on in types(privilege, type_)
+        )
 
     def can_matter(self, privilege: str, type_: str) -> bool:
         """Whether holding a privilege on a type can matter: it is required there or, with inheritance, below."""

@@ -95,14 +95,12 @@ def _in_scope(view: View, rule: Rule, role: Role) -> bool:
 def _grants_of(view: View, role: Role) -> Callable[[str, str], bool]:
     """Whether the default grants of a role give a privilege on a type, within one scope."""
     hierarchy = view.policy.hierarchy
-    down = view.policy.semantics.inheritance == "down"
     grants = dict(role.grants)
 
     def gives(privilege: str, type_: str) -> bool:
-        granting_types = hierarchy.chain(type_) if down else (type_,)
         return any(
             privilege in grants.get(granted_on, ()) and (role.scope is None or hierarchy.within(granted_on, role.scope))
-            for granted_on in granting_types
+            for granted_on in view.program.granting_types(privilege, type_)
         )
 
     return gives
@@ -122,8 +120,7 @@ def _owner_may(view: View, rule: Rule, type_: str) -> bool:
         if not isinstance(atom, Has) or atom.privilege not in owner_privileges or atom.target.slot != RESOURCE:
             return False
         types = types_of(view.program, atom.target)
-        below = any(view.policy.hierarchy.within(own, type_) for own in types)
-        return below if semantics.inheritance == "down" else type_ in types
+        return any(type_ in view.program.granting_types(atom.privilege, own) for own in types)
 
     return _atoms_suffice(view, rule, holds)
 
@@ -134,7 +131,6 @@ def _effects_suffice(view: View, rule: Rule, other: Rule) -> bool:
 
     semantics = view.policy.semantics
     owner_privileges = semantics.owner.holds if semantics.owner is not None else ()
-    within = view.policy.hierarchy.within
     gained = [e for e in rule.effects if e.kind != "revoke" and e.target.slot == RESOURCE]
 
     def reaches(effect: Effect, atom: Atom) -> bool:
@@ -144,9 +140,9 @@ def _effects_suffice(view: View, rule: Rule, other: Rule) -> bool:
         match atom:
             case Has(privilege=privilege):
                 owns = effect.what == "owner" and not effect.privileges and privilege in owner_privileges
-                below = semantics.inheritance == "down" and within(atom.target.type, effect.target.type)
+                reached = effect.target.type in view.program.granting_types(privilege, atom.target.type)
                 granted = with_implied(view.policy, effect.privileges, effect.target.type)
-                return (privilege in granted or owns) and (same_type or below)
+                return (privilege in granted or owns) and reached
             case Owner():
                 return same_type and effect.what == "owner" and not effect.privileges
             case Member():

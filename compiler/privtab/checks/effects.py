@@ -170,12 +170,12 @@ def _with_inherited(program: Program, atoms: AtomSet, type_: str) -> AtomSet:
     """The atoms and, with inheritance, the privileges they give on the new entity, which has no denials yet."""
     from privtab.ir.nodes import Has, Target
 
-    if program.semantics.inheritance == "none":
-        return atoms
     return atoms | {
         Has(privilege=atom.privilege, target=Target(slot="", type=type_))
         for atom in atoms
-        if isinstance(atom, Has) and atom.target.slot == "" and atom.target.type in program.chain(type_)
+        if isinstance(atom, Has)
+        and atom.target.slot == ""
+        and atom.target.type in program.granting_types(atom.privilege, type_)
     }
 
 

@@ -22,10 +22,10 @@ BYPASSED_DENY = FindingKind("P304", "bypassed-deny", Severity.WARNING)
 
 @check(BYPASSED_DENY)
 def bypassed_deny(policy: m.Policy) -> Iterator[Diagnostic]:
-    """`P (catalog, schema)` under `inheritance: down` and `deny: overrides`, each name of an ancestor once."""
+    """`P (catalog, schema)` where P is inherited, under `deny: overrides`, each name of an ancestor once."""
     from privtab.model.walk import conditions
 
-    if policy.semantics.inheritance != "down" or policy.semantics.deny != "overrides":
+    if policy.semantics.deny != "overrides":
         return
     reported: set[tuple[int, int]] = set()
     for row in policy.rows.values():
@@ -53,7 +53,8 @@ def _pairs(policy: m.Policy, condition: m.Condition) -> Iterator[tuple[m.TargetS
         for members, place in listed:
             for other_members, other_place in listed:
                 same = place.slot == other_place.slot and len(place.types) == len(other_place.types) == 1
-                common = [p for p in members if p in other_members]
+                inherited = [p for p in members if policy.semantics.inherits(policy.privileges[p])]
+                common = [p for p in inherited if p in other_members]
                 above = same and place.types != other_place.types and not (place.below or other_place.below)
                 if above and common and policy.hierarchy.within(other_place.types[0], place.types[0]):
                     yield place, other_place, common[0]

@@ -146,7 +146,8 @@ def never_granted(policy: Policy) -> Iterator[Diagnostic]:
     lacking: dict[tuple[str, bool], list[str]] = {}
     first: dict[tuple[str, bool], CellPart] = {}
     for (privilege, type_), spot in _required(policy).items():
-        above = policy.hierarchy.chain(type_) if policy.semantics.inheritance == "down" else (type_,)
+        inherits = policy.semantics.inherits(policy.privileges[privilege])
+        above = policy.hierarchy.chain(type_) if inherits else (type_,)
         if policy.entities[type_].parent is None or any((privilege, t) in by_rows for t in above):
             continue
         key = (type_, any((privilege, t) in by_any_row for t in above))

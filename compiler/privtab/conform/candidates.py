@@ -225,7 +225,7 @@ class Candidates:
         for way in plain:
             for atom in sorted(way, key=str):
                 if atom.kind == "has":
-                    for key in callers.grant_keys(atom.on):
+                    for key in callers.grant_keys(atom.what, atom.on):
                         if key.partition(":")[0] not in self.program.privileges[atom.what].on:
                             continue
                         at = HeldAtom("has", atom.what, key)
@@ -251,7 +251,7 @@ class Candidates:
         elsewhere = frozenset(moved.get(atom, atom) for atom in way)
         yield self._candidate(setting, callers, elsewhere, frozenset(), f"held elsewhere, on an entity {types}")
         for atom in lower if callers.deny_overrides else ():
-            for key in callers.grant_keys(atom.on) if atom.kind == "has" else ():
+            for key in callers.grant_keys(atom.what, atom.on) if atom.kind == "has" else ():
                 if key.partition(":")[0] in self.program.privileges[atom.what].on:
                     denied = HeldAtom("has", atom.what, key)
                     yield self._candidate(setting, callers, way, frozenset({denied}), f"denied {denied}, held below")

@@ -325,9 +325,16 @@ class Flags(Rebuilder):
 
 
 def semantics(**changed: object) -> Callable[[Program], Program]:
-    """A policy with other semantics."""
+    """A policy with other semantics. An inheritance is that of every privilege."""
     other: Any = changed
-    return lambda program: replace(program, semantics=replace(program.semantics, **other))
+
+    def misread(program: Program) -> Program:
+        privileges = program.privileges
+        if "inheritance" in changed:
+            privileges = {name: replace(privilege, inheritance=None) for name, privilege in privileges.items()}
+        return replace(program, privileges=privileges, semantics=replace(program.semantics, **other))
+
+    return misread
 
 
 def owners_hold(privileges: Callable[[Program], tuple[str, ...]]) -> Callable[[Program], Program]:

@@ -30,12 +30,10 @@ from privtab.state.nodes import Grant
 
 _DENY, _GROUPS, _ROLES, _OWNERS = "denials", "groups of the state", "roles", "ownership in conditions"
 _POSSIBLE: Mapping[str, Callable[[Program], bool]] = {
-    "inheritance": lambda program: program.semantics.inheritance == "down",
-    "no inheritance": lambda program: program.semantics.inheritance == "none",
+    "inheritance": lambda program: bool(program.inherited),
+    "no inheritance": lambda program: not program.inherited.issuperset(program.privileges),
     _DENY: lambda program: program.semantics.deny != "none",
-    f"{_DENY} and inheritance": lambda program: (
-        (program.semantics.deny, program.semantics.inheritance) == ("overrides", "down")
-    ),
+    f"{_DENY} and inheritance": lambda program: program.semantics.deny == "overrides" and bool(program.inherited),
     f"{_DENY} to users": lambda program: program.semantics.deny != "none" and "user" in program.semantics.grantees,
     f"{_DENY} to groups or roles": lambda program: (
         program.semantics.deny != "none" and program.semantics.grantees != ("user",)

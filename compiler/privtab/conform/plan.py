@@ -378,7 +378,7 @@ class _SettingCandidates:
                 yield keys
 
     def _has(self, privilege: str, path: tuple[str, ...]) -> Mask:
-        keys = self.context.relevant_keys(path)
+        keys = self.context.relevant_keys(privilege, path)
         owned = keys if privilege in self._owners_hold else ()
         owners = _union(self._held.get(HeldAtom("owner", "", key), 0) for key in owned)
         granted = self._given(self._held, privilege, keys, "allow")

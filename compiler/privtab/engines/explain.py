@@ -238,7 +238,7 @@ class Explanation:
             return []
         beginnings = self.paths[atom["slot"]]
         chain = [(base_type(type_), beginnings[depth]) for type_, depth in reversed(self.reader.chains[atom["type"]])]
-        return chain if self.semantics.down else chain[:1]
+        return chain if self.semantics.inherits(atom["privilege"]) else chain[:1]
 
     def owners(self, type_: str, path: str) -> Iterable[str]:
         """The principals through which the caller owns an entity."""

@@ -29,6 +29,8 @@ Truths: TypeAlias = Callable[[Atom], Truth]
 
 MOST_PRIVILEGES = 31
 """Limit on the privileges of one condition in columns: two bits of 64 for each, and one for ownership."""
+MASK = (1 << 64) - 1
+"""The bits of a column."""
 MOST_SPREAD = 1 << 23
 """Limit on the elements of the arrays to which rows are expanded at once."""
 
@@ -136,6 +138,9 @@ class Kernel:
             pairs += [(allowed(privilege), bit), (allowed(privilege) << 1, bit << 1)]
         self._columns: list[Column] = [arrays.entries[step.type].column(pairs) for step in plan.steps]
         self._held = np.uint64(sum(bit for name, bit in self._bit.items() if name in plan.semantics.owner_holds))
+        inherited = plan.semantics.inherited(lambda name: self._bit.get(name, 0) * 3)
+        self._inherited = np.uint64(inherited & MASK)
+        """What counts below an entity too."""
         self._defaults = [self._default_grants(step) for step in plan.steps]
         self._kinds: dict[int, TypeArrays] = {}
         """By number of a step whose entities requests are about, those on which anybody holds something; made on first use."""
@@ -172,12 +177,12 @@ class Kernel:
                     (number, self._arrays.scopes[step.type].find(all_users, places)),
                 )
                 bits = bits | self._default_bits(number, all_users, scopes)
-            if semantics.down and parent is not None:
-                bits = bits | parent.held
+            if self._inherited and parent is not None:
+                bits = bits | (parent.held & self._inherited)
             denied = parent.denied if parent is not None else np.zeros(len(bits), np.bool_)
             if step.mask:
                 place = step.slot, step.type
-                known[place] = self._effective(bits), owned
+                known[place] = self._effective(bits, owned), owned
                 if place in self._needed:
                     # These rows are denied already: do not look up what else their users hold.
                     required = np.uint64(self._needed[place])
@@ -187,11 +192,13 @@ class Kernel:
         found = [Found(slot=step.slot, depth=step.depth, values=~result.denied) for step, result in lowest]
         return batch.lowered(batch.combined([*found, self._evaluate(self._rest, batch, known)], np.logical_and))
 
-    def _effective(self, bits: Bits) -> Bits:
+    def _effective(self, bits: Bits, owned: Bits) -> Bits:
         """The privileges that are allowed and not denied."""
         effective = bits & ~(bits >> np.uint64(1)) if self.plan.semantics.denies else bits
         if self._held:
-            effective = np.where(bits & np.uint64(OWNER) != 0, effective | self._held, effective)
+            effective = np.where(owned != 0, effective | self._held, effective)
+            inherited = self._held & self._inherited
+            effective = np.where(bits & np.uint64(OWNER) != 0, effective | inherited, effective)
         return effective
 
     def _direct_bits(self, number: int, users: Codes, paths: Paths, path_positions: Codes | None) -> Bits:

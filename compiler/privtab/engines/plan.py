@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any, TypeAlias
 
 from privtab.engines.attributes import NO_VALUES, Comparison, Operand, RequestValues
@@ -24,6 +26,8 @@ class GrantSemantics:
     """The file-wide semantics of grants, as an engine needs them."""
 
     down: bool
+    apart: frozenset[str]
+    """The privileges that are inherited although others are not, or the other way round."""
     denies: bool
     owner_holds: tuple[str, ...]
     request_groups: bool
@@ -34,6 +38,15 @@ class GrantSemantics:
     roles: Mapping[str, Mapping[str, tuple[str, ...]]]
     """Default grants: declared role → entity type → privileges."""
 
+    def inherits(self, privilege: str) -> bool:
+        """Whether a privilege, and a denial of it, count below their entity too."""
+        return self.down != (privilege in self.apart)
+
+    def inherited(self, bits_of: Callable[[str], int]) -> int:
+        """The bits that count below an entity too; `bits_of`: those of a privilege and of its denial. Bits of no privilege count."""
+        apart = reduce(or_, map(bits_of, self.apart), 0)
+        return ~apart if self.down else apart | OWNER * bool(apart)
+
     @classmethod
     def read(cls, program: Mapping[str, Any]) -> GrantSemantics:
         """Read them from the program's JSON."""
@@ -41,6 +54,7 @@ class GrantSemantics:
         owner = semantics["owner"]
         return cls(
             down=semantics["inheritance"] == "down",
+            apart=frozenset(name for name, declared in program["privileges"].items() if "inheritance" in declared),
             denies=semantics["deny"] == "overrides",
             owner_holds=tuple(owner["holds"]) if owner else (),
             request_groups="request" in semantics["groups"],
@@ -119,6 +133,8 @@ class FormPlan:
         self._lay_out(dict.fromkeys(atoms_of(condition)))
         self.decide = compiled(condition, self._bits.__getitem__)
         self.owner_bits = sum(map(self._bit_of_privilege, semantics.owner_holds))
+        self.inherited = semantics.inherited(lambda name: self._bit_of_privilege(name) * 3)
+        """What counts below an entity too."""
         self.narrowed_bits = 0
         """What principals that are not active do not have."""
         if semantics.active_roles:
@@ -179,7 +195,7 @@ class FormPlan:
     def _above(self, atom: Atom) -> Iterable[tuple[str, str]]:
         """The places that count for an atom, from the root to its own."""
         chain = self.reader.chains[atom.type]
-        if atom.kind == "owner" or not (self.semantics.down or self.semantics.roles):
+        if atom.kind == "owner" or not (self.semantics.inherits(atom.privilege) or self.semantics.roles):
             chain = chain[-1:]
         return [(atom.slot, type_) for type_, _ in chain]
 
@@ -242,7 +258,7 @@ class FormPlan:
         for bit, comparison in self.comparisons:
             if comparison.holds(lambda operand: caller.values.value(operand, self._path(operand, paths))):
                 known |= bit
-        down, denies, owner_bits, scopes = self.semantics.down, self.semantics.denies, self.owner_bits, caller.scopes
+        inherited, denies, owner_bits, scopes = self.inherited, self.semantics.denies, self.owner_bits, caller.scopes
         narrowed = caller.active is not caller.principals
         bits_of_steps: list[int] = []
         roles: list[tuple[str, ...]] = []
@@ -266,13 +282,13 @@ class FormPlan:
             if step.defaults:
                 for role in caller.active:
                     bits |= step.defaults.get(role, 0)
-            if down and step.above >= 0:
-                bits |= bits_of_steps[step.above]
+            if step.above >= 0:
+                bits |= bits_of_steps[step.above] & inherited
             bits_of_steps.append(bits)
             if step.mask:
                 effective = bits & ~(bits >> 1) & ~OWNER if denies else bits & ~OWNER
                 if owner_bits and bits & OWNER:
-                    effective |= owner_bits
+                    effective |= owner_bits if owned else owner_bits & inherited
                 known |= ((effective | owned) & step.mask) << step.shift
         return known
 

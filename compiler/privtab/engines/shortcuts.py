@@ -43,7 +43,8 @@ def shortcut(plan: FormPlan) -> Shortcut | None:
         return None
     required, rest = needed(plan.condition)
     levels = [_level(plan, type_, depth, required) for type_, depth in chain]
-    simple = rest == ALWAYS and plan.semantics.down and plan.semantics.denies and not plan.owner_bits
+    inherited = all(plan.semantics.inherits(atom.privilege) for atom in required)
+    simple = rest == ALWAYS and inherited and plan.semantics.denies and not plan.owner_bits
     return _conjunction(levels, plan.index.users) if simple else _by_facts(plan, levels)
 
 
@@ -64,7 +65,7 @@ def _level(plan: FormPlan, type_: str, depth: int, required: Sequence[Atom]) -> 
 
 
 def _conjunction(levels: Sequence[Level], users: Users) -> Shortcut:
-    """For conditions that need some privileges and nothing else, with inheritance and denials."""
+    """For conditions that need some inherited privileges and nothing else, with denials."""
     upper = tuple((level.table, level.needed, level.checked) for level in levels[:-1])
     last, last_needed, last_looked = levels[-1][:3]
 
@@ -111,7 +112,7 @@ def _conjunction(levels: Sequence[Level], users: Users) -> Shortcut:
 def _by_facts(plan: FormPlan, levels: Sequence[Level]) -> Shortcut:
     """For all other conditions: gather the atoms along the path into one number, and evaluate the condition on it."""
     users, decide, owner_bits = plan.index.users, plan.decide, plan.owner_bits
-    down, denies = plan.semantics.down, plan.semantics.denies
+    inherited, denies = plan.inherited, plan.semantics.denies
     slashes = len(levels) - 1
 
     def answer(user: str, path: str) -> bool | None:
@@ -140,11 +141,11 @@ def _by_facts(plan: FormPlan, levels: Sequence[Level]) -> Shortcut:
                 for principal in principals:
                     if principal in holders:
                         bits |= holders[principal]
-            known = known | bits if down else bits
+            known = known & inherited | bits
             if mask:
                 effective = known & ~(known >> 1) if denies else known
                 if owner_bits and known & OWNER:
-                    effective |= owner_bits
+                    effective |= owner_bits if bits & OWNER else owner_bits & inherited
                 if effective & required != required:
                     return False
                 gathered |= (((effective & ~OWNER) | (bits & OWNER)) & mask) << shift

@@ -118,7 +118,7 @@ def run(
     collector = _Collector(document, answers, program, entities)
     known = {
         "hierarchy": list(program.semantics.hierarchy),
-        "inheritance": program.semantics.inheritance,
+        "inheritance": program.inheriting,
         "deny": program.semantics.deny,
         "types": list(program.entities),
         "privileges": list(program.privileges),

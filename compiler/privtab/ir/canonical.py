@@ -76,7 +76,7 @@ class Canonical:
         self._shared_root = program.shared_root
         owner = program.semantics.owner
         self._owner_privileges = frozenset(owner.holds) if owner else frozenset()
-        self._down = program.semantics.inheritance == "down"
+        self._inherited = program.inherited
         self._denies = program.semantics.deny == "overrides"
         self._implied = program.implies
         self._below = uses_below(program)
@@ -135,7 +135,7 @@ class Canonical:
     def independent(self) -> bool:
         """Whether no atom entails another."""
         return (
-            not self._down
+            not self._inherited
             and not self._owner_privileges
             and not self._implied
             and not self._below
@@ -156,17 +156,19 @@ class Canonical:
         match atom:
             case Has(privilege=privilege, target=target):
                 owners_have = privilege in self._owner_privileges
-                if owners_have and any(isinstance(a, Owner) and self._reaches(a.target, target) for a in atoms):
+                if owners_have and any(
+                    isinstance(a, Owner) and self._reaches(privilege, a.target, target) for a in atoms
+                ):
                     return True
-                if not self._down and not self._implied:
+                inherited = privilege in self._inherited
+                if not inherited and not self._implied:
                     return False
-                above = any(
-                    self._reaches(a.target, target) and self._gives(a, privilege) for a in atoms if isinstance(a, Has)
-                )
+                given = (a for a in atoms if isinstance(a, Has) and self._gives(a, privilege))
+                above = any(self._reaches(privilege, a.target, target) for a in given)
                 if not self._denies or not above:
                     return above
                 same = [a.target for a in atoms if isinstance(a, Has | HasBelow) and a.privilege == privilege]
-                return not owners_have and any(self._reaches(target, t) for t in same)
+                return inherited and not owners_have and any(self._reaches(privilege, target, t) for t in same)
             case HasBelow():
                 on_it = Has(privilege=atom.privilege, target=atom.target)
                 return any(self._gives_below(a, atom) for a in atoms) or self.entails(atoms, on_it)
@@ -223,17 +225,19 @@ class Canonical:
             for lower in same:
                 owners_have = name in self._owner_privileges
                 if owners_have:
-                    yield from (((owner,), lower) for owner in owners if self._reaches(owner.target, lower.target))
-                above = [a for a in same if a is not lower and self._down and self._reaches(a.target, lower.target)]
+                    yield from (((o,), lower) for o in owners if self._reaches(name, o.target, lower.target))
+                above = [a for a in same if a is not lower and self._reaches(name, a.target, lower.target)]
                 if self._implied:
                     others = (a for other, listed in by_name.items() if other != name for a in listed)
-                    above += [a for a in others if self._reaches(a.target, lower.target) and self._gives(a, name)]
+                    above += [a for a in others if self._reaches(name, a.target, lower.target) and self._gives(a, name)]
                 if not self._denies:
                     yield from (((upper,), lower) for upper in above)
-                elif above and not owners_have:
-                    below: list[Atom] = [a for a in same if a is not lower and self._reaches(lower.target, a.target)]
+                elif above and not owners_have and name in self._inherited:
+                    below: list[Atom] = [
+                        a for a in same if a is not lower and self._reaches(name, lower.target, a.target)
+                    ]
                     belows = (a for a in atoms if isinstance(a, HasBelow) and a.privilege == name)
-                    below += [a for a in belows if self._reaches(lower.target, a.target)]
+                    below += [a for a in belows if self._reaches(name, lower.target, a.target)]
                     yield from (((upper, under), lower) for upper in above for under in below)
         for head in atoms:
             if isinstance(head, HasBelow | OwnsBelow | Compare):
@@ -247,18 +251,19 @@ class Canonical:
     def _suffices(self, atoms: AtomSet, required: AtomSet) -> bool:
         return required <= atoms or all(self._follows(atoms, atom) for atom in required - atoms)
 
-    def _reaches(self, upper: Target, lower: Target) -> bool:
-        """Whether `upper` is `lower` or, with inheritance, lies above it on the same path."""
+    def _reaches(self, privilege: str, upper: Target, lower: Target) -> bool:
+        """Whether `upper` is `lower` or, if the privilege is inherited, lies above it on the same path."""
+        inherited = privilege in self._inherited
         if upper.slot != lower.slot and upper.type != self._shared_root:
             return False
         if upper.level != "nearest" or lower.level != "nearest":
-            return self._reaches_level(upper, lower)
-        return upper.type in self._chains[lower.type] if self._down else upper.type == lower.type
+            return self._reaches_level(upper, lower) if inherited else upper == lower
+        return upper.type in self._chains[lower.type] if inherited else upper.type == lower.type
 
     def _reaches_level(self, upper: Target, lower: Target) -> bool:
-        """As `_reaches` where a type nests, whatever the number of levels. Incomplete where the number decides."""
-        if upper == lower or not self._down:
-            return upper == lower
+        """As `_reaches` where a type nests, for an inherited privilege and whatever number of levels. Incomplete where the number decides."""
+        if upper == lower:
+            return True
         if self._denies and {upper.level, lower.level} & {"any", "every"}:
             return False
         if upper.type != lower.type:

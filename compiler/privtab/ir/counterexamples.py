@@ -123,7 +123,7 @@ class CounterexampleSearch:
                 yield from self._granted(privilege, target)
                 yield from self._by_role(privilege, target)
                 if privilege in self.semantics.owner_privileges:
-                    for place in self.semantics.grant_targets(target):
+                    for place in self.semantics.grant_targets(privilege, target):
                         yield from self._owned(place)
             case Owner(target=target):
                 yield from self._owned(target)
@@ -174,13 +174,13 @@ class CounterexampleSearch:
         return ("user", *sorted(self.semantics.carriers - self.other_semantics.carriers))
 
     def _granted(self, privilege: str, target: Target) -> Iterator[Fact]:
-        for place in self.semantics.grant_targets(target):
+        for place in self.semantics.grant_targets(privilege, target):
             for name in self._names(privilege, place.type):
                 # A grant further up, or by another name, is tried unless the other program gives at least as much by it as by the
                 # privilege's own name, on the object itself or where the grant is.
                 granted = self.other_semantics.privileges_of(name, place.type, "allow")
                 recognised = privilege in granted
-                reaches = self.other_semantics.down and recognised and self._on_other_path(place, target)
+                reaches = self.other_program.inherits(privilege) and recognised and self._on_other_path(place, target)
                 instead = [target] if place != target and reaches else []
                 instead += [place] if name != privilege and recognised else []
                 if not any(self.other_semantics.privileges_of(privilege, o.type, "allow") <= granted for o in instead):
@@ -214,7 +214,7 @@ class CounterexampleSearch:
                 assigned = Assigned(role=role.name, scope=scope)
                 if any(
                     self.semantics.by_default(privilege, place, assigned)
-                    for place in self.semantics.grant_targets(target)
+                    for place in self.semantics.grant_targets(privilege, target)
                 ):
                     for carrier in self._carriers():
                         yield Assigned(role=role.name, scope=scope, carrier=carrier)
@@ -246,7 +246,7 @@ class CounterexampleSearch:
         for privilege, target in sorted(required, key=repr):
             if privilege not in self.other_program.privileges or target.type not in self.other_program.entities:
                 continue
-            for place in self.other_semantics.grant_targets(target):
+            for place in self.other_semantics.grant_targets(privilege, target):
                 for name in self.other_semantics.names_on(privilege, place.type, "deny"):
                     own = (
                         self.semantics.privileges_of(name, place.type, "deny") if self.semantics.denies else frozenset()
@@ -264,11 +264,12 @@ class CounterexampleSearch:
         protected: set[tuple[str, Target]] = set()
         for atom in atoms:
             if isinstance(atom, Has):
-                granting = self.semantics.grant_targets(atom.target)
+                granting = self.semantics.grant_targets(atom.privilege, atom.target)
                 if not (atom.privilege in self.semantics.owner_privileges and owned.intersection(granting)):
                     protected |= {(atom.privilege, place) for place in granting}
             elif isinstance(atom, HasBelow) and atom.target not in owned_below:
-                protected |= {(atom.privilege, place) for place in self.semantics.grant_targets(atom.target)}
+                places = self.semantics.targets_for_below(atom.privilege, atom.target)
+                protected |= {(atom.privilege, place) for place in places}
         return frozenset(protected)
 
     def _with_fewest_denials(

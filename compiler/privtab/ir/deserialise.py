@@ -181,7 +181,8 @@ def _one_of(value: object, where: str, kind: Any) -> Any:
 
 def _privilege(name: str, part: _JsonObject) -> Privilege:
     implies = part.texts("implies") if "implies" in part.document else ()
-    return Privilege(name=name, on=part.texts("on"), implies=implies)
+    inheritance = part.one_of("inheritance", Inheritance) if "inheritance" in part.document else None
+    return Privilege(name=name, on=part.texts("on"), implies=implies, inheritance=inheritance)
 
 
 def _entity(name: str, part: _JsonObject) -> EntityType:

@@ -133,7 +133,7 @@ class FactSemantics:
         self.program = program
         self.unused_names = unused_names
         self.names = PrivilegeNames(program)
-        self.down = program.semantics.inheritance == "down"
+        self._inherited = program.inherited
         self._shared_root = program.shared_root
         self.denies = program.semantics.deny == "overrides"
         owner = program.semantics.owner
@@ -188,7 +188,8 @@ class FactSemantics:
         ways = {
             (name, type_) for type_ in (known.on if known else ()) for name in self.names_on(privilege, type_, "allow")
         }
-        return known and frozenset(known.on), frozenset(self.names_of(privilege, "deny")), ways, roles
+        inherited = self.program.inherits(privilege)
+        return known and frozenset(known.on), frozenset(self.names_of(privilege, "deny")), ways, roles, inherited
 
     def place(self, type_: str) -> tuple[tuple[str, bool, str | None, int], ...]:
         """The chain of a type and the properties of each of its types; empty if the type is unknown."""
@@ -212,9 +213,13 @@ class FactSemantics:
             for type_ in self.program.chain(target.type)
         )
 
-    def grant_targets(self, target: Target) -> tuple[Target, ...]:
-        """The objects whose grants and denials count for the target."""
-        return self.path(target) if self.down else (target,)
+    def grant_targets(self, privilege: str, target: Target) -> tuple[Target, ...]:
+        """The objects whose grants and denials of a privilege count for the target."""
+        return self.path(target) if self.program.inherits(privilege) else (target,)
+
+    def targets_for_below(self, privilege: str, target: Target) -> tuple[Target, ...]:
+        """The objects, the target included, whose grants and denials of a privilege count for what lies below the target."""
+        return self.path(target) if self.program.inherits(privilege) else ()
 
     def default_grants(self, role: str, type_: str) -> tuple[str, ...]:
         """The privileges that a declared role gives on a type."""
@@ -291,7 +296,8 @@ class FactSemantics:
                 case GrantedBelow() if fact.target in places and (
                     fact.privilege == privilege or privilege in self.gives_below(fact.privilege, fact.target.type)
                 ):
-                    if not any(self._denied(privilege, place, facts) for place in self.grant_targets(fact.target)):
+                    denying = self.targets_for_below(privilege, fact.target)
+                    if not any(self._denied(privilege, place, facts) for place in denying):
                         return True
                 case _:
                     pass
@@ -327,12 +333,16 @@ class FactSemantics:
         if key not in self._gives:
             known = self.program.privileges.get(privilege)
             found = frozenset(known.implies if known else ())
-            for place in self.grant_targets(Target(slot=RESOURCE, type=type_)) if found else ():
-                for name in self.names_on(privilege, place.type, "allow"):
-                    found &= self.privileges_of(name, place.type, "allow")
-                for role in self.program.roles:
-                    by_default = self.default_grants(role, place.type)
-                    found &= frozenset(by_default) if privilege in by_default else found
+            for place in self.grant_targets(privilege, Target(slot=RESOURCE, type=type_)) if found else ():
+                granted = [
+                    self.privileges_of(name, place.type, "allow")
+                    for name in self.names_on(privilege, place.type, "allow")
+                ]
+                by_default = (frozenset(self.default_grants(role, place.type)) for role in self.program.roles)
+                granted += (given for given in by_default if privilege in given)
+                # Grants further up give only what is inherited.
+                lost = frozenset() if place.type == type_ or not granted else found - self._inherited
+                found = found.intersection(*granted) - lost
             self._gives[key] = found
         return self._gives[key]
 
@@ -343,13 +353,13 @@ class FactSemantics:
             return frozenset()
         found = frozenset(known.implies)
         for place in self.at_or_below(Target(slot=RESOURCE, type=type_))[1:]:
-            if not {*known.on}.isdisjoint(other.type for other in self.grant_targets(place)):
+            if not {*known.on}.isdisjoint(other.type for other in self.grant_targets(privilege, place)):
                 found &= self.gives(privilege, place.type)
         return found
 
     def has(self, privilege: str, target: Target, facts: Facts) -> bool:
         """Whether the caller has a privilege on the target: by ownership, or by a grant without a denial."""
-        granting = frozenset(self.grant_targets(target))
+        granting = frozenset(self.grant_targets(privilege, target))
         if privilege in self.owner_privileges and any(
             self.owns(fact) and fact.target in granting for fact in facts if isinstance(fact, Owned)
         ):

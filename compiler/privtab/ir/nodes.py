@@ -210,6 +210,8 @@ class Privilege:
     """Its name in earlier versions, with which a diff compares it; likewise of types and rows."""
     implies: tuple[str, ...] = ()
     """The privileges that a grant of it gives as well; what those imply, it does not give."""
+    inheritance: Inheritance | None = None
+    """Whether it is held below the object of a grant, or of ownership, where that is not as in the semantics of the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +253,10 @@ class Semantics:
     inactive_owners: bool = False
     """Whether ownership through a role that does not count is ownership all the same."""
     gate: str | None = None
+
+    def inherits(self, privilege: Privilege | None) -> bool:
+        """As `Program.inherits`."""
+        return ((privilege and privilege.inheritance) or self.inheritance) == "down"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -443,6 +449,25 @@ class Program:
     def sensitive(self) -> frozenset[tuple[str, str]]:
         """The sensitive operations: those that are declared, or every one, for caution, of a policy that declares none."""
         return frozenset(pair for pair, rule in self.rules.items() if rule.sensitive) or frozenset(self.rules)
+
+    def inherits(self, privilege: str) -> bool:
+        """Whether what is held of a privilege on an entity, and denials of it, count for everything below."""
+        return self.semantics.inherits(self.privileges.get(privilege))
+
+    @property
+    def inheriting(self) -> Literal["none", "down", "mixed"]:
+        """The inheritance of the privileges; `mixed`: some have one of their own."""
+        apart = any(privilege.inheritance for privilege in self.privileges.values())
+        return "mixed" if apart else self.semantics.inheritance
+
+    @property
+    def inherited(self) -> frozenset[str]:
+        """The privileges that are inherited."""
+        return frozenset(filter(self.inherits, self.privileges))
+
+    def granting_types(self, privilege: str, type_: str) -> tuple[str, ...]:
+        """The types of the entities, from the root on, where what is held of a privilege counts for a `type_` entity."""
+        return self.chain(type_) if self.inherits(privilege) else (type_,)
 
     @property
     def implies(self) -> bool:

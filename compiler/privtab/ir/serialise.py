@@ -47,12 +47,14 @@ from privtab.vocabulary import OperationShape, Vocabulary
 
 FORMAT = 1
 FORMAT_NEWER = 2
-"""The format of programs with nested types, flat ids, active roles or attributes, which readers of the first format would misread."""
+"""The format of programs with nested types, flat ids, active roles, attributes or privileges with an inheritance of their own, which readers of
+the first format would misread."""
 
 
 def _needs_newer(program: Program) -> bool:
     narrows = program.semantics.active_roles != "none"
-    return bool(nested_on(program.entities) or program.flat or narrows or program.attributes)
+    apart = program.inheriting == "mixed"
+    return bool(nested_on(program.entities) or program.flat or narrows or program.attributes or apart)
 
 
 def program_json(program: Program, optimised: Program | None = None) -> dict[str, Any]:
@@ -68,7 +70,9 @@ def program_json(program: Program, optimised: Program | None = None) -> dict[str
         "title": program.title,
         "entities": {name: _entity(program, entity) for name, entity in program.entities.items()},
         "privileges": {
-            name: {"on": list(p.on)} | ({"implies": list(p.implies)} if p.implies else {})
+            name: {"on": list(p.on)}
+            | ({"implies": list(p.implies)} if p.implies else {})
+            | ({"inheritance": p.inheritance} if p.inheritance else {})
             for name, p in program.privileges.items()
         },
         "aliases": {name: alias.of for name, alias in program.aliases.items()},

@@ -142,7 +142,9 @@ class Solver(Circuits):
                 if semantics.denies:
                     granted = self.all_of([granted, -self._on_path("deny", privilege, target, side)])
                 owned = (
-                    self._on_path("own", "", target, side) if privilege in semantics.owner_privileges else -self.true
+                    self._on_path("own", privilege, target, side)
+                    if privilege in semantics.owner_privileges
+                    else -self.true
                 )
                 return self.any_of([granted, owned])
             case Owner(target=target):
@@ -184,7 +186,9 @@ class Solver(Circuits):
             ]
             granted = self._any_fact(GrantedBelow(privilege=name, target=place) for name in giving)
             if semantics.denies:
-                granted = self.all_of([granted, -self._on_path("deny", privilege, place, side)])
+                denying = semantics.targets_for_below(privilege, place)
+                denied = self._on_path("deny", privilege, place, side) if denying else -self.true
+                granted = self.all_of([granted, -denied])
             yield granted
             if privilege in semantics.owner_privileges and semantics.elsewhere(place):
                 yield self._any_fact([OwnedBelow(target=place)])
@@ -192,12 +196,14 @@ class Solver(Circuits):
     def _on_path(self, kind: str, privilege: str, target: Target, side: int) -> int:
         """Whether a grant, a denial or an ownership counts for a target; circuits are shared along its path."""
         semantics = self.sides[side]
-        places = semantics.grant_targets(target)
-        key = (kind, side, privilege, places[-1].slot, places[-1].type)
+        places = semantics.grant_targets(privilege, target)
+        # Ownership is the same for every privilege that it reaches by the same path.
+        what = semantics.program.inherits(privilege) if kind == "own" else privilege
+        key = (kind, side, what, places[-1].slot, places[-1].type)
         if key not in self._cache:
             inherited = -self.true
             for place in places:
-                step = (kind, side, privilege, place.slot, place.type) if semantics.down else key
+                step = (kind, side, what, place.slot, place.type)
                 if step not in self._cache:
                     direct = self._owner(place, side) if kind == "own" else self._granted(kind, privilege, place, side)
                     self._cache[step] = self.any_of([inherited, direct])

@@ -90,11 +90,11 @@ def levels_that_matter(*conditions: tuple[Program, Formula]) -> int:
 def _rows_stay(programs: Collection[Program], *, owned: bool) -> bool:
     """Whether rows of levels that are not read need a level of their own above the next one that is read.
 
-    A row there would say something new about that level: to a program without inheritance, or to a condition on owners.
+    A row there would say something new about that level: of privileges that are not inherited where others are, or to a condition on owners.
     """
-    inheritance = {program.semantics.inheritance for program in programs}
+    inherited = {program.inherits(privilege) for program in programs for privilege in program.privileges}
     holds = any(program.semantics.owner is not None and program.semantics.owner.holds for program in programs)
-    return len(inheritance) > 1 or (owned and holds and "down" in inheritance)
+    return len(inherited) > 1 or (owned and holds and True in inherited)
 
 
 @once

@@ -97,7 +97,7 @@ def resolve_names(tables: Tables, found: list[Diagnostic]) -> DeclaredNames:
         types_known="entities" not in tables.unreadable,
         privileges_known=not tables.unreadable & {"privileges", "sets"},
     )
-    _privileges(tables.privileges, names, found)
+    _privileges(tables, names, found)
     _sets(tables.sets, names, found)
     _implications(tables.privileges, names, found)
     names.attributes = _attributes(tables, names, found)
@@ -188,11 +188,11 @@ def _above(type_: EntityType, entities: dict[str, EntityType]) -> Iterator[Entit
         yield type_
 
 
-def _privileges(decls: Iterable[PrivilegeDecl], names: DeclaredNames, found: list[Diagnostic]) -> None:
+def _privileges(tables: Tables, names: DeclaredNames, found: list[Diagnostic]) -> None:
     aliases: dict[str, PrivilegeDecl] = {}
     everywhere = tuple(names.entities)
     anything = frozenset(everywhere)
-    for decl in decls:
+    for decl in tables.privileges:
         name = decl.name.value
         names.declared[name] = decl.name
         if decl.poisoned:
@@ -208,7 +208,12 @@ def _privileges(decls: Iterable[PrivilegeDecl], names: DeclaredNames, found: lis
                     names.poisoned.add(name)
             names.binds[name] = anything if on is everywhere else frozenset(on)
             names.privileges[name] = Privilege(
-                name=name, on=on, title=decl.title, deprecated=decl.deprecated, renamed_from=decl.renamed_from
+                name=name,
+                on=on,
+                title=decl.title,
+                deprecated=decl.deprecated,
+                renamed_from=decl.renamed_from,
+                inheritance=None if decl.inheritance == tables.semantics.inheritance else decl.inheritance,
             )
     _aliases(aliases, names, found)
 

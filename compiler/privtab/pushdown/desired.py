@@ -233,7 +233,7 @@ class _Rows:
         mapped = self.document.privileges.get(privilege, {})
         type_, target = row.entity.type, self.document.target
         below = [t for t in mapped if t != type_ and type_ in self.program.chain(t)]
-        inherited = bool(below) and self.program.semantics.inheritance == "down"
+        inherited = bool(below) and self.program.inherits(privilege)
         if reason is not None:
             self.left_out[f"{privilege}: {reason}"] += 1
         elif type_ not in mapped and not inherited:
@@ -404,7 +404,7 @@ class _Expansion:
         self, privilege: str, entity: Entity, needed: frozenset[str], may: frozenset[str]
     ) -> Iterator[Account]:
         """The accounts to grant a privilege on an entity, so that `needed` hold it and nobody but `may` does."""
-        path = self._path(entity)
+        path = self._path(privilege, entity)
         allowed = {principal for key in path for principal in self._allowed.get((privilege, key), ())}
         denied = {principal for key in path for principal in self._denied.get((privilege, key), ())}
         left = set(needed)
@@ -417,9 +417,9 @@ class _Expansion:
         for user in sorted(left):
             yield self._names.account(f"user:{user}")
 
-    def _path(self, entity: Entity) -> list[Entity]:
-        """The entities whose grants count for one."""
-        if self._program.semantics.inheritance != "down":
+    def _path(self, privilege: str, entity: Entity) -> list[Entity]:
+        """The entities whose grants of a privilege count for one."""
+        if not self._program.inherits(privilege):
             return [entity]
         found, taken = [], 0
         for type_ in self._program.chain(entity.type):

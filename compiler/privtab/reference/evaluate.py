@@ -265,7 +265,7 @@ class EvaluationContext:
         path = self.path(target)
         if not path:
             return None
-        keys = self.relevant_keys(path)
+        keys = self.relevant_keys(privilege, path)
         owner = self.program.semantics.owner
         if owner is not None and privilege in owner.holds:
             for key in reversed(keys):
@@ -282,14 +282,14 @@ class EvaluationContext:
             return None
         owner = self.program.semantics.owner
         if owner is not None and privilege in owner.holds:
-            owned = {p for below in paths for key in self.relevant_keys(below) for p in self.owners(key)}
+            owned = {p for below in paths for key in self.relevant_keys(privilege, below) for p in self.owners(key)}
             if owned:
                 return Reason(paths[0][-1], f"owner {min(owned)}")
         not_denied = [below for below in paths if not self.denials_on(privilege, below)]
         holders = {
             principal
             for below in not_denied
-            for key in self.relevant_keys(below)
+            for key in self.relevant_keys(privilege, below)
             for principal in self.holdings.grants_on(privilege, key)[0] & self.active_within(below)
         }
         return Reason(paths[0][-1], min(holders)) if holders else None
@@ -315,14 +315,14 @@ class EvaluationContext:
             return owners & self.principals
         return owners & (self.active[0] | self.principals if self.program.semantics.inactive_owners else self.active[0])
 
-    def relevant_keys(self, path: tuple[str, ...]) -> tuple[str, ...]:
-        """The keys whose grants and denials count for the last of them."""
-        return path if self.program.semantics.inheritance == "down" else path[-1:]
+    def relevant_keys(self, privilege: str, path: tuple[str, ...]) -> tuple[str, ...]:
+        """The keys whose grants and denials of a privilege count for the last of them."""
+        return path if self.program.inherits(privilege) else path[-1:]
 
     def granted(self, privilege: str, path: tuple[str, ...]) -> Reason | None:
         """The nearest grant of the privilege, by a row of the state or by a role's default grants."""
         principals = self.active_within(path)
-        for key in reversed(self.relevant_keys(path)):
+        for key in reversed(self.relevant_keys(privilege, path)):
             allowed, _ = self.holdings.grants_on(privilege, key)
             holders = (allowed & principals) | self.default_roles(privilege, path, key)
             if holders:
@@ -348,7 +348,7 @@ class EvaluationContext:
         principals = self.principals_within(path)
         return tuple(
             (key, principal)
-            for key in self.relevant_keys(path)
+            for key in self.relevant_keys(privilege, path)
             for principal in sorted(self.holdings.grants_on(privilege, key)[1] & principals)
         )
 

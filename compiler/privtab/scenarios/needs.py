@@ -85,7 +85,6 @@ class Callers:
         self.placed: dict[Entity, Entity] = {}
         """Where entities with flat ids lie that are made up, by what contains them."""
         self.names = privilege_names(program)
-        self.inherits = program.semantics.inheritance == "down"
         self.deny_overrides = program.semantics.deny == "overrides"
         owner = program.semantics.owner
         self.owner_privileges = frozenset(owner.holds) if owner else frozenset()
@@ -210,8 +209,9 @@ class Callers:
     def denials(self, way: HeldSet, atoms: HeldSet) -> Denied:
         """The privileges of a set, denied wherever the set still suffices: mostly further down."""
         denied: Denied = frozenset()
-        if self.deny_overrides and self.inherits:
-            for privilege in sorted({atom.what for atom in way if atom.kind == "has"}):
+        if self.deny_overrides:
+            inherited = {atom.what for atom in way if atom.kind == "has" and self.program.inherits(atom.what)}
+            for privilege in sorted(inherited):
                 for key in self.objects:
                     extended = denied | {HeldAtom("has", privilege, key)}
                     is_grantable = key.partition(":")[0] in self.program.privileges[privilege].on
@@ -272,7 +272,7 @@ class Callers:
         """
         always_denied: set[HeldAtom] = set()
         optional: list[HeldAtom] = []
-        for atom in sorted(lacking, key=str) if self.deny_overrides and self.inherits else ():
+        for atom in sorted(lacking, key=str) if self.deny_overrides else ():
             above, below = self._grantable_around(atom) if atom.kind == "has" else (False, False)
             if above and below and len(optional) < MAX_MIXED:
                 optional.append(atom)
@@ -286,9 +286,9 @@ class Callers:
     def _grantable_around(self, atom: HeldAtom) -> tuple[bool, bool]:
         """Whether the privilege can be granted above its object, and on one of the request's objects below it."""
         on = self.program.privileges[atom.what].on
-        above = any(key != atom.on and key.partition(":")[0] in on for key in self.grant_keys(atom.on))
+        above = any(key != atom.on and key.partition(":")[0] in on for key in self.grant_keys(atom.what, atom.on))
         below = any(
-            key != atom.on and key.partition(":")[0] in on and atom.on in self.grant_keys(key)
+            key != atom.on and key.partition(":")[0] in on and atom.on in self.grant_keys(atom.what, key)
             for key in self._everywhere
         )
         return above, below
@@ -349,7 +349,7 @@ class Callers:
         return self._known_facts[atom]
 
     def _facts_of_privilege(self, atom: HeldAtom) -> _Facts:
-        keys = self.grant_keys(atom.on)
+        keys = self.grant_keys(atom.what, atom.on)
         giving = (
             HeldAtom("has", name, key)
             for key in keys
@@ -361,12 +361,11 @@ class Callers:
             denials={HeldAtom("has", atom.what, key) for key in keys},
         )
 
-    def grant_keys(self, key: str) -> tuple[str, ...]:
-        """The keys on which a grant counts for an entity."""
+    def grant_keys(self, privilege: str, key: str) -> tuple[str, ...]:
+        """The keys on which a grant of a privilege counts for an entity."""
         if key not in self._paths:
-            keys = self.keys(Entity.parse(key))
-            self._paths[key] = tuple(keys) if self.inherits else (keys[-1],)
-        return self._paths[key]
+            self._paths[key] = tuple(self.keys(Entity.parse(key)))
+        return self._paths[key] if self.program.inherits(privilege) else self._paths[key][-1:]
 
 
 def comparisons_of(ways: Iterable[HeldSet]) -> Iterator[Compare]:

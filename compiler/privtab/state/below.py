@@ -23,15 +23,15 @@ def parts(program: Program, document: Mapping[str, Any], keys: Callable[[Entity]
     `owned_below`: entity → owners of something below it, each with `true`.
     """
     privileges, owned = types_asked_below(program)
-    down = program.semantics.inheritance == "down"
     below: dict[str, dict[str, dict[str, Entry]]] = {}
     for privilege in sorted(privileges):
+        inherited = program.inherits(privilege)
         found: dict[str, dict[str, Entry]] = {}
         denied = document["deny"].get(privilege, {})
         for key, holders in document["allow"].get(privilege, {}).items():
             path = keys(Entity.parse(key))
             above = [k for k in path[:-1] if k.partition(":")[0] in privileges[privilege]]
-            blockers = {p for k in (path if down else path[-1:]) for p in denied.get(k, ())} if above else ()
+            blockers = {p for k in (path if inherited else path[-1:]) for p in denied.get(k, ())} if above else ()
             entry = [sorted(blockers)] if blockers else True
             for upper in above:
                 entries = found.setdefault(upper, {})
@@ -56,15 +56,16 @@ def parts_in_windows(
     concerns there, each with its times. `owned_below`: entity → owners of something below it, each with times.
     """
     privileges, owned = types_asked_below(program)
-    windows, down = document["windows"], program.semantics.inheritance == "down"
+    windows = document["windows"]
     below: dict[str, Any] = {}
     for privilege in sorted(privileges):
+        inherited = program.inherits(privilege)
         found: dict[str, dict[str, Any]] = {}
         denied = _times(document["deny"].get(privilege, {}), windows["deny"].get(privilege, {}))
         for key, holders in _times(document["allow"].get(privilege, {}), windows["allow"].get(privilege, {})).items():
             path = keys(Entity.parse(key))
             blockers: dict[str, list[Window]] = {}
-            for on in path if down else path[-1:]:
+            for on in path if inherited else path[-1:]:
                 for principal, times in denied.get(on, {}).items():
                     blockers.setdefault(principal, []).extend(times)
             blocked = {principal: windowed.spans(blockers[principal]) for principal in sorted(blockers)}

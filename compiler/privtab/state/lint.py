@@ -126,8 +126,7 @@ def _covered(program: Program, state: State) -> Iterator[Found]:
 
 
 def _grants_covered(program: Program, state: State) -> Iterator[Found]:
-    names, keys = StateNames(program), locations(program, state).keys
-    down = program.semantics.inheritance == "down"
+    names, keys, inherited = StateNames(program), locations(program, state).keys, program.inherited
     windows = state.windows_of("grants")
     privileges_of: list[frozenset[str]] = []
     rows_by_place: dict[tuple[str, str, str], list[int]] = defaultdict(list)
@@ -136,7 +135,7 @@ def _grants_covered(program: Program, state: State) -> Iterator[Found]:
         privileges_of.append(frozenset(names.privileges_of(privilege, key.partition(":")[0], effect)))
         rows_by_place[grantee, effect, key].append(row)
     for row, (grantee, effect, privilege, key) in enumerate(rows):
-        covering_keys = keys(Entity.parse(key)) if down else (key,)
+        covering_keys = keys(Entity.parse(key)) if privileges_of[row] <= inherited else (key,)
         for other in (
             candidate
             for covering_key in covering_keys

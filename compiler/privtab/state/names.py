@@ -133,7 +133,7 @@ class StateNames(PrivilegeNames):
             types = []
         elif nested is not None and position >= self.program.depth(nested):
             types = [nested]
-        if self.program.semantics.inheritance == "down" and types:
+        if self.program.inherited.issuperset(self.program.privileges) and types:
             advice = f"a grant or a denial on `{types[0]}:{parent_path}` holds for everything below it"
         else:
             advice = "write a row for each entity"

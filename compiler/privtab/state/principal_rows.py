@@ -137,17 +137,20 @@ def scoped_entries(
     names = StateNames(program)
     keys = keys or vocabulary(program).keys
     paths: dict[str, list[str]] = {}
-    below = _scopes_below(keys, scopes) if program.semantics.inheritance == "down" else {}
+    below = _scopes_below(keys, scopes) if program.inherited else {}
     found: dict[tuple[Effect, str, str, str], set[str]] = {}
     for grantee, effect, name, key in rows:
         path = paths.get(key)
         if path is None:
             path = paths[key] = keys(Entity.parse(key))
-        places = [(key, scope) for scope in path if scope in scopes[grantee]]
-        places += [(scope, scope) for scope in below.get((grantee, key), ())]
-        for place, scope in places:
+        privileges = names.privileges_of(name, key.partition(":")[0], effect)
+        places = [(key, scope, privileges) for scope in path if scope in scopes[grantee]]
+        if scopes_below := below.get((grantee, key)):
+            inherited = tuple(filter(program.inherits, privileges))
+            places += [(scope, scope, inherited) for scope in scopes_below]
+        for place, scope, held in places:
             principal = scoped_principal(grantee, scope)
-            for privilege in names.privileges_of(name, key.partition(":")[0], effect):
+            for privilege in held:
                 found.setdefault((effect, privilege, place, principal), set()).add(key)
     return found
 

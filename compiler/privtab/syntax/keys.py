@@ -82,6 +82,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("on", "words", "entity types that it can be granted on; all, where absent"),
         Key("alias_of", "privilege_name", "the privilege that this is another name of"),
         Key("implies", "words", "privileges and sets that a grant of it gives as well; one step"),
+        Key("inheritance", "inheritance", "as in `semantics`, for this privilege; what `semantics` says, where absent"),
         Key("deprecated", "deprecated", "what to use instead"),
         Key("renamed_from", "privilege_name", "its name before; `diff` compares it with that"),
         Key("title", "text", "its title in the document"),

@@ -242,6 +242,7 @@ class PrivilegeDecl:
     on: tuple[Word, ...] | None = None
     alias_of: Word | None = None
     implies: tuple[Word, ...] = ()
+    inheritance: Literal["none", "down"] | None = None
     deprecated: str | None = None
     renamed_from: str | None = None
     title: str | None = None

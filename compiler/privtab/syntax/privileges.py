@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from privtab.findings import misspelt, unsound_rows
 from privtab.syntax.expression import RESERVED
@@ -62,10 +62,14 @@ def _privilege(reader: PolicyReader, name: Word, node: Node | None) -> Privilege
         advice = "drop it: an alias can be granted where its privilege can"
         reader.take(misspelt.wrong_value_other(reader.span(fields["on"][0]), message, advice))
     implied = reader.words(fields["implies"][1], "`implies`") if "implies" in fields else None
-    if implied is not None and alias is not None:
-        message = f"the alias `{name.value}` implies privileges of its own"
-        advice = f"write `implies` at `{alias.value}`"
-        reader.take(misspelt.wrong_value_other(reader.span(fields["implies"][0]), message, advice))
+    inheritance = (
+        reader.choice(fields["inheritance"][1], "inheritance", "`inheritance`") if "inheritance" in fields else None
+    )
+    own = {"implies": (implied, "implies privileges"), "inheritance": (inheritance, "has an inheritance")}
+    for key, (value, does) in own.items():
+        if value is not None and alias is not None:
+            message, advice = f"the alias `{name.value}` {does} of its own", f"write `{key}` at `{alias.value}`"
+            reader.take(misspelt.wrong_value_other(reader.span(fields[key][0]), message, advice))
     title = reader.optional_text(fields, "title")
     reader.optional_text(fields, "note")
     deprecated = read_deprecated(reader, fields)
@@ -74,6 +78,7 @@ def _privilege(reader: PolicyReader, name: Word, node: Node | None) -> Privilege
         on=on,
         alias_of=alias,
         implies=implied or (),
+        inheritance=cast("Literal['none', 'down'] | None", inheritance),
         deprecated=deprecated,
         renamed_from=reader.former_name(fields, "a privilege", "privilege"),
         title=title,

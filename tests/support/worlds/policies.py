@@ -90,7 +90,11 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
     lines += ["types:", *types] if types else []
     lines += ["privileges:"]
     implied = implies.implied(draft.generator("implies"), tuple(draft.on))
-    lines += [f"  {p}: {{on: [{', '.join(on)}]{implied.get(p, '')}}}" for p, on in draft.on.items()]
+    apart = random.Random(f"inheritance {seed}")
+    other = ", inheritance: down" if inheritance == "none" else ", inheritance: none"
+    own = {p: other for p in draft.on if apart.random() < 0.4} if apart.random() < 0.4 else {}
+    for p, on in draft.on.items():
+        lines += [f"  {p}: {{on: [{', '.join(on)}]{implied.get(p, '')}{own.get(p, '')}}}"]
     lines += ["  OLD_READ: {alias_of: READ, deprecated: use READ}"]
     lines += ["sets:", "  BOTH: [READ, WRITE]"]
     semantics = [f"inheritance: {inheritance}", f"deny: {deny}"]

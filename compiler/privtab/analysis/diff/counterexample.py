@@ -294,7 +294,7 @@ def _combining_facts(exact: ImplicationChecker, f: Formula, facts: Facts) -> Ite
             yield Owned(target=atom.target)
         if not isinstance(atom, Has):
             continue
-        for place in semantics.grant_targets(atom.target):
+        for place in semantics.grant_targets(atom.privilege, atom.target):
             if granted[atom.privilege] > 1:
                 yield Granted(effect="allow", name=atom.privilege, target=place)
             for name in semantics.names_of(atom.privilege, "allow"):

@@ -117,11 +117,18 @@ def _privileges(before: Program, after: Program) -> Iterator[DeclarationChange]:
         reported = [type_ for type_ in (*removed, *added) if type_ in known]
         changed: tuple[Detail, ...] = (Detail(what="on", before=_list(old.on), after=_list(updated.on)),)
         changed = changed if reported else ()
-        more, less = set(updated.implies) - set(old.implies), set(old.implies) - set(updated.implies)
-        if more or less:
+        more = bool(added) or not set(updated.implies) <= set(old.implies)
+        less = bool(removed) or not set(old.implies) <= set(updated.implies)
+        if set(updated.implies) != set(old.implies):
             changed += (Detail(what="implies", before=_list(old.implies), after=_list(updated.implies)),)
+        further = after.inherits(name)
+        if old.inheritance != updated.inheritance and before.inherits(name) != further:
+            words = ("none", "down") if further else ("down", "none")
+            changed += (Detail(what="inheritance", before=words[0], after=words[1]),)
+            denies = "overrides" in {before.semantics.deny, after.semantics.deny}
+            more, less = more or further or denies, less or not further or denies
         deprecation = Detail(what="deprecated", before=old.deprecated, after=updated.deprecated)
-        state = verdict(more=bool(added or more), less=bool(removed or less))
+        state = verdict(more=more, less=less)
         yield from _changed(
             "privilege", name, changed, deprecation if old.deprecated != updated.deprecated else None, state
         )

@@ -78,6 +78,7 @@ def render(
     common = {
         "name": name,
         "program": program,
+        "inheriting": program.inheriting,
         "system": program.system,
         "indexed": indexed,
         "sharded": sharded,
@@ -256,16 +257,15 @@ def role_grants(program: Program) -> dict[str, dict[str, dict[str, int]]]:
 
     A scope counts if it is at that position or above it.
     """
-    inherits = program.semantics.inheritance == "down"
     table: dict[str, dict[str, dict[str, int]]] = {}
     for name in program.entities:
         chain = program.chain(name)
         first = nested_position(program, name)
         for position, type_ in enumerate(chain):
-            if not inherits and position < len(chain) - 1:
-                continue
             for role in program.roles.values():
                 for privilege in dict(role.grants).get(type_, ()):
+                    if type_ not in program.granting_types(privilege, name):
+                        continue
                     table.setdefault(name, {}).setdefault(privilege, {})[f"role:{role.name}"] = (
                         position if first is None or position < first else position - len(chain)
                     )

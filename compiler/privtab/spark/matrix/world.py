@@ -53,7 +53,7 @@ class World:
     def relevant_types(self, atom: Atom) -> list[str]:
         """The types of entities on which a grant counts for an atom."""
         chain = self.chain(atom.type)
-        return chain if self.semantics.down else chain[-1:]
+        return chain if self.semantics.inherits(atom.privilege) else chain[-1:]
 
     def everywhere(self, privilege: str, type_: str) -> Codes | None:
         """By subject, the way to a privilege through a default grant of a role held everywhere; None: no subject has one."""
