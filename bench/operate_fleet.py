@@ -112,8 +112,14 @@ def report(_sizes: Sequence[str], repetitions: int, *, sidecars: int = SIDECARS,
                     _row("table saved → a sidecar decides by it", [s for one in forward for s in one.activated]),
                     _row("table saved → every sidecar decides by it", [max(one.activated) for one in forward]),
                     _row("table saved → `privtab deploy` has seen all of them and ended", [o.ended for o in forward]),
-                    _row("`privtab rollback` begins → every sidecar is back", [max(o.activated) for o in backward]),
-                    _row("`privtab rollback` begins → it has seen all of them and ended", [o.ended for o in backward]),
+                    _row(
+                        "`privtab registry rollback` begins → every sidecar is back",
+                        [max(o.activated) for o in backward],
+                    ),
+                    _row(
+                        "`privtab registry rollback` begins → it has seen all of them and ended",
+                        [o.ended for o in backward],
+                    ),
                 ),
             ),
             _steps(forward),
@@ -136,7 +142,7 @@ def _deploy(running: Fleet) -> Round:
 
 def _rollback(running: Fleet) -> Round:
     begun = time.time()
-    ended, told = running.command("rollback", SYSTEM)
+    ended, told = running.command("registry", "rollback", SYSTEM)
     made = Round(activated=running.activations(told["after"]["policy"], begun), ended=ended - begun)
     running.check(allowed=False)
     return made
@@ -169,7 +175,7 @@ def fleet(sidecars: int) -> Iterator[Fleet]:
         ports = _ports(1 + sidecars)
         server = f"http://127.0.0.1:{ports[0]}"
         running = Fleet(folder=folder, server=server)
-        serve = [sys.executable, "-m", "privtab", "serve", "--registry", str(folder / "registry"), "--quiet"]
+        serve = [sys.executable, "-m", "privtab", "serve", "registry", str(folder / "registry"), "--quiet"]
         stack.enter_context(_process([*serve, "--port", str(ports[0])], {}))
         running.command("deploy", str(running.policy), "--state", str(SOURCE / "state.yaml"))
         for number, port in enumerate(ports[1:], start=1):

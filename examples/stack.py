@@ -192,7 +192,7 @@ def build(stack: Stack, options: argparse.Namespace) -> int:
     server = f"http://127.0.0.1:{ports[0]}"
     privtab = [sys.executable, "-m", "privtab"]
     stack.told |= {"registry": str(registry), "server": server, "channel": CHANNEL}
-    command = [*privtab, "serve", "--registry", str(registry), "--port", str(ports[0]), "--quiet"]
+    command = [*privtab, "serve", "registry", str(registry), "--port", str(ports[0]), "--quiet"]
     stack.start(Part(name="registry", command=command))
     wait(stack, f"{server}/health", "the registry server")
 
@@ -219,7 +219,7 @@ def build(stack: Stack, options: argparse.Namespace) -> int:
     stack.start(Part(name="job", command=job, environment={"OPA_URL": urls[0], **rounds}, ends=options.once))
     stack.log(None, f"everything runs; OPA at {', '.join(urls)}. Change the tables, and then:")
     place = ["--registry", str(registry), "--server", server]
-    for words in (["deploy", options.policy], ["rollback", system], ["status"]):
+    for words in (["deploy", options.policy], ["registry", "rollback", system], ["registry", "status"]):
         stack.log(None, f"  {typed(*words, *place)}")
     stack.told["ready"] = True
     stack.write()

@@ -115,7 +115,7 @@ def _public(block: str, where: str) -> Any:
 
     kind = block.removeprefix(PEM).partition("-----")[0].strip()
     if "PRIVATE KEY" in kind:
-        raise UsageError(f"{where} is a private key: verifying takes the public one (`privtab keys public`)")
+        raise UsageError(f"{where} is a private key: verifying takes the public one (`privtab bundle keys public`)")
     try:
         if kind == "CERTIFICATE":
             return load_pem_x509_certificate(block.encode()).public_key()

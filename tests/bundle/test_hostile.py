@@ -197,7 +197,7 @@ def test_texts_of_a_bundle_do_not_reach_the_terminal(
         archive.addfile(entry, io.BytesIO(manifest))
     path = tmp_path / "x.tar.gz"
     path.write_bytes(gzip.compress(buffer.getvalue()))
-    assert run(["inspect", str(path), "--format", format_]) == 0
+    assert run(["bundle", "inspect", str(path), "--format", format_]) == 0
     assert run(["registry", "put", str(tmp_path / "registry"), str(path)]) == 1
     printed = capsys.readouterr()
     assert "\x1b" not in printed.out + printed.err

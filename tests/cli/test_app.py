@@ -20,7 +20,7 @@ from privtab.cli import _app
 def every_command(group: Any, *above: str) -> Iterator[list[str]]:
     """The commands of the application, but for the jobs of Spark, whose help is their own."""
     for name, command in group.commands.items():
-        if name != "spark" and not command.hidden:
+        if name not in ("spark", "certify") and not command.hidden:
             yield from every_command(command, *above, name) if hasattr(command, "commands") else [[*above, name]]
 
 
@@ -193,11 +193,11 @@ def test_names_of_policies_and_channels_are_completed(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     (tmp_path / "registry" / "channels" / "dev").mkdir(parents=True)
     (tmp_path / "registry" / "channels" / "prod").mkdir()
-    assert completed("privtab roll") == ["rollback"]
+    assert completed("privtab registry roll") == ["rollback"]
     assert completed("privtab describe cdap/f") == ["cdap/final"]
     assert completed("privtab who-can read x:y -p cdap/f") == ["cdap/final"]
     assert completed("privtab deploy -r registry -c d") == ["dev"]
-    assert completed("privtab rollback -c ", PRIVTAB_REGISTRY="registry") == ["dev", "prod"]
+    assert completed("privtab registry rollback -c ", PRIVTAB_REGISTRY="registry") == ["dev", "prod"]
     assert completed("privtab deploy -r nowhere -c d") == []
     (tmp_path / "privtab.toml").write_text("policies = 1\n", encoding="utf-8")
     assert completed("privtab describe cdap/f") == [], "wrong settings are reported by the command"
@@ -206,9 +206,9 @@ def test_names_of_policies_and_channels_are_completed(tmp_path: Path, monkeypatc
 def test_commands_are_listed_in_groups(privtab: Callable[..., Any]) -> None:
     lines = privtab("--help").out.splitlines()
     panels = [line.strip("╭─╮ ") for line in lines if line.startswith("╭")]
-    assert panels == ["Options", "Write", "Check", "Ask", "Grant", "Ship", "Serve"]
+    assert panels == ["Options", "Start here", "Write", "Check", "Ask", "Grant", "Ship", "Serve"]
     serve = lines.index(next(line for line in lines if line.startswith("╭─ Serve")))
-    assert {line.split()[1] for line in lines[serve + 1 : -2] if line[2:3].strip()} >= {"serve", "opa", "spark"}
+    assert {line.split()[1] for line in lines[serve + 1 : -2] if line[2:3].strip()} >= {"opa", "spark"}
 
 
 TOY = """\
@@ -234,3 +234,22 @@ def test_a_module_in_the_folder_of_commands_is_a_command(
     monkeypatch.setattr(_app, "command", _app.command.__wrapped__)
     assert privtab("shout-out", "ann").out == "ANN\n"
     assert "Greet somebody loudly." in privtab("--help").out
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now"),
+    [(was, now) for was, now in _app.MOVED.items()]
+    + [(("serve", "--port", "0", "--registry", "x"), ("serve", "registry"))],
+    ids=" ".join,
+)
+def test_earlier_names_work_and_say_the_new_one(
+    privtab: Callable[..., Any], earlier: tuple[str, ...], now: tuple[str, ...]
+) -> None:
+    ran = privtab(*earlier, "--help")
+    assert (ran.code, ran.out) == (0, privtab(*now, "--help").out)
+    assert f"is `privtab {' '.join(now)}` now" in ran.err
+
+
+def test_options_before_what_is_served_are_not_lost(privtab: Callable[..., Any]) -> None:
+    ran = privtab("serve", "--policy", "lake.yaml", "store", "grants.db", "--policy", "lake.yaml")
+    assert (ran.code, "write --policy after `store`" in ran.err) == (2, True)

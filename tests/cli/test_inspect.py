@@ -22,7 +22,7 @@ def build(privtab: Callable[..., Any], policy: Path, state: Path, tmp_path: Path
 
 
 def test_a_person_sees_what_is_inside(privtab: Callable[..., Any], build: Path) -> None:
-    ran = privtab("inspect", build / "state.tar.gz")
+    ran = privtab("bundle", "inspect", build / "state.tar.gz")
     assert ran.code == 0, ran.err
     lines = [line.strip() for line in ran.out.splitlines()]
     shown = {line.split()[0]: line.split(maxsplit=1)[-1] for line in lines}
@@ -36,7 +36,9 @@ def test_a_person_sees_what_is_inside(privtab: Callable[..., Any], build: Path) 
 
 
 def test_a_program_sees_all_of_it(privtab: Callable[..., Any], build: Path, tmp_path: Path) -> None:
-    ran = privtab("inspect", build / "policy.tar.gz", "--verification-key", PAIR.write(tmp_path)[1], "--format", "json")
+    ran = privtab(
+        "bundle", "inspect", build / "policy.tar.gz", "--verification-key", PAIR.write(tmp_path)[1], "--format", "json"
+    )
     assert ran.code == 0, ran.err
     found = json.loads(ran.out)
     program = json.loads((build / "program.json").read_text())
@@ -53,27 +55,27 @@ def test_a_program_sees_all_of_it(privtab: Callable[..., Any], build: Path, tmp_
 
 def test_a_key_that_does_not_hold_is_a_failed_check(privtab: Callable[..., Any], build: Path, tmp_path: Path) -> None:
     other = signing_keys.pair("ES256", 1).write(tmp_path, "other")[1]
-    ran = privtab("inspect", build / "policy.tar.gz", "--verification-key", other)
+    ran = privtab("bundle", "inspect", build / "policy.tar.gz", "--verification-key", other)
     assert ran.code == 1
     assert "refused: it is signed with another key" in ran.out
     bare = tmp_path / "bare.tar.gz"
     bare.write_bytes(signing_keys.tampered((build / "policy.tar.gz").read_bytes())["a missing signature"])
-    ran = privtab("inspect", bare, "--verification-key", other)
+    ran = privtab("bundle", "inspect", bare, "--verification-key", other)
     assert ran.code == 1
     assert "refused: it is not signed" in ran.out
-    assert privtab("inspect", bare).code == 0
+    assert privtab("bundle", "inspect", bare).code == 0
 
 
 def test_bundles_of_others_and_what_is_none(privtab: Callable[..., Any], tmp_path: Path) -> None:
     other = tmp_path / "other.tar.gz"
     other.write_bytes(archive({f"p{n}.rego": b"package p\n" for n in range(30)} | {"data.json": b"{}"}))
-    ran = privtab("inspect", other)
+    ran = privtab("bundle", "inspect", other)
     assert ran.code == 0, ran.err
     assert "not one of privtab's" in ran.out
     assert "30 modules" in ran.out
     assert "… and 11 more" in ran.out
     other.write_text("no bundle")
-    ran = privtab("inspect", other)
+    ran = privtab("bundle", "inspect", other)
     assert ran.code == 3
     assert f"{other}: it is not a complete bundle" in ran.err
-    assert privtab("inspect", tmp_path / "gone").code == 3
+    assert privtab("bundle", "inspect", tmp_path / "gone").code == 3

@@ -1,4 +1,4 @@
-"""`privtab rollback`: any revision, in one command."""
+"""`privtab registry rollback`: any revision, in one command."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def now(fleet: SidecarFleet) -> tuple[str | None, str | None]:
 
 
 def back(privtab: Privtab, fleet: SidecarFleet, *more: object) -> Any:
-    return privtab("rollback", "shop", "-r", fleet.registry, *map(str, more))
+    return privtab("registry", "rollback", "shop", "-r", fleet.registry, *map(str, more))
 
 
 def test_to_what_ran_before_the_last_change_and_forth_again(
@@ -131,7 +131,7 @@ def test_a_rollback_is_signed_anew(privtab: Privtab, fleet: SidecarFleet) -> Non
     from privtab.signatures import Trust
 
     key = fleet.folder / "key.pem"
-    assert privtab("keys", "new", key).code == 0
+    assert privtab("bundle", "keys", "new", key).code == 0
     public = next(path for path in fleet.folder.glob("*.pem") if path != key)
     for text in (POLICY, WIDER):
         fleet.policy.write_text(text, encoding="utf-8")

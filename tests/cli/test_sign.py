@@ -27,7 +27,9 @@ def bundle(privtab: Callable[..., Any], policy: Path, tmp_path: Path) -> Path:
 
 def test_a_bundle_is_signed_in_its_place(privtab: Callable[..., Any], bundle: Path, key: Path) -> None:
     before = bundle.read_bytes()
-    ran = privtab("sign", bundle, "--signing-key", key, "--scope", "prod", "--sequence", "3", "--key-id", "mine")
+    ran = privtab(
+        "bundle", "sign", bundle, "--signing-key", key, "--scope", "prod", "--sequence", "3", "--key-id", "mine"
+    )
     assert ran.code == 0, ran.err
     assert "signed with mine (ES256)" in ran.out
     assert f"{bundle.stat().st_size:,} bytes" in ran.out
@@ -44,7 +46,7 @@ def test_another_place_leaves_the_first_one(
     privtab: Callable[..., Any], bundle: Path, key: Path, tmp_path: Path
 ) -> None:
     before = bundle.read_bytes()
-    ran = privtab("sign", bundle, "--signing-key", key, "-o", tmp_path / "signed.tar.gz", "--format", "json")
+    ran = privtab("bundle", "sign", bundle, "--signing-key", key, "-o", tmp_path / "signed.tar.gz", "--format", "json")
     assert ran.code == 0, ran.err
     (row,) = json.loads(ran.out)
     assert row["bytes"] == (tmp_path / "signed.tar.gz").stat().st_size
@@ -55,7 +57,7 @@ def test_the_key_comes_from_the_environment(
     privtab: Callable[..., Any], bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRIVTAB_SIGNING_KEY", PAIR.private)
-    assert privtab("sign", bundle).code == 0
+    assert privtab("bundle", "sign", bundle).code == 0
     assert verify(bundle, Trust.of(PAIR.public)).key == PAIR.signing().id
 
 
@@ -81,13 +83,13 @@ def test_a_file_that_cannot_be_signed_stays_as_it_is(
     privtab: Callable[..., Any], bundle: Path, key: Path, tmp_path: Path
 ) -> None:
     before = bundle.read_bytes()
-    assert privtab("sign", bundle).code == 2, "no key"
-    assert privtab("sign", bundle, "--signing-key", tmp_path / "gone.pem").code == 3
-    assert privtab("sign", bundle, "--signing-key", PAIR.write(tmp_path)[1]).code == 2, "a public key"
-    assert privtab("sign", bundle, bundle, "--signing-key", key, "-o", tmp_path / "one").code == 2
+    assert privtab("bundle", "sign", bundle).code == 2, "no key"
+    assert privtab("bundle", "sign", bundle, "--signing-key", tmp_path / "gone.pem").code == 3
+    assert privtab("bundle", "sign", bundle, "--signing-key", PAIR.write(tmp_path)[1]).code == 2, "a public key"
+    assert privtab("bundle", "sign", bundle, bundle, "--signing-key", key, "-o", tmp_path / "one").code == 2
     assert bundle.read_bytes() == before
     bundle.write_bytes(before[:100])
-    ran = privtab("sign", bundle, "--signing-key", key)
+    ran = privtab("bundle", "sign", bundle, "--signing-key", key)
     assert (ran.code, bundle.read_bytes()) == (3, before[:100])
     assert "not a complete bundle" in ran.err
     assert [path.name for path in bundle.parent.iterdir() if path.name.startswith(".")] == [], "nothing half-written"
@@ -103,7 +105,7 @@ def test_compile_and_pack_sign_at_once(
     assert f"signed with {PAIR.signing().id}" in ran.out
     for name in ("policy", "state"):
         assert verify(build / "shop" / "1" / f"{name}.tar.gz", Trust.of(PAIR.public, "prod")).sequence == 9
-    privtab("sign", bundle, *options)
+    privtab("bundle", "sign", bundle, *options)
     assert bundle.read_bytes() == (build / "shop" / "1" / "policy.tar.gz").read_bytes(), "the same, signed later"
     ran = privtab("state", "pack", state, "-p", policy, "-o", tmp_path / "state.tar.gz", *options)
     assert ran.code == 0, ran.err

@@ -1,4 +1,4 @@
-"""`privtab status`: what runs where."""
+"""`privtab registry status`: what runs where."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def fleet(tmp_path: Path) -> Iterator[SidecarFleet]:
 
 
 def status(privtab: Privtab, fleet: SidecarFleet, *more: object) -> Any:
-    return privtab("status", "-r", fleet.registry, "--server", fleet.server, *map(str, more))
+    return privtab("registry", "status", "-r", fleet.registry, "--server", fleet.server, *map(str, more))
 
 
 @pytest.mark.slow
@@ -85,7 +85,7 @@ def test_the_fleet_its_channel_its_history_and_its_decisions(privtab: Privtab, q
         "policy": channel.policy,
         "state": channel.state,
     }
-    for answer in (ran, privtab("status", "--server", quiet.server)):
+    for answer in (ran, privtab("registry", "status", "--server", quiet.server)):
         assert [line.split()[1] for line in answer.out.splitlines() if "shop/item/read" in line] == [channel.policy]
 
 
@@ -123,11 +123,11 @@ def test_a_canary_runs_what_it_should(privtab: Privtab, fleet: SidecarFleet) -> 
 
 def test_opas_that_are_polled_directly(privtab: Privtab, quiet: SidecarFleet) -> None:
     urls = [word for url in quiet.urls.values() for word in ("--opa", url)]
-    report = outcome(privtab("status", *urls, "--format", "json").out)
+    report = outcome(privtab("registry", "status", *urls, "--format", "json").out)
     assert [sidecar["url"] for sidecar in report["sidecars"]] == list(quiet.urls.values())
     assert report["channels"] == []
     nobody = f"http://127.0.0.1:{free_port()}"
-    ran = privtab("status", "--opa", nobody, "--check")
+    ran = privtab("registry", "status", "--opa", nobody, "--check")
     assert ran.code == 1
     assert "no answer from" in ran.out
 
@@ -155,6 +155,7 @@ def test_again_and_again_until_ctrl_c(quiet: SidecarFleet) -> None:
         sys.executable,
         "-m",
         "privtab",
+        "registry",
         "status",
         "-r",
         quiet.registry,
@@ -187,6 +188,6 @@ def test_again_and_again_until_ctrl_c(quiet: SidecarFleet) -> None:
     ],
 )
 def test_bad_usage(privtab: Privtab, tmp_path: Path, options: list[str], code: int, message: str) -> None:
-    ran = privtab("status", *(option.format(folder=tmp_path) for option in options))
+    ran = privtab("registry", "status", *(option.format(folder=tmp_path) for option in options))
     assert ran.code == code
     assert message in ran.err

@@ -33,7 +33,7 @@ def change(*arguments: str) -> int:
 
 def log(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
     capsys.readouterr()
-    assert run(["state", "log", "grants.db", "--format", "json"]) == 0
+    assert run(["store", "log", "grants.db", "--format", "json"]) == 0
     found: list[dict[str, object]] = json.loads(capsys.readouterr().out)
     return found
 
@@ -200,9 +200,9 @@ def test_entities_are_deleted_as_far_as_the_policy_allows(lake: Path, capsys: py
 
 def test_a_change_is_shown_and_taken_back_by_an_operation(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert change("root", "grant", "lake:l", "--add", OWNER, "--yes") == 0
-    assert run(["state", "log", "grants.db", "--after", "2"]) == 0
+    assert run(["store", "log", "grants.db", "--after", "2"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"  + {OWNER}"
-    undo = ["state", "undo", "grants.db", "3", "-p", "lake.yaml"]
+    undo = ["store", "undo", "grants.db", "3", "-p", "lake.yaml"]
     assert run(undo) == 0
     shown = capsys.readouterr().out
     assert f"  - {OWNER}" in shown
@@ -215,9 +215,9 @@ def test_a_change_is_shown_and_taken_back_by_an_operation(lake: Path, capsys: py
     assert f"  - {OWNER}" in capsys.readouterr().out
     assert run(undo) == 1, "the row is not there any more"
     assert "does not hold these rows" in capsys.readouterr().err
-    assert run(["state", "undo", "grants.db", "4", "-p", "lake.yaml", "root", "grant", "lake:l", "--yes"]) == 0
+    assert run(["store", "undo", "grants.db", "4", "-p", "lake.yaml", "root", "grant", "lake:l", "--yes"]) == 0
     assert f"  + {OWNER}" in capsys.readouterr().out
-    assert run(["state", "undo", "grants.db", "9", "-p", "lake.yaml"]) == 2
+    assert run(["store", "undo", "grants.db", "9", "-p", "lake.yaml"]) == 2
 
 
 def test_settings_name_the_first_administrators(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,18 +24,18 @@ def build(privtab: Callable[..., Any], policy: Path, state: Path, tmp_path: Path
 def test_valid_and_invalid_signatures(privtab: Callable[..., Any], build: Path, tmp_path: Path) -> None:
     key = PAIR.write(tmp_path)[1]
     both = build / "policy.tar.gz", build / "state.tar.gz"
-    ran = privtab("verify", *both, "--verification-key", key)
+    ran = privtab("bundle", "verify", *both, "--verification-key", key)
     assert ran.code == 0, ran.err
     assert ran.out.count(f"signed with {PAIR.signing().id} (ES256), sequence 5") == 2
     (build / "state.tar.gz").write_bytes(signing_keys.tampered(both[1].read_bytes())["a changed byte"])
-    ran = privtab("verify", *both, "--verification-key", key, "--format", "json")
+    ran = privtab("bundle", "verify", *both, "--verification-key", key, "--format", "json")
     assert ran.code == 1
     good, bad = json.loads(ran.out)
     assert (good["verified"], good["sequence"], good["bundle"]) == (True, 5, str(both[0]))
     assert (bad["verified"], bad["bundle"]) == (False, str(both[1]))
     assert "is not as it was when it was signed" in bad["why"]
     (build / "state.tar.gz").write_bytes(b"nothing")
-    ran = privtab("verify", *both, "--verification-key", key)
+    ran = privtab("bundle", "verify", *both, "--verification-key", key)
     assert ran.code == 1
     assert "state.tar.gz is refused: it is not a complete bundle" in ran.err
 
@@ -45,17 +45,19 @@ def test_the_key_and_the_scope_must_be_those(
 ) -> None:
     bundle = build / "policy.tar.gz"
     other = OTHER.write(tmp_path, "other")[1]
-    assert privtab("verify", bundle).code == 2, "no key"
-    assert privtab("verify", bundle, "--scope", "prod").code == 2
-    assert privtab("verify", bundle, "--verification-key", other).code == 1
-    ran = privtab("verify", bundle, "--verification-key", other, "--verification-key", PAIR.write(tmp_path)[1])
+    assert privtab("bundle", "verify", bundle).code == 2, "no key"
+    assert privtab("bundle", "verify", bundle, "--scope", "prod").code == 2
+    assert privtab("bundle", "verify", bundle, "--verification-key", other).code == 1
+    ran = privtab(
+        "bundle", "verify", bundle, "--verification-key", other, "--verification-key", PAIR.write(tmp_path)[1]
+    )
     assert ran.code == 0
-    ran = privtab("verify", bundle, "--verification-key", PAIR.write(tmp_path)[1], "--scope", "prod")
+    ran = privtab("bundle", "verify", bundle, "--verification-key", PAIR.write(tmp_path)[1], "--scope", "prod")
     assert ran.code == 1
     assert "not for the scope `prod`" in ran.err
     monkeypatch.setenv("PRIVTAB_VERIFICATION_KEY", f"{other},{PAIR.write(tmp_path)[1]}")
-    assert privtab("verify", bundle).code == 0
-    assert privtab("verify", tmp_path / "gone.tar.gz").code == 3
+    assert privtab("bundle", "verify", bundle).code == 0
+    assert privtab("bundle", "verify", tmp_path / "gone.tar.gz").code == 3
     monkeypatch.setenv("PRIVTAB_VERIFICATION_KEY", "")
     for command in ("verify", "inspect"):
         ran = privtab(command, bundle)
@@ -86,8 +88,10 @@ def test_opas_that_accept_unsigned_bundles_are_named(
 
     with proxy(answer) as (where, _):
         opa = ("--opa", f"http://{where}")
-        verified = privtab("verify", build / "policy.tar.gz", "--verification-key", PAIR.write(tmp_path)[1], *opa)
-        shown = privtab("status", *opa, "--check", "--format", "json")
+        verified = privtab(
+            "bundle", "verify", build / "policy.tar.gz", "--verification-key", PAIR.write(tmp_path)[1], *opa
+        )
+        shown = privtab("registry", "status", *opa, "--check", "--format", "json")
     assert shown.code == (0 if safe else 1)
     [sidecar] = json.loads(shown.out)["sidecars"]
     assert sidecar["standing"] == ("active" if safe else "unsafe")
@@ -103,17 +107,17 @@ def test_older_bundles_are_refused(privtab: Callable[..., Any], build: Path, tmp
     bundle = build / "policy.tar.gz"
     private, key = PAIR.write(tmp_path)
     newer = tmp_path / "newer.tar.gz"
-    privtab("sign", bundle, "--signing-key", private, "--sequence", "6", "-o", newer)
+    privtab("bundle", "sign", bundle, "--signing-key", private, "--sequence", "6", "-o", newer)
     arguments = ("--verification-key", key, "--newer-than")
-    assert privtab("verify", newer, *arguments, bundle).code == 0
-    assert privtab("verify", newer, *arguments, "5").code == 0
-    ran = privtab("verify", bundle, *arguments, newer)
+    assert privtab("bundle", "verify", newer, *arguments, bundle).code == 0
+    assert privtab("bundle", "verify", newer, *arguments, "5").code == 0
+    ran = privtab("bundle", "verify", bundle, *arguments, newer)
     assert ran.code == 1
     assert "it is not newer: its sequence is 5, and 6 was there before" in ran.err
-    assert privtab("verify", bundle, *arguments, bundle).code == 1
-    privtab("sign", bundle, "--signing-key", private, "-o", newer)
-    ran = privtab("verify", bundle, *arguments, newer)
+    assert privtab("bundle", "verify", bundle, *arguments, bundle).code == 1
+    privtab("bundle", "sign", bundle, "--signing-key", private, "-o", newer)
+    ran = privtab("bundle", "verify", bundle, *arguments, newer)
     assert ran.code == 2
     assert "has no sequence" in ran.err
     newer.write_bytes(signing_keys.tampered(bundle.read_bytes())["a missing signature"])
-    assert privtab("verify", bundle, *arguments, newer).code == 3
+    assert privtab("bundle", "verify", bundle, *arguments, newer).code == 3

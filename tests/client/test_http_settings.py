@@ -185,7 +185,7 @@ def test_status_asks_this_machine_itself(
     monkeypatch.setenv("PRIVTAB_TOKEN", TOKEN)
     with proxy(lambda _: reply('{"sidecars": []}', "200 OK", "Connection: close")) as (where, heads):
         use_proxy(monkeypatch, where)
-        run(["status", option, f"http://127.0.0.1:{nobody}", "--check"])
+        run(["registry", "status", option, f"http://127.0.0.1:{nobody}", "--check"])
     assert heads == []
     output = "".join(capsys.readouterr())
     assert "no answer from" in output

@@ -108,6 +108,6 @@ def test_no_bundle_and_no_registry_is_read_from_another_host(
     with pytest.raises(PrivtabError):
         Registry.open(url).settings()
     (tmp_path / "token").write_text(TOKEN)
-    assert run(["status", "--server", url, "--token-file", str(tmp_path / "token"), "--ca", ca]) == 3
+    assert run(["registry", "status", "--server", url, "--token-file", str(tmp_path / "token"), "--ca", ca]) == 3
     assert impostor.calls > 2
     assert not any(impostor.heard)

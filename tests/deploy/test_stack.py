@@ -40,7 +40,7 @@ def test_the_commands_it_prints_can_be_typed(monkeypatch: pytest.MonkeyPatch, tm
             ["/bin/sh", "-c", command], capture_output=True, text=True, check=True, env={"PATH": "/bin"}
         )
         assert json.loads(ran.stdout)["system"] == "cdap"
-    assert stack.typed("status", "--registry", "a b").endswith("privtab status --registry 'a b'")
+    assert stack.typed("registry", "status", "--registry", "a b").endswith("privtab registry status --registry 'a b'")
 
 
 class Stack:

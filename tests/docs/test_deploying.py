@@ -67,7 +67,7 @@ def test_the_commands_say_what_the_page_shows(fleet: SidecarFleet, capsys: pytes
 def test_the_options_and_files_that_it_names_are_there() -> None:
     text = (ROOT / "docs" / "how-to" / "deploying.md").read_text(encoding="utf-8")
     commands = ROOT / "compiler" / "privtab" / "cli"
-    names = ("deploy", "rollback", "status", "_rollout", "_options")
+    names = ("deploy", "_rollback", "_status", "_rollout", "_options")
     helps = "".join((commands / f"{name}.py").read_text(encoding="utf-8") for name in names)
     helps += (ROOT / "examples" / "stack.py").read_text(encoding="utf-8")
     options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - {"--port"}  # of `privtab serve`

@@ -160,16 +160,16 @@ def test_commands_go_on_and_say_so(registry: Registry, ran: list[Channel], capsy
         assert "cannot be read" in printed.err, command
         if code != 1:
             assert message in printed.err
-    assert run(["status", "-r", registry.url, "--format", "json"]) == 3
+    assert run(["registry", "status", "-r", registry.url, "--format", "json"]) == 3
     document = json.loads(capsys.readouterr().out)
     assert (document["good"], document["channels"][0]["release"]) == (False, 1)
     assert document["trouble"][0].startswith(message)
-    assert run(["rollback", "shop", "-r", registry.url]) == 0
+    assert run(["registry", "rollback", "shop", "-r", registry.url]) == 0
     printed = capsys.readouterr()
     assert message in printed.err
     assert "dev/shop: release 3, all that ran at release 1" in printed.out
     assert registry.channel("dev", "shop").policy == ran[0].policy
-    assert run(["status", "-r", registry.url, "--check"]) == 0
+    assert run(["registry", "status", "-r", registry.url, "--check"]) == 0
 
 
 def test_a_deployment_goes_on(

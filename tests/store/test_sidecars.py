@@ -1,4 +1,4 @@
-"""Real OPA processes at `privtab store serve --channel`: changes of a store reach their decisions."""
+"""Real OPA processes at `privtab serve store --channel`: changes of a store reach their decisions."""
 
 from __future__ import annotations
 

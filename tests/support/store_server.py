@@ -1,4 +1,4 @@
-"""A real `privtab store serve` process over a store, with a token for each user."""
+"""A real `privtab serve store` process over a store, with a token for each user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write_tokens(path: Path, users: Sequence[str], scopes: str = "") -> Path:
 
 
 def serve_store(folder: Path, arguments: Sequence[str | Path]) -> Server:
-    return start(["--quiet", *arguments], folder, ("store", "serve"))
+    return start(["--quiet", *arguments], folder, ("serve", "store"))
 
 
 def ask(

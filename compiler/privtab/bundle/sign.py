@@ -187,7 +187,9 @@ def _private(text: str, where: str) -> Any:
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     if "PRIVATE KEY" not in text:
-        raise UsageError(f"{where} is not a private key in PEM: bundles are signed with one (`privtab keys new`)")
+        raise UsageError(
+            f"{where} is not a private key in PEM: bundles are signed with one (`privtab bundle keys new`)"
+        )
     password = os.environ.get(PASSWORD_VARIABLE)
     encrypted = "ENCRYPTED" in text
     if encrypted and not password:

@@ -38,6 +38,9 @@ EXAMPLE = "\b"
 
 def rewrap_help(app: typer.Typer) -> None:
     """Rewrap the paragraphs of all commands of an application; brackets are kept as text."""
+    own = app.registered_callback
+    if own is not None and own.callback is not None:
+        own.help = rewrap(inspect.getdoc(own.callback) or "")
     for command in app.registered_commands:
         if command.callback is not None:
             command.help = rewrap(inspect.getdoc(command.callback) or "")
@@ -69,7 +72,7 @@ class _RichUtils(ModuleType):
 
 typer.rich_utils = _RichUtils("typer.rich_utils")  # type: ignore[attr-defined]
 
-PANELS = ("Write", "Check", "Ask", "Grant", "Ship", "Serve")
+PANELS = ("Start here", "Write", "Check", "Ask", "Grant", "Ship", "Serve")
 """The groups of commands in `--help`; each module declares its own as `PANEL`."""
 
 
@@ -97,7 +100,7 @@ def application(commands: Mapping[str, str]) -> typer.Typer:
             rewrap_help(module.app)
             root.add_typer(module.app, name=name, rich_help_panel=module.PANEL)
         else:
-            root.command(name, rich_help_panel=module.PANEL)(module.run)
+            root.command(name, rich_help_panel=module.PANEL, **getattr(module, "SETTINGS", {}))(module.run)
     rewrap_help(root)
     root.callback()(_top)
     return root
@@ -118,6 +121,15 @@ def _top(
 
 
 MODULES = modules_of()
+MOVED: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    **{(name,): ("store", name) for name in ("grant", "revoke", "assign", "unassign", "own", "show")},
+    **{("state", name): ("store", name) for name in ("log", "undo")},
+    **{(name,): ("bundle", name) for name in ("sign", "verify", "inspect", "keys")},
+    **{(name,): ("registry", name) for name in ("rollback", "status")},
+    ("spark", "certify"): ("certify",),
+    ("store", "serve"): ("serve", "store"),
+}
+"""Where commands of earlier names are now. They work for one version more."""
 
 
 @cache
@@ -140,7 +152,23 @@ def _ask(question: str) -> bool:
 _staged.ask = _ask
 
 
+def _moved(arguments: Sequence[str]) -> Sequence[str]:
+    """The command line with a command's name of now, which is said for an earlier one."""
+    for count in (1, 2):
+        if (now := MOVED.get(tuple(arguments[:count]))) is not None:
+            was = " ".join(arguments[:count])
+            print_error(
+                f"`privtab {was}` is `privtab {' '.join(now)}` now; the earlier name goes with the next version"
+            )
+            return [*now, *arguments[count:]]
+    if arguments[:1] == ["serve"] and any(word.partition("=")[0] == "--registry" for word in arguments):
+        print_error("`privtab serve registry` is `privtab serve registry` now; the option goes with the next version")
+        return ["serve", "registry", *arguments[1:]]
+    return arguments
+
+
 def _run(arguments: Sequence[str]) -> int:
+    arguments = _moved(arguments)
     try:
         named = arguments[0] if arguments and arguments[0] in MODULES else None
         command(named)(args=list(arguments), prog_name="privtab")

@@ -17,6 +17,16 @@ from privtab.printable import printable
 if TYPE_CHECKING:
     from privtab.serving.server import Tls
 
+ConnectionsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--connections-per-address",
+        min=0,
+        metavar="N",
+        help="Connections allowed per address; 0: unlimited. (default: half of all)",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:

@@ -30,7 +30,7 @@ SigningKeyOption = Annotated[
         metavar="FILE",
         envvar=SIGNING_KEY,
         callback=lambda value: _check_not_empty(value, "--signing-key", SIGNING_KEY),
-        help="Sign with this private key, a PEM file (privtab keys new).",
+        help="Sign with this private key, a PEM file (privtab bundle keys new).",
     ),
 ]
 KeyIdOption = Annotated[

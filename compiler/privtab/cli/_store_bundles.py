@@ -1,4 +1,4 @@
-"""The bundles that `privtab store serve` serves to OPA sidecars: options, and the registry's server code over a store."""
+"""The bundles that `privtab serve store` serves to OPA sidecars: options, and the registry's server code over a store."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class BundleOptions:
             from privtab.registry.server.fleet import FleetTracker
             from privtab.store.server.releases import StoreReleases
         except ModuleNotFoundError as error:
-            needed = f"`privtab store serve --channel` needs the extra `registry`: {how_to_install('registry')}"
+            needed = f"`privtab serve store --channel` needs the extra `registry`: {how_to_install('registry')}"
             raise UsageError(f"{needed} (there is no `{error.name}`)") from None
         raise_file_limit()
         feeds = Feeds(

@@ -1,4 +1,4 @@
-"""`privtab store serve`: serve a store over HTTP, with AuthZEN decisions on it."""
+"""`privtab serve store`: serve a store over HTTP, with AuthZEN decisions on it."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def run(
     Example:
 
     \b
-      privtab store serve grants.db --policy lake.yaml --token-file tokens
-      privtab store serve grants.db -p lake.yaml --anonymous root --authorise owners=grant
-      privtab store serve grants.db -p gravitino/1.1.0 --token-file tokens --api gravitino
-      privtab store serve grants.db -p lake.yaml --token-file tokens \\
+      privtab serve store grants.db --policy lake.yaml --token-file tokens
+      privtab serve store grants.db -p lake.yaml --anonymous root --authorise owners=grant
+      privtab serve store grants.db -p gravitino/1.1.0 --token-file tokens --api gravitino
+      privtab serve store grants.db -p lake.yaml --token-file tokens \\
               --channel live --sidecar-token-file sidecars --signing-key prod.pem
     """
     try:
@@ -74,7 +74,7 @@ def run(
         from privtab.store.server.point import StoreDecisionPoint, wait_for_change
         from privtab.store.store import Store
     except ImportError as error:
-        needed = f"`privtab store serve` needs the extras `store` and `serve`: {how_to_install('store', 'serve')}"
+        needed = f"`privtab serve store` needs the extras `store` and `serve`: {how_to_install('store', 'serve')}"
         raise UsageError(f"{needed} (there is no `{error.name}`)") from None
     from privtab.cli._stored import load_policy
     from privtab.pipeline import policy_artifacts
@@ -142,8 +142,3 @@ def _print_address(base: str, store: Store, signing: SigningKey | None, format_:
         shown = f"{store.database.shown}, a store of {store.system}, at {base}{signed}; Ctrl-C ends it"
         out().print(shown, soft_wrap=True)
     flush()
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command to `privtab store`."""
-    app.command("serve")(run)

@@ -301,7 +301,7 @@ class _Remote:
             content = answer.json()
         except SendError:
             raise StoreError(
-                f"{self._url} answered {answer.status} without JSON: is it the URL of `privtab store serve`?"
+                f"{self._url} answered {answer.status} without JSON: is it the URL of `privtab serve store`?"
             ) from None
         error = content.get("error") if isinstance(content, dict) else {}
         if answer.status == 200 and error is None:
@@ -324,9 +324,11 @@ class _Remote:
                 raise StoreError(message)
 
 
-def listed(settings: Settings, name: str | None) -> list[tuple[str, Row]]:
-    """The rows that name a principal or an entity, or all, of a store or of a server: (table, row)."""
+def listed(settings: Settings, name: str | None, at: str | None = None) -> list[tuple[str, Row]]:
+    """The rows that name a principal or an entity, or all, of a store or of a server: (table, row). `at`: at a moment of a store's journal."""
     if settings.store.startswith(("http://", "https://")):
+        if at is not None:
+            raise UsageError("a server shows the rows of now: leave `--at` out, or give the database")
         with session(settings) as opened:
             assert isinstance(opened, _Remote)
             entries = opened.listed("/rows", {} if name is None else {"about": name})
@@ -334,7 +336,7 @@ def listed(settings: Settings, name: str | None) -> list[tuple[str, Row]]:
     from privtab.cli._stored import rows_of_store
     from privtab.store.view import names_in
 
-    _, tables = rows_of_store(settings.store, None)
+    _, tables = rows_of_store(settings.store, at)
     return [(table, row) for table, rows in tables.items() for row in rows if name is None or name in names_in(row)]
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from privtab.pipeline import ResolvedPolicy
     from privtab.state.nodes import State
 
-PANEL = "Ship"
+PANEL = "Start here"
 
 STATE = "state.tar.gz"
 NAME = re.compile(r"[a-z][a-z0-9_]*")

@@ -34,7 +34,7 @@ from privtab.errors import UsageError
 if TYPE_CHECKING:
     from privtab.registry.deploy.gates import FailingOn
 
-PANEL = "Ship"
+PANEL = "Start here"
 
 
 def run(

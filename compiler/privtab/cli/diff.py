@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from privtab.analysis.diff.nodes import Diff, Verdict
     from privtab.diagnostics import Diagnostic
 
-PANEL = "Check"
+PANEL = "Start here"
 
 FAILING = ("wider", "narrower", "incomparable", "added", "removed", "renamed")
 

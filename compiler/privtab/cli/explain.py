@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from privtab.ir.nodes import Program
     from privtab.state.places import Places
 
-PANEL = "Ask"
+PANEL = "Start here"
 
 MOST_WAYS = 6
 """Maximum ways shown without `--all`."""

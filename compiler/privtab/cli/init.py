@@ -14,7 +14,7 @@ from privtab import __version__
 from privtab.cli._output import print_text
 from privtab.errors import UsageError
 
-PANEL = "Write"
+PANEL = "Start here"
 
 _SYSTEM = re.compile(r"[a-z][a-z0-9_]*")
 

@@ -11,7 +11,7 @@ from privtab.cli._complete import policies
 from privtab.cli._output import delayed_spinner, err, fail_if, out, print_text
 from privtab.lint.settings import FailOn, LintFormat
 
-PANEL = "Check"
+PANEL = "Start here"
 
 
 def run(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from privtab._staged import write
+from privtab.cli import _rollback, _status, deploy
 from privtab.cli._complete import channels
 from privtab.cli._options import FormatOption
 from privtab.cli._output import Format, fail_if, out, print_error, print_if_data, table
@@ -312,7 +313,7 @@ def release(
 ) -> None:
     """Release other revisions to a channel, in one step. Other bundles stay; a canary ends.
 
-    `privtab rollback` does this and watches the sidecars.
+    `privtab registry rollback` does this and watches the sidecars.
 
     Example:
 
@@ -441,3 +442,8 @@ def check(
             soft_wrap=True,
         )
     fail_if(any(not problem.repaired for problem in result.problems))
+
+
+app.command("deploy", hidden=True)(deploy.run)
+app.command("rollback")(_rollback.run)
+app.command("status")(_status.run)

@@ -12,26 +12,34 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab._install import how_to_install
+from privtab.cli import _registry_server, _store_serve
 from privtab.cli._complete import policies
 from privtab.cli._options import PartialOption, load_state, with_options
 from privtab.cli._output import Format, flush, out, print_line
-from privtab.cli._registry_options import StorageOption
-from privtab.cli._serving import ServerSettings, log_requests
+from privtab.cli._registry_options import RegistryCommand
+from privtab.cli._serving import ConnectionsOption, ServerSettings, log_requests
 from privtab.cli._stored import running_store
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
     from privtab.authzen.service import Service
 
-PANEL = "Serve"
+PANEL = "Start here"
 
 STORE_REFRESH = 1.0
 """Seconds between two looks for changes of a store, unless `--refresh` gives others."""
 MISSING_EXTRA = f"`privtab serve` needs the extra `serve`: {how_to_install('compiler', 'serve')}"
 
 
+app = typer.Typer(invoke_without_command=True)
+app.command("store")(_store_serve.run)
+app.command("registry", cls=RegistryCommand)(_registry_server.run)
+
+
+@app.callback()
 @with_options
 def run(
+    context: typer.Context,
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -59,24 +67,6 @@ def run(
         list[str] | None,
         typer.Option("--system", metavar="NAME", help="Systems to serve, of the bundles or the OPA; repeatable."),
     ] = None,
-    registry: Annotated[
-        str | None,
-        typer.Option(
-            "--registry", metavar="URL", help="Serve this registry's bundles to sidecars instead of decisions."
-        ),
-    ] = None,
-    channel: Annotated[
-        list[str] | None,
-        typer.Option("--channel", metavar="NAME", help="Channels to serve; repeatable."),
-    ] = None,
-    storage: StorageOption = None,
-    poll: Annotated[
-        float, typer.Option("--poll", min=0.05, metavar="SECONDS", help="Interval between checks for new releases.")
-    ] = 0.3,
-    forget: Annotated[
-        float,
-        typer.Option("--forget", min=1, metavar="SECONDS", help="Forget sidecars unseen for this long."),
-    ] = 900.0,
     refresh: Annotated[
         float | None,
         typer.Option("--refresh", min=0.1, metavar="SECONDS", help="Interval between checks for newer bundles."),
@@ -93,20 +83,12 @@ def run(
     page_size: Annotated[
         int, typer.Option("--page-size", min=1, max=1000, help="Default number of search results.")
     ] = 100,
-    each_address: Annotated[
-        int | None,
-        typer.Option(
-            "--connections-per-address",
-            min=0,
-            metavar="N",
-            help="Connections allowed per address; 0: unlimited. (default: half of all)",
-        ),
-    ] = None,
+    each_address: ConnectionsOption = None,
     allow_partial: PartialOption = False,
     *,
     settings: ServerSettings,
 ) -> None:
-    """Answer the OpenID AuthZEN Authorization API 1.0 over HTTP, or serve a registry's bundles, until Ctrl-C.
+    """Answer the OpenID AuthZEN Authorization API 1.0 over HTTP, or serve a store or a registry's bundles, until Ctrl-C.
 
     A single system is served at the root and under its name; several under their names. Requests are logged to standard
     error as JSON lines.
@@ -119,8 +101,12 @@ def run(
       privtab serve --bundles build/ --system gravitino --refresh 10 \\
               --host 0.0.0.0 --token-file tokens --tls-cert c.pem --tls-key k.pem
       privtab serve --opa http://127.0.0.1:8181
-      privtab serve --registry s3://policies/registry --channel prod
+      privtab serve store grants.db -p lake.yaml --token-file tokens
+      privtab serve registry s3://policies/registry --channel prod
     """
+    if context.invoked_subcommand is not None:
+        _check_none_given(context)
+        return
     try:
         from privtab.authzen.app import AppSettings, Scope, application
         from privtab.authzen.service import Service
@@ -130,23 +116,9 @@ def run(
     except ModuleNotFoundError as error:
         raise UsageError(f"{MISSING_EXTRA} (there is no `{error.name}`)") from None
 
-    _check_sources(policy, state, bundles, opa, registry)
+    _check_sources(policy, state, bundles, opa)
     tls = settings.checked_tls(tokens=settings.token_file is not None)
     log_requests(quiet=settings.quiet)
-    if registry is not None:
-        from privtab.cli._registry_server import serve_registry
-
-        serve_registry(
-            registry,
-            settings,
-            channels=channel or (),
-            storage=storage,
-            tls=tls,
-            poll=poll,
-            forget=forget,
-            each=each_address,
-        )
-        return
     tokens = Tokens(settings.token_file, Scope) if settings.token_file is not None else None
     public_url = settings.checked_public_url()
     with ExitStack() as stack:
@@ -178,16 +150,26 @@ def run(
         )
 
 
+def _check_none_given(context: typer.Context) -> None:
+    """Options before `store` or `registry` would be lost."""
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if (source := context.get_parameter_source(str(parameter.name))) is not None and source.name == "COMMANDLINE"
+    ]
+    if given:
+        raise UsageError(f"write {' and '.join(given)} after `{context.invoked_subcommand}`, if it has such an option")
+
+
 def _check_sources(
     policy: list[str] | None,
     state: list[Path] | None,
     bundles: list[str] | None,
     opa: str | None,
-    registry: str | None,
 ) -> None:
-    if sum(map(bool, (policy, bundles, opa, registry))) != 1:
+    if sum(map(bool, (policy, bundles, opa))) != 1:
         raise UsageError(
-            "who decides? give one of `--policy` with `--state`, `--bundles`, or `--opa`; or `--registry` to serve bundles"
+            "who decides? give one of `--policy` with `--state`, `--bundles`, or `--opa`; or serve a `store` or a `registry`"
         )
     if len(policy or []) != len(state or []):
         raise UsageError(

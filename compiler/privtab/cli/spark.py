@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import typer
 
@@ -17,12 +18,14 @@ app = typer.Typer(help="Decide, filter, list and certify whole tables on Spark."
 _ALL = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 
-def _command(job: str) -> Callable[[typer.Context], None]:
-    def run(context: typer.Context) -> None:
-        raise typer.Exit(_run(job, context.args))
+def job(name: str) -> tuple[dict[str, Any], Callable[[typer.Context], None]]:
+    """How a job is registered as a command, and its function: the job reads the arguments itself."""
 
-    run.__doc__ = JOBS[job]
-    return run
+    def run(context: typer.Context) -> None:
+        raise typer.Exit(_run(name, context.args))
+
+    run.__doc__ = JOBS[name]
+    return {"context_settings": _ALL, "add_help_option": False}, run
 
 
 def _run(job: str, arguments: Sequence[str]) -> int:
@@ -39,4 +42,6 @@ def _run(job: str, arguments: Sequence[str]) -> int:
 
 
 for _name in JOBS:
-    app.command(_name, context_settings=_ALL, add_help_option=False)(_command(_name))
+    if _name != "certify":
+        _settings, _function = job(_name)
+        app.command(_name, **_settings)(_function)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab._staged import write
-from privtab.cli import _spark_state, _state_diff, _state_history, _state_import, _state_push
+from privtab.cli import _spark_state, _state_diff, _state_import, _state_push
 from privtab.cli._options import (
     AtOption,
     FormatOption,
@@ -174,4 +174,3 @@ _spark_state.add_to(app)
 _state_import.add_to(app)
 _state_push.add_to(app)
 _state_diff.add_to(app)
-_state_history.add_to(app)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from privtab.cli import _store_delete, _store_history, _store_rights
 from privtab.cli._ask import (
     RequestOptions,
     entity,
@@ -15,8 +16,7 @@ from privtab.cli._ask import (
 from privtab.cli._options import FormatOption, PolicyOption, VariantOption, with_options
 from privtab.cli._output import Format, out, print_error, print_if_data
 from privtab.cli._store_changes import confirm, print_done, store_class
-from privtab.cli._store_delete import add_to as add_delete_to
-from privtab.cli._store_serve import add_to as add_serve_to
+from privtab.cli._store_session import CaFileOption, Settings, StoreArgument, TokenFileOption, listed
 from privtab.errors import AccessDenied, StateInvalid, UsageError
 from privtab.exit_codes import ExitCode
 from privtab.plural import count
@@ -45,8 +45,8 @@ RowsOption = Annotated[
 ]
 
 
-add_serve_to(app)
-add_delete_to(app)
+for _module in (_store_delete, _store_history, _store_rights):
+    _module.add_to(app)
 
 
 @app.command("create")
@@ -108,30 +108,41 @@ def load(
 
 @app.command("show")
 def show(
-    url: UrlArgument,
+    store: StoreArgument,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="user:NAME, group:NAME, role:NAME or TYPE:PATH. Default: all.")
+    ] = None,
     at: Annotated[
         str | None, typer.Option("--at", metavar="MOMENT", help="Time, or number of a change. Default: now.")
     ] = None,
+    token_file: TokenFileOption = None,
+    ca: CaFileOption = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Show the rows of a store, now or at a moment of its journal.
+    """Show the rows of a store, all or those that name a principal or an entity, now or at a moment of its journal.
 
-    JSON is a state: commands take it for `--state`. They also take `store:STORE` and `store:STORE@MOMENT`.
+    All rows of a database as JSON are a state: commands take it for `--state`. They also take `store:STORE` and
+    `store:STORE@MOMENT`. A server shows the rows that the user of the token may see.
 
     Example:
 
     \b
-      privtab store show grants.db
+      privtab store show grants.db role:reader
       privtab store show grants.db --at 2026-03-03T12:00Z --format json > state.json
+      privtab store show https://grants.example user:ben --token-file token
     """
-    from privtab.cli._stored import rows_of_store
-
-    _, tables = rows_of_store(url, at)
-    if print_if_data(format_, tables):
+    rows = listed(Settings(store=store, token_file=token_file, ca=ca), name, at)
+    if name is None and not store.startswith("http"):
+        tables: dict[str, list[Any]] = {}
+        for table, row in rows:
+            tables.setdefault(table, []).append(dict(row))
+        value: Any = tables
+    else:
+        value = [{"table": table, "row": dict(row)} for table, row in rows]
+    if print_if_data(format_, value):
         return
-    for table, rows in tables.items():
-        for row in rows:
-            out().print(row_text(table, row), soft_wrap=True)
+    for table, row in rows:
+        out().print(row_text(table, row), soft_wrap=True)
 
 
 @app.command("verify")
@@ -241,12 +252,12 @@ def _rows(texts: list[str] | None, option: str) -> RawState | None:
             read_yaml(f"{table}: [{row}]", option, reader)
             continue
         found = load_file(Path(text))
-        for name, listed in found.rows.items():
-            reader.rows.setdefault(name, []).extend(listed)
+        for name, rows in found.rows.items():
+            reader.rows.setdefault(name, []).extend(rows)
         reader.findings += found.findings
     # Numbers tell rows of several sources apart.
-    for name, listed in reader.rows.items():
-        reader.rows[name] = [replace(row, number=number) for number, row in enumerate(listed, start=1)]
+    for name, rows in reader.rows.items():
+        reader.rows[name] = [replace(row, number=number) for number, row in enumerate(rows, start=1)]
     if errors := tuple(finding for finding in reader.findings if finding.severity == "error"):
         raise StateInvalid(errors)
     return reader.done()

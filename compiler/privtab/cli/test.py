@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from privtab.scenarios.nodes import CasePlan, Subject
     from privtab.scenarios.results import Result
 
-PANEL = "Check"
+PANEL = "Start here"
 
 _PLAIN = re.compile(r"[\w./-]+")
 

@@ -327,14 +327,12 @@ class Flags(Rebuilder):
 def semantics(**changed: object) -> Callable[[Program], Program]:
     """A policy with other semantics. An inheritance is that of every privilege."""
     other: Any = changed
-
-    def misread(program: Program) -> Program:
-        privileges = program.privileges
-        if "inheritance" in changed:
-            privileges = {name: replace(privilege, inheritance=None) for name, privilege in privileges.items()}
-        return replace(program, privileges=privileges, semantics=replace(program.semantics, **other))
-
-    return misread
+    alike: Any = {"inheritance": None} if "inheritance" in changed else {}
+    return lambda program: replace(
+        program,
+        privileges={name: replace(p, **alike) for name, p in program.privileges.items()},
+        semantics=replace(program.semantics, **other),
+    )
 
 
 def owners_hold(privileges: Callable[[Program], tuple[str, ...]]) -> Callable[[Program], Program]:
@@ -349,14 +347,10 @@ def owners_hold(privileges: Callable[[Program], tuple[str, ...]]) -> Callable[[P
 
 def implied(implied: Callable[[Program, str], tuple[str, ...]]) -> Callable[[Program], Program]:
     """A policy whose privileges imply others."""
-
-    def changed(program: Program) -> Program:
-        privileges = {
-            name: replace(privilege, implies=implied(program, name)) for name, privilege in program.privileges.items()
-        }
-        return replace(program, privileges=privileges)
-
-    return changed
+    return lambda program: replace(
+        program,
+        privileges={name: replace(p, implies=implied(program, name)) for name, p in program.privileges.items()},
+    )
 
 
 def one_level(view: View) -> View:

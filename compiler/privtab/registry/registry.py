@@ -371,7 +371,7 @@ class Registry:
                 self.check_signature(self.blob(digest))
             except BundleRefused as error:
                 raise BundleRefused(
-                    f"{key}: {error}; sign it again, as `privtab rollback --signing-key` does"
+                    f"{key}: {error}; sign it again, as `privtab registry rollback --signing-key` does"
                 ) from None
 
     def _check_present(self, before: Channel, after: Channel) -> None:

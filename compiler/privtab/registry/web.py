@@ -28,7 +28,7 @@ _LINK = re.compile(rb"""href\s*=\s*["']([^"'?#]{1,1000})["']""", re.IGNORECASE)
 
 
 class HttpStore:
-    """A registry behind a static server or `privtab serve --registry`, read only.
+    """A registry behind a static server or `privtab serve registry`, read only.
 
     `token`: a bearer token; `verify`: False or a file of CA certificates. Folders need a server that lists them.
     """

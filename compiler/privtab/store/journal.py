@@ -309,7 +309,7 @@ def _replayed(connection: Connection, shown: str, number: int | None, moment: in
         created = True
         rows.apply(row["number"], Entry.of(row).changes)
     if not created:
-        raise UsageError(f"{shown} did not exist at {moments.text(moment or 0)}; `privtab state log` lists its changes")
+        raise UsageError(f"{shown} did not exist at {moments.text(moment or 0)}; `privtab store log` lists its changes")
     return rows
 
 

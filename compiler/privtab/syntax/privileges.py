@@ -57,18 +57,12 @@ def _privilege(reader: PolicyReader, name: Word, node: Node | None) -> Privilege
     )
     on = reader.words(fields["on"][1], "`on`") if "on" in fields else None
     alias = reader.name(fields["alias_of"][1], "a privilege", "privilege") if "alias_of" in fields else None
-    if on is not None and "alias_of" in fields:
-        message = f"the alias `{name.value}` has an `on` of its own"
-        advice = "drop it: an alias can be granted where its privilege can"
-        reader.take(misspelt.wrong_value_other(reader.span(fields["on"][0]), message, advice))
     implied = reader.words(fields["implies"][1], "`implies`") if "implies" in fields else None
-    inheritance = (
-        reader.choice(fields["inheritance"][1], "inheritance", "`inheritance`") if "inheritance" in fields else None
-    )
-    own = {"implies": (implied, "implies privileges"), "inheritance": (inheritance, "has an inheritance")}
-    for key, (value, does) in own.items():
-        if value is not None and alias is not None:
-            message, advice = f"the alias `{name.value}` {does} of its own", f"write `{key}` at `{alias.value}`"
+    inherited = fields.get("inheritance")
+    inheritance = reader.choice(inherited[1], "inheritance", "`inheritance`") if inherited else None
+    if alias is not None:
+        for key in {"on", "implies", "inheritance"} & fields.keys():
+            message, advice = f"the alias `{name.value}` has an `{key}` of its own", f"write it at `{alias.value}`"
             reader.take(misspelt.wrong_value_other(reader.span(fields[key][0]), message, advice))
     title = reader.optional_text(fields, "title")
     reader.optional_text(fields, "note")

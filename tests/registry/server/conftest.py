@@ -35,7 +35,7 @@ def serving(tmp_path: Path, registry: Registry) -> Iterator[Serving]:
     started: list[Server] = []
 
     def serve(*arguments: str | Path, url: str = "") -> Server:
-        server = start(["--registry", url or registry.url, *arguments], tmp_path)
+        server = start([url or registry.url, *arguments], tmp_path, ("serve", "registry"))
         started.append(server)
         return server
 

@@ -89,12 +89,8 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
     types += flat.types(draft.generator("flat"), draft.parents)
     lines += ["types:", *types] if types else []
     lines += ["privileges:"]
-    implied = implies.implied(draft.generator("implies"), tuple(draft.on))
-    apart = random.Random(f"inheritance {seed}")
-    other = ", inheritance: down" if inheritance == "none" else ", inheritance: none"
-    own = {p: other for p in draft.on if apart.random() < 0.4} if apart.random() < 0.4 else {}
-    for p, on in draft.on.items():
-        lines += [f"  {p}: {{on: [{', '.join(on)}]{implied.get(p, '')}{own.get(p, '')}}}"]
+    further = _further(draft, inheritance)
+    lines += [f"  {p}: {{on: [{', '.join(on)}]{further[p]}}}" for p, on in draft.on.items()]
     lines += ["  OLD_READ: {alias_of: READ, deprecated: use READ}"]
     lines += ["sets:", "  BOTH: [READ, WRITE]"]
     semantics = [f"inheritance: {inheritance}", f"deny: {deny}"]
@@ -127,6 +123,15 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
     if rnd.random() < 0.5:
         lines += ["any:", f"  every: {{requires: '{_expression(draft, 'top', 1, ())}', gate: none}}"]
     return "\n".join(lines) + "\n"
+
+
+def _further(draft: Draft, inheritance: str) -> dict[str, str]:
+    """What to write for privileges that imply others, and for those whose inheritance is not that of the others."""
+    implied = implies.implied(draft.generator("implies"), tuple(draft.on))
+    apart = random.Random(f"inheritance {draft.seed}")
+    other = ", inheritance: down" if inheritance == "none" else ", inheritance: none"
+    own = {p: other for p in draft.on if apart.random() < 0.4} if apart.random() < 0.4 else {}
+    return {p: implied.get(p, "") + own.get(p, "") for p in draft.on}
 
 
 def _unbound(draft: Draft, privilege: str) -> bool:

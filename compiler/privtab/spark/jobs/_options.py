@@ -25,12 +25,13 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 def parser(job: str, more: str, examples: Sequence[str]) -> argparse.ArgumentParser:
     """A parser with the options that all jobs have."""
-    shown = "\n".join(f"  privtab spark {job} {example}" for example in examples)
+    name = f"privtab {job}" if job == "certify" else f"privtab spark {job}"
+    shown = "\n".join(f"  {name} {example}" for example in examples)
     script = Path(__file__).with_name(f"{job}.py")
     module = f"  spark-submit {script} [OPTIONS]\n  python -m privtab.spark.jobs.{job} [OPTIONS]"
     parser_ = argparse.ArgumentParser(
-        prog=f"privtab spark {job}",
-        usage=f"privtab spark {job} [OPTIONS]",
+        prog=name,
+        usage=f"{name} [OPTIONS]",
         description=f"{JOBS[job]}\n\n{more}\n\nExample:\n{shown}",
         epilog=f"The same as a program:\n{module}",
         formatter_class=_Help,

@@ -77,7 +77,7 @@ def authority(guarded: GuardedStore, call: Call) -> JsonResponse:
 def journal(guarded: GuardedStore, call: Call) -> JsonResponse:
     """The changes after a number, for auditors."""
     if call.user not in guarded.auditors:
-        raise HttpError(403, f"user:{call.user} is no auditor: `privtab store serve --auditor` names them")
+        raise HttpError(403, f"user:{call.user} is no auditor: `privtab serve store --auditor` names them")
     text = call.query.get("after", "0")
     if not text.isdecimal() or not text.isascii() or len(text) > 18:
         raise Malformed("`after` is the number of a change")

@@ -1,4 +1,4 @@
-"""`privtab status`: show what sidecars run, and the releases of a channel."""
+"""`privtab registry status`: show what sidecars run, and the releases of a channel."""
 
 from __future__ import annotations
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
 
-PANEL = "Ship"
-
 MAX_REFUSED = 5
 
 
@@ -67,10 +65,10 @@ def run(
     Example:
 
     \b
-      privtab status --registry registry/ --channel prod --server http://127.0.0.1:8180
-      privtab status gravitino --opa http://127.0.0.1:8181 --opa http://127.0.0.1:8182
-      privtab status -r s3://bundles -c prod --check --format json
-      privtab status --server http://127.0.0.1:8180 --watch 2
+      privtab registry status --registry registry/ --channel prod --server http://127.0.0.1:8180
+      privtab registry status gravitino --opa http://127.0.0.1:8181 --opa http://127.0.0.1:8182
+      privtab registry status -r s3://bundles -c prod --check --format json
+      privtab registry status --server http://127.0.0.1:8180 --watch 2
     """
     if registry is None and server is None and not opa:
         raise UsageError("give `--registry URL`, `--server URL` or `--opa URL`")

@@ -1,4 +1,4 @@
-"""`privtab keys`: manage keys for signing bundles."""
+"""`privtab bundle keys`: manage keys for signing bundles."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from privtab._staged import write
 from privtab.cli._options import FormatOption
 from privtab.cli._output import Format, out, print_error, print_if_data, print_json
 from privtab.errors import BundleWriteError, UsageError
-
-PANEL = "Ship"
 
 app = typer.Typer(help="Create and show keys for signing bundles.", no_args_is_help=True)
 
@@ -43,8 +41,8 @@ def new(
     Example:
 
     \b
-      privtab keys new prod.pem
-      PRIVTAB_SIGNING_KEY_PASSWORD=… privtab keys new prod.pem --algorithm RS256
+      privtab bundle keys new prod.pem
+      PRIVTAB_SIGNING_KEY_PASSWORD=… privtab bundle keys new prod.pem --algorithm RS256
     """
     from privtab.bundle.sign import new_key
 
@@ -72,7 +70,7 @@ def public(keys: KeyArgument) -> None:
     Example:
 
     \b
-      privtab keys public prod.pem > prod.pub.pem
+      privtab bundle keys public prod.pem > prod.pub.pem
     """
     from privtab.bundle.sign import public_keys
 
@@ -87,7 +85,7 @@ def show(keys: KeyArgument, format_: FormatOption = Format.TEXT) -> None:
     Example:
 
     \b
-      privtab keys show prod.pub.pem
+      privtab bundle keys show prod.pub.pem
     """
     from privtab.bundle.sign import public_keys
 
@@ -115,8 +113,8 @@ def config(
     Example:
 
     \b
-      privtab keys config prod.pub.pem --scope prod
-      privtab keys config old.pub.pem new.pub.pem --bundle policy --bundle state
+      privtab bundle keys config prod.pub.pem --scope prod
+      privtab bundle keys config old.pub.pem new.pub.pem --bundle policy --bundle state
     """
     from privtab.bundle.sign import opa_configuration, public_keys
 

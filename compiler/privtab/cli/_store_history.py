@@ -1,4 +1,4 @@
-"""`privtab state log` and `privtab state undo`: what changed a store, and the change that takes it back."""
+"""`privtab store log` and `privtab store undo`: what changed a store, and the change that takes it back."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def log(
     Example:
 
     \b
-      privtab state log grants.db
-      privtab state log grants.db --after 120 --format json
+      privtab store log grants.db
+      privtab store log grants.db --after 120 --format json
     """
     from privtab.cli._stored import opened_store
 
@@ -70,8 +70,8 @@ def undo(
     Example:
 
     \b
-      privtab state undo grants.db 120 --policy lake.yaml
-      privtab state undo grants.db 120 ann grant schema:web --policy lake.yaml --yes
+      privtab store undo grants.db 120 --policy lake.yaml
+      privtab store undo grants.db 120 ann grant schema:web --policy lake.yaml --yes
     """
     from privtab.cli._stored import load_policy
 

@@ -1,4 +1,4 @@
-"""`privtab rollback`: release the earlier revisions of a channel again."""
+"""`privtab registry rollback`: release the earlier revisions of a channel again."""
 
 from __future__ import annotations
 
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from privtab.registry.deploy.rollout import NextRevisions, Rollout
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
-
-PANEL = "Ship"
 
 MAX_RELEASE_DIGITS = 9
 """Maximum digits of the number of a release; revisions have 16 characters."""
@@ -85,10 +83,10 @@ def run(
     Example:
 
     \b
-      privtab rollback gravitino --registry registry/ --channel prod
-      privtab rollback gravitino -r registry/ --to 3f5a0c2be1d94f77 --why "orders were open to all"
-      privtab rollback gravitino -r registry/ --to 12 --policy
-      privtab rollback gravitino -r registry/ --state
+      privtab registry rollback gravitino --registry registry/ --channel prod
+      privtab registry rollback gravitino -r registry/ --to 3f5a0c2be1d94f77 --why "orders were open to all"
+      privtab registry rollback gravitino -r registry/ --to 12 --policy
+      privtab registry rollback gravitino -r registry/ --state
     """
     from privtab.registry.deploy.rollout import Rollout
 
@@ -159,7 +157,7 @@ def _target(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, sta
         return NextRevisions(policy=identity) if kind == "policy" else NextRevisions(state=identity)
     kind = " or ".join(kinds)
     raise UsageError(
-        f"{rollout.registry.url} keeps no {kind} `{to}` of {now.system}: `privtab status --history` lists what ran"
+        f"{rollout.registry.url} keeps no {kind} `{to}` of {now.system}: `privtab registry status --history` lists what ran"
     )
 
 
