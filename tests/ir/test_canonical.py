@@ -243,5 +243,5 @@ def test_what_atoms_entail_holds_in_every_state(seed: int) -> None:
             for conclusion in found:
                 if form.entails(frozenset(premises), conclusion):
                     assert exact.implies(conjunction(*premises), conclusion), (premises, conclusion, of.semantics)
-        for several, conclusion in form.entailments(found):
-            assert exact.implies(conjunction(*several), conclusion), (several, conclusion, of.semantics)
+        for several, entailed in form.entailments(found):
+            assert exact.implies(conjunction(*several), entailed), (several, entailed, of.semantics)

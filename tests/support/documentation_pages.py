@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     "README.md",
     "docs/reference/language.md",
+    "docs/reference/one-page.md",
     "docs/reference/state.md",
     "docs/reference/importing.md",
     "docs/how-to/shards.md",

@@ -58,8 +58,7 @@ def _privilege(reader: PolicyReader, name: Word, node: Node | None) -> Privilege
     on = reader.words(fields["on"][1], "`on`") if "on" in fields else None
     alias = reader.name(fields["alias_of"][1], "a privilege", "privilege") if "alias_of" in fields else None
     implied = reader.words(fields["implies"][1], "`implies`") if "implies" in fields else None
-    inherited = fields.get("inheritance")
-    inheritance = reader.choice(inherited[1], "inheritance", "`inheritance`") if inherited else None
+    inheritance = reader.choice(how[1], "inheritance", "`inheritance`") if (how := fields.get("inheritance")) else None
     if alias is not None:
         for key in {"on", "implies", "inheritance"} & fields.keys():
             message, advice = f"the alias `{name.value}` has an `{key}` of its own", f"write it at `{alias.value}`"
