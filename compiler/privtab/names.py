@@ -16,6 +16,8 @@ KINDS: tuple[PrincipalKind, ...] = ("user", "group", "role")
 """The kinds of principals."""
 WILDCARDS = "*?%"
 """Wildcards of other systems. Here they would be ordinary names, so names that consist of them are refused."""
+ANY_PRIVILEGE = "any privilege"
+"""How conditions ask for at least one privilege, whichever it is."""
 SCOPED = "scoped:"
 """How principals of an index begin that stand for a role within a scope."""
 ESCAPES = (("%", "%25"), ("/", "%2F"))
@@ -39,12 +41,12 @@ def small_letters(name: str) -> str:
 
 
 def quoted(privilege: str) -> str:
-    """A privilege's name as conditions spell it: in quotes if it has several words.
+    """A privilege's name as conditions spell it: in quotes if it has several words, but for `any privilege`.
 
     >>> quoted("READ"), quoted("USE CATALOG")
     ('READ', '"USE CATALOG"')
     """
-    return f'"{privilege}"' if " " in privilege else privilege
+    return f'"{privilege}"' if " " in privilege and privilege != ANY_PRIVILEGE else privilege
 
 
 def unquoted(text: str) -> str:

@@ -147,7 +147,7 @@ class AuthorisedChanges:
         if may("grants", "add", type_) == operation:
             yield [
                 GainedFact(kind="grant", entity=entity, privilege=privilege)
-                for name, declared in self._program.privileges.items()
+                for name, declared in self._program.grantable.items()
                 if type_ in declared.on
                 for privilege in self._names.privileges_of(name, type_, "allow")
             ]

@@ -11,7 +11,7 @@ from privtab.attributes import Value
 from privtab.ir.names import term_text, value_text
 from privtab.ir.nodes import Atom, Compare, Has, HasBelow, Holds, Member, Owner, OwnsBelow, Self, ServiceAdmin, Target
 from privtab.moments import ALWAYS, Window, shown
-from privtab.names import path_of, refers_to
+from privtab.names import ANY_PRIVILEGE, path_of, refers_to
 from privtab.paths import base_type
 from privtab.reference.evaluate import EvaluationContext
 from privtab.request import Entity
@@ -86,7 +86,8 @@ class Provenance:
             kind: StepKind = "grant" if grant.effect == "allow" else "deny"
             named = names.privileges(grant.privilege) or ()
             for privilege in names.privileges_of(grant.privilege, grant.entity.type, grant.effect):
-                privilege_text = text if privilege in named else f"{text} (which implies {privilege})"
+                is_plain = privilege in named or privilege == ANY_PRIVILEGE
+                privilege_text = text if is_plain else f"{text} (which implies {privilege})"
                 self._grants[grant.effect, privilege, str(grant.entity)].append(
                     (grant, self._step(kind, privilege_text, "grants", row))
                 )

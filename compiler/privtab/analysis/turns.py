@@ -214,9 +214,10 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
             entity = Entity.parse(path[-1])
             match atom:
                 case Has():
-                    if self.grants_to is not None:
-                        also_at = self._ancestors(atom.privilege, path)
-                        yield GrantChange(privilege=atom.privilege, entity=entity, also_at=also_at, to=self.grants_to)
+                    for privilege in self.program.granted_as(atom.privilege):
+                        *also_at, nearest = self._grantable_at(privilege, path) or (None,)
+                        if nearest is not None and (to := self.grants_to) is not None:
+                            yield GrantChange(privilege=privilege, entity=nearest, also_at=tuple(also_at), to=to)
                     if owner is not None and atom.privilege in owner.holds:
                         yield from self._make_owner(entity)
                     yield from (RemoveDenial(row=grant) for grant, _ in self.provenance.denied(atom))
@@ -244,10 +245,11 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
                     found.setdefault((privilege, str(candidate.entity)), []).append(candidate)
         return found
 
-    def _ancestors(self, privilege: str, path: tuple[str, ...]) -> tuple[Entity, ...]:
+    def _grantable_at(self, privilege: str, path: tuple[str, ...]) -> list[Entity]:
+        """The entities on a path where a grant of a privilege counts for the last one."""
         types = self.program.privileges[privilege].on
-        ancestors = (Entity.parse(key) for key in self.caller.relevant_keys(privilege, path)[:-1])
-        return tuple(entity for entity in ancestors if entity.type in types)
+        counting = map(Entity.parse, self.caller.relevant_keys(privilege, path))
+        return [entity for entity in counting if entity.type in types]
 
     def sets(self) -> frozenset[Changes]:
         """The smallest sets of changes that turn the denial, besides the additional roles and groups."""

@@ -139,7 +139,7 @@ def _entity(entity: EntityType) -> dict[str, Any]:
 
 def _privileges(program: Program) -> dict[str, Any]:
     described: dict[str, dict[str, Any]] = {}
-    for name, privilege in program.privileges.items():
+    for name, privilege in program.grantable.items():
         described[name] = {"on": list(privilege.on)}
         if privilege.implies:
             described[name]["implies"] = list(privilege.implies)

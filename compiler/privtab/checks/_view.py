@@ -304,10 +304,11 @@ class View:
             *(atom for formula in self.alternative_conditions for atom in leaves(self.program, formula)),
         )
         return frozenset(
-            (atom.privilege, type_)
+            (privilege, type_)
             for atom in atoms
             if isinstance(atom, Has)
             for type_ in types_of(self.program, atom.target)
+            for privilege in {atom.privilege, *self.program.granted_as(atom.privilege)}
         )
 
     @cached_property

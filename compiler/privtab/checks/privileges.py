@@ -15,8 +15,8 @@ from privtab.names import quoted
 if TYPE_CHECKING:
     from privtab.model import nodes as m
     from privtab.model.nodes import CellPart, Policy
-    from privtab.syntax.nodes import ConditionCell, RowDecl, Tables, VariantDecl
-
+from privtab.names import ANY_PRIVILEGE
+from privtab.syntax.nodes import ConditionCell, RowDecl, Tables, VariantDecl
 
 # P301: a deprecated privilege in use.
 DEPRECATED_PRIVILEGE = FindingKind("P301", "deprecated-privilege", Severity.WARNING)
@@ -78,7 +78,7 @@ def never_required(policy: Policy) -> Iterator[Diagnostic]:
     named = set(required(policy))
     idle = _in_force(policy) - {privilege for privilege, _ in view_of(policy).required_privileges}
     for name, privilege in policy.privileges.items():
-        if privilege.deprecated is not None or not named.isdisjoint(privilege.implies):
+        if privilege.deprecated is not None or not named.isdisjoint(privilege.implies) or not privilege.granted:
             continue
         if name not in named:
             yield _never_required_finding(policy, name, f"no row requires `{name}`", "add rows that require it")
@@ -109,6 +109,8 @@ def required(policy: Policy) -> Iterator[str]:
             for name in privilege_names(cell.expression):
                 if name.text in policy.aliases:
                     yield policy.aliases[name.text].of
+                elif name.text == ANY_PRIVILEGE:
+                    yield from policy.privileges
                 else:
                     yield from policy.sets.get(name.text, (name.text,))
 
@@ -295,11 +297,12 @@ def implication_as_set(policy: Policy) -> Iterator[Diagnostic]:
     named = set(required(policy))
     named.update(p for privilege in policy.privileges.values() for p in privilege.implies)
     for privilege in policy.privileges.values():
-        if privilege.implies and privilege.name not in named:
+        implied = [name for name in privilege.implies if policy.privileges[name].granted]
+        if implied and privilege.name not in named:
             yield IMPLICATION_AS_SET.at(
                 policy.declared[privilege.name].span,
                 f"no row requires `{privilege.name}`: it stands for what it implies",
-                f"`sets: {{{privilege.name}: [{', '.join(privilege.implies)}]}}` says the same",
+                f"`sets: {{{privilege.name}: [{', '.join(implied)}]}}` says the same",
             )
 
 

@@ -302,7 +302,14 @@ class Candidates:
         """What gives an atom: itself, or the same on an entity below, whose type is beside it; nothing if that cannot be."""
         match atom_of(leaf):
             case Has(privilege=privilege, target=target):
-                return [(HeldAtom("has", privilege, names.key(target)), "")]
+                granted = self.program.granted_as(privilege)
+                on = {name: self.program.privileges[name].on for name in granted}
+                key = names.key(target)
+                return [
+                    (HeldAtom("has", name, key), "")
+                    for name in granted
+                    if len(granted) == 1 or key.partition(":")[0] in on[name]
+                ]
             case Owner(target=target):
                 return [(HeldAtom("owner", "", names.key(target)), "")]
             case Member(target=target):
@@ -311,15 +318,16 @@ class Candidates:
                 return [(HeldAtom("holds", "", names.key(target)), "")]
             case HasBelow(privilege=privilege, target=target):
                 keys = self._at_or_below(names.key(target), names.suffix(target.slot))
-                on = self.program.privileges[privilege].on
+                on = {name: self.program.privileges[name].on for name in self.program.granted_as(privilege)}
                 return [
                     # Owners have the privilege also where it cannot be granted.
                     (
-                        HeldAtom("has", privilege, key) if key.partition(":")[0] in on else HeldAtom("owner", "", key),
+                        HeldAtom("has", name, key) if key.partition(":")[0] in on[name] else HeldAtom("owner", "", key),
                         below,
                     )
                     for key, below in keys
-                    if key.partition(":")[0] in on or privilege in self._owner_privileges
+                    for name in on
+                    if key.partition(":")[0] in on[name] or privilege in self._owner_privileges
                 ]
             case OwnsBelow(target=target):
                 keys = self._at_or_below(names.key(target), names.suffix(target.slot))

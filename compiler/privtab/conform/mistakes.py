@@ -215,7 +215,7 @@ def _about_denials() -> Iterator[Mistake]:
     )
     yield Mistake(
         id="denials-of-everything", text="a denial of one privilege denies all", needs=_DENY,
-        view=wrong.added(lambda view, row: [replace(row, privilege=name) for name in view.program.privileges] if row.effect == "deny" else []),
+        view=wrong.added(lambda view, row: [replace(row, privilege=name) for name in view.program.grantable] if row.effect == "deny" else []),
     )  # fmt: skip
     yield Mistake(
         id="denials-for-everybody", text="a denial to one user denies all users", needs=_DENY,

@@ -317,7 +317,7 @@ def _with_denials(program: Program, state: State, request: Request, abilities: A
         if entity.type in grantable:
             granted = [replace(deny, entity=entity), replace(row, entity=row.entity)]
             yield with_(f"denied on `{entity}`, granted on `{row.entity}`", *granted)
-    for name, privilege in program.privileges.items():
+    for name, privilege in program.grantable.items():
         if name != row.privilege and row.entity.type in privilege.on:
             yield with_(f"denied {name} beside {row.privilege}", replace(deny, privilege=name))
             break
@@ -342,7 +342,7 @@ def _with_other_rights(program: Program, state: State, request: Request) -> Iter
     """Other privileges in the place of the caller's, and ownership in the place of privileges."""
     for row in state.grants[:1]:
         rest = [other for other in state.grants if other is not row]
-        for name, privilege in program.privileges.items():
+        for name, privilege in program.grantable.items():
             if row.entity.type not in privilege.on or name == row.privilege:
                 continue
             if row.privilege in privilege.implies or name in program.privileges[row.privilege].implies:
@@ -351,7 +351,7 @@ def _with_other_rights(program: Program, state: State, request: Request) -> Iter
                     replace(state, grants=[*rest, replace(row, privilege=name)]),
                     request,
                 )
-        for name, privilege in program.privileges.items():
+        for name, privilege in program.grantable.items():
             if row.entity.type in privilege.on and name != row.privilege:
                 yield (
                     f"{name} for {row.privilege}",

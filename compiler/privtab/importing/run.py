@@ -19,6 +19,7 @@ from privtab.importing.answers import Answers, FieldSearch
 from privtab.importing.document import Excluded, ImportDocument, ImportStep, Page
 from privtab.importing.expression import Expression, holds
 from privtab.importing.template import ITEM, Template
+from privtab.ir.names import inheriting
 from privtab.ir.nodes import Program
 from privtab.request import Entity
 from privtab.state.findings import CODES, errors, stops
@@ -118,10 +119,10 @@ def run(
     collector = _Collector(document, answers, program, entities)
     known = {
         "hierarchy": list(program.semantics.hierarchy),
-        "inheritance": program.inheriting,
+        "inheritance": inheriting(program),
         "deny": program.semantics.deny,
         "types": list(program.entities),
-        "privileges": list(program.privileges),
+        "privileges": list(program.grantable),
         "owner_holds": list(program.semantics.owner.holds) if program.semantics.owner else [],
         **dict.fromkeys(document.takes),
     }

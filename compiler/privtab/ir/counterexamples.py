@@ -145,8 +145,14 @@ class CounterexampleSearch:
             case ServiceAdmin():
                 yield Administers()
             case HasBelow(privilege=privilege, target=target):
-                if self.semantics.elsewhere(target, privilege):
-                    yield GrantedBelow(privilege=privilege, target=target)
+                giving = (
+                    self.semantics.names_of(privilege, "allow")
+                    if privilege not in self.program.grantable
+                    else (privilege,)
+                )
+                for name in giving:
+                    if self.semantics.elsewhere(target, name):
+                        yield GrantedBelow(privilege=name, target=target)
                 if privilege in self.semantics.owner_privileges and self.semantics.elsewhere(target):
                     yield OwnedBelow(target=target)
                 for place in self._only_once_below(target):
@@ -183,6 +189,7 @@ class CounterexampleSearch:
                 reaches = self.other_program.inherits(privilege) and recognised and self._on_other_path(place, target)
                 instead = [target] if place != target and reaches else []
                 instead += [place] if name != privilege and recognised else []
+                instead = instead if privilege in self.program.grantable else []  # no row has its own name
                 if not any(self.other_semantics.privileges_of(privilege, o.type, "allow") <= granted for o in instead):
                     for carrier in self._carriers():
                         yield Granted(effect="allow", name=name, target=place, carrier=carrier)

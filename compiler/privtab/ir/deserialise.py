@@ -182,7 +182,8 @@ def _one_of(value: object, where: str, kind: Any) -> Any:
 def _privilege(name: str, part: _JsonObject) -> Privilege:
     implies = part.texts("implies") if "implies" in part.document else ()
     inheritance = part.one_of("inheritance", Inheritance) if "inheritance" in part.document else None
-    return Privilege(name=name, on=part.texts("on"), implies=implies, inheritance=inheritance)
+    granted = "granted" not in part.document or part.flag("granted")
+    return Privilege(name=name, on=part.texts("on"), implies=implies, inheritance=inheritance, granted=granted)
 
 
 def _entity(name: str, part: _JsonObject) -> EntityType:

@@ -158,7 +158,9 @@ class FactSemantics:
     @cached_property
     def _names_of(self) -> Mapping[tuple[str, str], tuple[str, ...]]:
         names: dict[tuple[str, str], dict[str, None]] = {
-            (name, effect): {name: None} for name in self.program.privileges for effect in ("allow", "deny")
+            (name, effect): {name: None} if privilege.granted else {}
+            for name, privilege in self.program.privileges.items()
+            for effect in ("allow", "deny")
         }
         for name, allowed in self.names.names().items():
             if name not in self.unused_names:

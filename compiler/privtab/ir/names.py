@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import assert_never
+from typing import Literal, assert_never
 
 from privtab._once import once
 from privtab.attributes import Value
@@ -45,7 +45,7 @@ class PrivilegeNames:
         return self._members[name]
 
     def _privileges(self, name: str, visiting: frozenset[str]) -> tuple[str, ...] | None:
-        if name in self.program.privileges:
+        if name in self.program.grantable:
             return (name,)
         parts = (self.program.aliases[name].of,) if name in self.program.aliases else self.program.sets.get(name)
         if parts is None or name in visiting:
@@ -55,7 +55,7 @@ class PrivilegeNames:
 
     def known_privileges(self) -> tuple[str, ...]:
         """Every name that a grant may use."""
-        return (*self.program.privileges, *self.program.aliases, *self.program.sets)
+        return (*self.program.grantable, *self.program.aliases, *self.program.sets)
 
     def privileges_of(self, name: str, type_: str, effect: str) -> tuple[str, ...]:
         """The privileges that a row of this name allows or denies on a type.
@@ -90,6 +90,12 @@ class PrivilegeNames:
         """Whether every name of a grant gives exactly the privilege of that name."""
         program = self.program
         return not program.aliases and not program.sets and not program.implies
+
+
+def inheriting(program: Program) -> Literal["none", "down", "mixed"]:
+    """The inheritance of a program's privileges; `mixed`: some have one of their own."""
+    apart = any(privilege.inheritance for privilege in program.privileges.values())
+    return "mixed" if apart else program.semantics.inheritance
 
 
 @once

@@ -212,6 +212,8 @@ class Privilege:
     """The privileges that a grant of it gives as well; what those imply, it does not give."""
     inheritance: Inheritance | None = None
     """Whether it is held below the object of a grant, or of ownership, where that is not as in the semantics of the file."""
+    granted: bool = True
+    """Whether rows can name it: all but `any privilege`, which each of the others implies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,10 +394,9 @@ def nested_on(entities: Mapping[str, EntityType]) -> Mapping[str, str]:
 
 
 @once
-def shared_root(entities: Mapping[str, EntityType]) -> str | None:
-    """`Program.shared_root`."""
-    roots = [entity for entity in entities.values() if entity.parent is None]
-    return roots[0].name if len(roots) == 1 and roots[0].single else None
+def grantable(privileges: Mapping[str, Privilege]) -> Mapping[str, Privilege]:
+    """`Program.grantable`."""
+    return {name: privilege for name, privilege in privileges.items() if privilege.granted}
 
 
 def _upwards(entities: Mapping[str, EntityType], name: str) -> Iterator[str]:
@@ -455,10 +456,13 @@ class Program:
         return self.semantics.inherits(self.privileges.get(privilege))
 
     @property
-    def inheriting(self) -> Literal["none", "down", "mixed"]:
-        """The inheritance of the privileges; `mixed`: some have one of their own."""
-        apart = any(privilege.inheritance for privilege in self.privileges.values())
-        return "mixed" if apart else self.semantics.inheritance
+    def grantable(self) -> Mapping[str, Privilege]:
+        """The privileges that rows can name."""
+        return grantable(self.privileges)
+
+    def granted_as(self, privilege: str) -> tuple[str, ...]:
+        """What rows name to give a privilege: itself, or for `any privilege` each that there is."""
+        return (privilege,) if privilege in self.grantable else tuple(self.grantable)
 
     @property
     def inherited(self) -> frozenset[str]:
@@ -487,4 +491,5 @@ class Program:
     @property
     def shared_root(self) -> str | None:
         """The type of the one entity without a name that every path begins with: the same for all objects of a request."""
-        return shared_root(self.entities)
+        roots = [entity for entity in self.entities.values() if entity.parent is None]
+        return roots[0].name if len(roots) == 1 and roots[0].single else None

@@ -53,7 +53,7 @@ the first format would misread."""
 
 def _needs_newer(program: Program) -> bool:
     narrows = program.semantics.active_roles != "none"
-    apart = program.inheriting == "mixed"
+    apart = any(privilege.inheritance for privilege in program.privileges.values())
     return bool(nested_on(program.entities) or program.flat or narrows or program.attributes or apart)
 
 
@@ -73,6 +73,7 @@ def program_json(program: Program, optimised: Program | None = None) -> dict[str
             name: {"on": list(p.on)}
             | ({"implies": list(p.implies)} if p.implies else {})
             | ({"inheritance": p.inheritance} if p.inheritance else {})
+            | ({} if p.granted else {"granted": False})
             for name, p in program.privileges.items()
         },
         "aliases": {name: alias.of for name, alias in program.aliases.items()},

@@ -180,7 +180,7 @@ class Solver(Circuits):
             yield self._atom_literal(Has(privilege=privilege, target=place), side)
             giving = [
                 name
-                for name in semantics.program.privileges
+                for name in semantics.program.grantable
                 if (name == privilege or privilege in semantics.gives_below(name, place.type))
                 and semantics.elsewhere(place, name)
             ]

@@ -15,6 +15,7 @@ from privtab.ir.nodes import RESOURCE
 from privtab.model import nodes as m
 from privtab.model.names import DeclaredNames
 from privtab.model.select import ChosenRow
+from privtab.names import ANY_PRIVILEGE
 from privtab.paths import Level
 from privtab.request import ACTIVE_ROLES
 from privtab.syntax import expression as x
@@ -105,7 +106,21 @@ class Scope:
             if condition is not None:
                 yield condition
 
+    def _any_listed(self, name: x.Name, places: tuple[m.TargetSlot, ...], cell: Cell) -> m.Condition:
+        """`any privilege` as a list of those that can be granted on each place, where none stands for all of them."""
+        spot = m.CellPart(cell, name.start, name.end)
+        parts: list[m.Condition] = []
+        for place in places:
+            uses = [m.PrivilegeUse(p, (p,), is_set=False, spot=spot) for p in self.names.privileges]
+            if bound := tuple(use for use in uses if not self._unbound(use, place)):
+                parts.append(m.HoldsPrivilege(bound, every=False, places=(place,)))
+            else:
+                self.fail(unsound_rows.privilege_cannot_bind(spot.span, name.text, (name.text,), place.types, ()))
+        return m.AnyOf(tuple(parts))
+
     def _privilege_term(self, term: x.PrivilegeTerm, cell: Cell) -> m.Condition | None:
+        if term.privileges[0].text == ANY_PRIVILEGE and ANY_PRIVILEGE not in self.names.privileges:
+            return self._any_listed(term.privileges[0], self._places(term.targets, cell), cell)
         uses = tuple(use for name in term.privileges if (use := self.privilege(name, cell)) is not None)
         places = self._places(term.targets, cell)
         if len(uses) < len(term.privileges) or len(places) < len(term.targets):

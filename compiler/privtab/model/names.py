@@ -11,6 +11,7 @@ from privtab.diagnostics import Diagnostic, Span
 from privtab.findings import misspelt, undeclared, unsound_rows, unsound_types
 from privtab.ir.nodes import Alias, EntityType, OwnerKind, OwnerSemantics, Privilege, Role, Semantics
 from privtab.model.hierarchy import Hierarchy
+from privtab.names import ANY_PRIVILEGE
 from privtab.syntax.nodes import PrivilegeDecl, RoleDecl, SetDecl, Tables, Word
 
 _PRINCIPALS: dict[str, OwnerKind] = {"user": "user", "group": "group", "role": "role"}
@@ -100,6 +101,8 @@ def resolve_names(tables: Tables, found: list[Diagnostic]) -> DeclaredNames:
     _privileges(tables, names, found)
     _sets(tables.sets, names, found)
     _implications(tables.privileges, names, found)
+    if tables.any_privilege:
+        _any_privilege(tables, names)
     names.attributes = _attributes(tables, names, found)
     return names
 
@@ -322,6 +325,29 @@ def _implications(decls: Iterable[PrivilegeDecl], names: DeclaredNames, found: l
             listed.add(word.value)
         if implied and own in names.privileges:
             names.privileges[own] = replace(names.privileges[own], implies=tuple(implied))
+
+
+def _any_privilege(tables: Tables, names: DeclaredNames) -> None:
+    """Let every privilege imply `any privilege`, where that means the same as a list of those that can be granted on a type.
+
+    It does not with denials, nor where a privilege reaches types on which it cannot be granted, by inheritance or ownership: there,
+    conditions list them.
+    """
+    declared = names.privileges.values()
+    on = tuple(type_ for type_ in names.entities if any(type_ in privilege.on for privilege in declared))
+    down = tables.semantics.inheritance == "down"
+    reached = ((p.on, below) for p in declared for type_ in p.on for below in names.hierarchy.below(type_) if down)
+    owner = tables.semantics.owner
+    held = {p for word in (owner.holds if owner else ()) for p in names.members(word.value) or names.privileges}
+    owned = {type_ for name in held for type_ in names.privileges[name].on}
+    apart = any(privilege.inheritance for privilege in declared) or tables.semantics.deny != "none"
+    beyond = any(type_ in on and type_ not in granted_on for granted_on, type_ in reached)
+    if apart or beyond or (held and not owned.issuperset(on)):
+        return
+    for name, privilege in names.privileges.items():
+        names.privileges[name] = replace(privilege, implies=(*privilege.implies, ANY_PRIVILEGE))
+    names.privileges[ANY_PRIVILEGE] = Privilege(name=ANY_PRIVILEGE, on=on, granted=False)
+    names.binds[ANY_PRIVILEGE] = frozenset(on)
 
 
 def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnostic]) -> Semantics:

@@ -222,7 +222,8 @@ class _Rows:
             kinds = " and ".join(f"{kind}s" for kind in self.document.traits.grantees)
             self.refuse("S301", f"{self.document.target} gives privileges to {kinds} only, and not to {account}")
             return
-        for privilege in PrivilegeNames(self.program).privileges_of(row.privilege, type_, row.effect):
+        given = PrivilegeNames(self.program).privileges_of(row.privilege, type_, row.effect)
+        for privilege in filter(self.program.grantable.__contains__, given):
             natives = list(self.natives(row, privilege))
             if object_ is not None and account is not None and not self.expand:
                 self.rights |= {NativeGrant(account, row.effect, native, object_) for native in natives}

@@ -140,12 +140,12 @@ class _Reader(DocumentReader):
         if isinstance(node, Scalar) and node.text == SAME:
             return {
                 name: {type_: (name,) for type_ in privilege.on if type_ in objects}
-                for name, privilege in self._program.privileges.items()
+                for name, privilege in self._program.grantable.items()
             }
         return {
             key.text: self._native(value, f"`{key.text}`", objects, traits)
             for key, value in self.entries(node, "`privileges`", f"or `{SAME}`, if all have the same names")
-            if self._is_known(key, tuple(self._program.privileges), "privilege")
+            if self._is_known(key, tuple(self._program.grantable), "privilege")
         }
 
     def _is_known(self, key: Node, known: tuple[str, ...], what: str) -> bool:
@@ -243,7 +243,7 @@ class _Reader(DocumentReader):
         names: dict[Part, tuple[str, ...]] = {
             "tables": ALL_TABLES,
             "types": tuple(self._program.entities),
-            "privileges": tuple(self._program.privileges),
+            "privileges": tuple(self._program.grantable),
         }
         found: dict[Part, dict[str, str]] = {part: {} for part in names}
         for key, value in self.entries(node, "`leave_out`"):

@@ -151,7 +151,7 @@ class Mutants:
         """One or two other privileges for the type, close in the file, preferably ones that the cell does not use."""
         if type_ not in self._privileges_on:
             self._privileges_on[type_] = tuple(
-                privilege_.name for privilege_ in self.program.privileges.values() if type_ in privilege_.on
+                privilege_.name for privilege_ in self.program.grantable.values() if type_ in privilege_.on
             )
         names = self._privileges_on[type_]
         return _neighbours([name for name in names if name == privilege or name not in used], privilege) or _neighbours(

@@ -297,7 +297,7 @@ class Callers:
         """Everything that can be given on the request's objects and their ancestors, and every atom of the ways."""
         for key in self._everywhere:
             type_ = key.partition(":")[0]
-            for privilege in self.program.privileges.values():
+            for privilege in self.program.grantable.values():
                 if type_ in privilege.on:
                     yield HeldAtom("has", privilege.name, key)
             if self.has_owners:

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from privtab.ir.names import compare_text
 from privtab.ir.nodes import Compare, EntityType, Program
 from privtab.ir.serialise import vocabulary
-from privtab.names import encode_name, path_of, quoted, unquoted
+from privtab.names import ANY_PRIVILEGE, encode_name, path_of, quoted, unquoted
 from privtab.request import Entity
 from privtab.scenarios.comparison_texts import comparison, is_comparison
 from privtab.scenarios.params import Values
@@ -225,7 +225,12 @@ class WaysReader:
                 return tuple(frozenset({HeldAtom(what, "", str(key))}) for key in keys)
             case _:
                 found: list[HeldSet] = []
-                for name, key in product((unquoted(part.strip()) for part in what.split("/")), keys):
+                names = (unquoted(part.strip()) for part in what.split("/"))
+                for name, key in ((name, key) for name in names for key in keys):
+                    if name == ANY_PRIVILEGE:
+                        on = ((p, declared.on) for p, declared in self.program.grantable.items())
+                        found += (frozenset({HeldAtom("has", p, str(key))}) for p, types in on if key.type in types)
+                        continue
                     privileges = self._privileges(node, name, key)
                     if privileges is None:
                         return None

@@ -127,17 +127,17 @@ RESERVED = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "s
 """Words of the grammar, which cannot be names of privileges or sets."""
 _NO_SHAPE = re.compile(r"[.=<>{\"]")
 """What comparisons and names in quotes contain; cells with it are parsed as they are."""
-_NAMES = frozenset({"NAME", "TEXT"})
+_NAMES = frozenset({"NAME", "TEXT", "ANY_PRIVILEGE"})
 _PARENTHESIS_OR_OR = re.compile(r"[()]|\bor\b")
 _BLANKS = " \t\r\n"
 _ANY_WORD = re.compile(
-    rf"(?P<kept>service[ \t\r\n]+admin\b|or[ \t\r\n]+below(?=[ \t\r\n]*[,)])|(?:{'|'.join(sorted(RESERVED))})(?![\w.:\-]))|[^\W\d](?:[\w.:\-]*\w)?"
+    rf"(?P<kept>service[ \t\r\n]+admin\b|any[ \t\r\n]+privilege(?=[ \t\r\n]*\()|or[ \t\r\n]+below(?=[ \t\r\n]*[,)])|(?:{'|'.join(sorted(RESERVED))})(?![\w.:\-]))|[^\W\d](?:[\w.:\-]*\w)?"
 )
 
 
 def _name(token: Token) -> Name:
     start = token.start_pos or 0
-    return Name(token[1:-1] if token.type == "TEXT" else str(token), start, start + len(token))
+    return Name(token[1:-1] if token.type == "TEXT" else " ".join(token.split()), start, start + len(token))
 
 
 def _constant(token: Token) -> Constant:
@@ -287,7 +287,7 @@ def _shape(text: str) -> tuple[str, dict[int, Name]]:
         word = match.group()
         replacement = word if match["kept"] else "x"
         length += start - copied_to
-        words[length] = Name(word, start, end)
+        words[length] = Name(" ".join(word.split()), start, end)
         pieces += (text[copied_to:start], replacement)
         copied_to, length = end, length + len(replacement)
     pieces.append(text[copied_to:])

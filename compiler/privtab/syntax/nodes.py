@@ -352,5 +352,7 @@ class Tables:
     """Top-level sections that could not be read: names that they could declare are not reported as unknown."""
     lost: frozenset[str] = frozenset()
     """Names whose declaration has a finding: their use is not reported again."""
+    any_privilege: bool = False
+    """Whether a condition may ask for `any privilege`."""
     broken: bool = False
     """Whether reading made any finding that prevents a policy."""

@@ -9,6 +9,7 @@ from typing import Literal
 from privtab.diagnostics import Diagnostic, Located, Span
 from privtab.findings import misspelt, unreadable
 from privtab.hints import listed, nearest, not_a_condition
+from privtab.names import ANY_PRIVILEGE
 from privtab.paths import LEVELS, MOST_LEVELS
 from privtab.source import SourceFile
 from privtab.syntax.cell_errors import CellError
@@ -36,6 +37,7 @@ class PolicyReader(NodeReader):
 
     def __init__(self, source: SourceFile, found: list[Diagnostic]) -> None:
         super().__init__(source, found)
+        self.any_privilege = False
         self.lost: set[str] = set()
         """Names whose declaration has a finding: their use is not reported again."""
         self.unknown_values: list[Node] = []
@@ -256,6 +258,7 @@ class PolicyReader(NodeReader):
                 self.cell_error(cell, error)
                 return ConditionCell(cell=cell, expression=None)
             case expression:
+                self.any_privilege |= ANY_PRIVILEGE in " ".join(cell.text.split())
                 return ConditionCell(cell=cell, expression=expression)
 
     def effects(self, node: Node, kind: Literal["grant", "become", "revoke"], what: str) -> tuple[EffectCell, ...]:

@@ -158,6 +158,7 @@ def read_tables(reader: PolicyReader, root: Node) -> Tables | None:
         conflicts=section("conflicts", lambda n: read_conflicts(reader, n), ()),
         unreadable=frozenset(unreadable),
         lost=frozenset(reader.lost),
+        any_privilege=reader.any_privilege,
         broken=any(d.severity is Severity.ERROR for d in reader.found),
     )
 

@@ -51,21 +51,21 @@ class Draft:
         return chain + [s for s in self.singles if s not in chain and self.parents[s] in chain]
 
 
-FEATURES = ("implies", "below", "hierarchy", "active")
-"""What a world can have besides what every world has; each is a module of this package. `nested` and `attributes` have to be asked for,
+FEATURES = ("implies", "below", "hierarchy", "active", "any")
+"""What a world can have besides what every world has: most are modules of this package. `nested` and `attributes` have to be asked for,
 since tools refuse them."""
-IN_SPARK = ("implies", "hierarchy")
+IN_SPARK = ("implies", "hierarchy", "any")
 """Those of the features that arrays in Spark support."""
 IN_PORTIONS = (
     (),
-    ("attributes", "below", "hierarchy", "implies"),
+    ("attributes", "below", "hierarchy", "implies", "any"),
     ("nested", "active", "below", "hierarchy"),
     ("flat", "nested", "attributes", "below", "hierarchy", "implies"),
 )
 """Features of policies that are decided in portions in Spark, one or several at once."""
 OPERATIONS = ("op0", "Op0", "opAll")
 """The operations of a type; two differ in case alone."""
-SHARDED = ("implies", "hierarchy", "active")
+SHARDED = ("implies", "hierarchy", "active", "any")
 """Those of the features that sharded states support."""
 
 
@@ -253,4 +253,8 @@ def _term(draft: Draft, type_: str, withs: Sequence[tuple[str, list[str]]]) -> s
     chosen = rnd.sample(fitting, k=min(len(fitting), rnd.choice([1, 1, 1, 2])))
     around = type_ == target and all("top" in draft.on[p] for p in chosen)
     [name] = nested.levels(draft.generator("nested"), [target], around=around)
-    return f"{rnd.choice(['/', ' + ']).join(map(quoted, chosen))} ({below.target(draft, target, name, chosen)})"
+    asked = below.target(draft, target, name, chosen)
+    some = draft.generator("any")
+    if some is not None and some.random() < 0.3:
+        return f"any privilege ({asked})"
+    return f"{rnd.choice(['/', ' + ']).join(map(quoted, chosen))} ({asked})"

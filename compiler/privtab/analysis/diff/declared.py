@@ -105,7 +105,7 @@ def _types(before: Program, after: Program) -> Iterator[DeclarationChange]:
 
 def _privileges(before: Program, after: Program) -> Iterator[DeclarationChange]:
     known = before.entities.keys() & after.entities.keys()
-    for name, old, updated in _pairs(before.privileges, after.privileges):
+    for name, old, updated in _pairs(before.grantable, after.grantable):
         if old is None or updated is None:
             yield from _text_change("privilege", name, _privilege_text(old), _privilege_text(updated))
             continue

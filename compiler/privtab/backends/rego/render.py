@@ -15,8 +15,10 @@ from privtab.backends.rego.clauses import Clause, RowView
 from privtab.backends.rego.view import ENTRY, Emitter
 from privtab.characters import PLAIN, UNUSABLE
 from privtab.ir.formula import uses_below
+from privtab.ir.names import inheriting
 from privtab.ir.nodes import Program, nested_on
 from privtab.ir.serialise import vocabulary
+from privtab.names import ANY_PRIVILEGE
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -78,7 +80,7 @@ def render(
     common = {
         "name": name,
         "program": program,
-        "inheriting": program.inheriting,
+        "inheriting": inheriting(program),
         "system": program.system,
         "indexed": indexed,
         "sharded": sharded,
@@ -89,7 +91,7 @@ def render(
         "plain": PLAIN,
         "opaque": sorted(vocabulary(program).opaque),
     }
-    several_words = any(" " in privilege for privilege in program.privileges)
+    several_words = any(" " in privilege for privilege in program.grantable)
     base = f"privtab/{name}"
     modules = {
         f"{base}/policy.rego": _template("policy.rego.j2").render(**common),
@@ -109,6 +111,7 @@ def render(
             **common,
             attributes=bool(program.attributes),
             several_words=several_words,
+            asks_any=ANY_PRIVILEGE in program.privileges,
             privilege="{quoted(atom.privilege)}" if several_words else "{atom.privilege}",
         ),
     }

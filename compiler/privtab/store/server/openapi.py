@@ -113,7 +113,7 @@ def _paths() -> dict[str, Any]:
 
 def _schemas(program: Program) -> dict[str, Any]:
     types = "|".join(re.escape(name) for name in program.entities)
-    privileges = sorted({*program.privileges, *program.aliases, *program.sets})
+    privileges = sorted({*program.grantable, *program.aliases, *program.sets})
     time = {"type": "string", "description": "A time in UTC.", "examples": ["2026-03-03T12:00:00Z"]}
     principal = {"type": "string", "pattern": "^(user|group|role):.+"}
     cells: dict[str, Any] = {
