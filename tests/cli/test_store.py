@@ -288,3 +288,15 @@ def test_an_entity_with_a_flat_id_is_created_in_another(
     assert "entities:{entity: document:d7, parent: drive:d}" in capsys.readouterr().out
     assert run(["explain", "root", "read", "document:d7", "-p", "lake.yaml", "-s", "store:grants.db"]) == 0
     assert "ALLOW" in capsys.readouterr().out
+
+
+def test_the_journal_is_a_page_with_what_takes_each_change_back(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "user:<script>"
+    assert change("root", "grant", "lake:l", "--add", f"grants:{GRANT.replace('user:eve', hostile)}", "--yes") == 0
+    assert run(["store", "log", "grants.db", "--page", "journal.html"]) == 0
+    page = (lake / "journal.html").read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert "user:&lt;script&gt;" in page
+    newest, first = (page.index(f'id="{entry["number"]}"') for entry in (log(capsys)[-1], log(capsys)[0]))
+    assert newest < first
+    assert "privtab store undo grants.db 2 --policy POLICY" in page

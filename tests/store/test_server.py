@@ -261,6 +261,11 @@ def test_listings_show_what_the_caller_may_see_page_by_page(server: Server, lake
     everything = done(ask(server, "GET", f"/rows?about={lake}", "auditor"))["rows"]
     assert len(everything) == 5
     entries = done(ask(server, "GET", "/journal", "auditor"))["entries"]
+    refused(ask(server, "GET", "/journal.html", "root"), 403)
+    page = ask(server, "GET", "/journal.html", "auditor")
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert page.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert all(f'#{entry["number"]}"' in page.text and entry["actor"] in page.text for entry in entries)
     assert [entry["number"] for entry in entries] == list(range(1, len(entries) + 1))
     validate(done(ask(server, "GET", "/openapi.json", None)))
 

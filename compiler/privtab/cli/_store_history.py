@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from privtab._staged import write
 from privtab.cli._ask import (
     RequestOptions,
 )
 from privtab.cli._options import FormatOption, PolicyOption, VariantOption, with_options
-from privtab.cli._output import Format, print_error, print_if_data
+from privtab.cli._output import Format, print_error, print_if_data, print_text
 from privtab.cli._store_changes import confirm, print_changes, print_done, show_entries, store_class
 from privtab.errors import AccessDenied, UsageError
 from privtab.exit_codes import ExitCode
@@ -26,6 +28,9 @@ StoreArgument = Annotated[
 def log(
     url: StoreArgument,
     after: Annotated[int, typer.Option("--after", min=0, metavar="N", help="Only changes after this one.")] = 0,
+    page: Annotated[
+        Path | None, typer.Option("--page", metavar="FILE", help="Write an HTML page instead, the newest change first.")
+    ] = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
     """List who changed what in a store, and when.
@@ -35,10 +40,18 @@ def log(
     \b
       privtab store log grants.db
       privtab store log grants.db --after 120 --format json
+      privtab store log grants.db --page journal.html
     """
     from privtab.cli._stored import opened_store
 
-    found = opened_store(url).log(after)
+    store = opened_store(url)
+    found = store.log(after)
+    if page is not None:
+        from privtab.store.page import journal_page
+
+        write(page, journal_page(list(found), store.system, store.database.shown).encode())
+        print_text(f"{page}\n")
+        return
     if not print_if_data(format_, [entry.to_json() for entry in found]):
         show_entries(found)
 

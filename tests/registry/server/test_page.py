@@ -9,7 +9,10 @@ import requests
 from authzen_server import Server
 from example_bundles import ExampleBundles
 
-from privtab.registry import Canary, Registry
+from privtab.analysis.diff import diff
+from privtab.analysis.diff.summary import summary
+from privtab.registry import Canary, Registry, names
+from privtab.registry.deploy.program import program_in
 
 Serving = Callable[..., Server]
 EVIL = "<script>alert(1)</script>\"'&"
@@ -75,3 +78,49 @@ def test_the_page_is_for_operators(serving: Serving, tmp_path: Path) -> None:
     for token, status in (("operator", 200), ("sidecar", 403)):
         bearer = {"Authorization": f"Bearer {token}-token-0123456789"}
         assert requests.get(f"{server.url}/", headers=bearer, timeout=20).status_code == status
+
+
+def test_a_channel_shows_its_releases_and_what_each_changed(
+    serving: Serving, registry: Registry, packed: ExampleBundles
+) -> None:
+    second = registry.put(packed.policies[1]).id
+    registry.release("dev", "shop", policy=second, why=EVIL, by=EVIL)
+    number = registry.channel("dev", "shop").sequence
+    server = serving()
+    assert 'href="history/dev/shop"' in server.get("/").text
+    releases = server.get("/history/dev/shop")
+    assert releases.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert f'href="shop/{number}">policy</a>' in releases.text
+    assert second in releases.text
+    change = server.get(f"/history/dev/shop/{number}").text
+    expected = diff(*(program_in(bundle, "") for bundle in packed.policies[:2]))
+    assert expected.changes
+    assert f"{summary(expected)}." in change
+    for row in expected.changes:
+        assert row.operation in change
+    assert f"@{number - 1} registry:{registry.url}#dev/shop@{number}" in change
+    for page in (releases.text, change):
+        assert "<script" not in page
+        assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;&#34;&#39;&amp;") == 2, "why and by"
+
+
+def test_a_release_whose_bundle_is_gone_says_so(serving: Serving, registry: Registry, packed: ExampleBundles) -> None:
+    registry.release("dev", "shop", policy=registry.put(packed.policies[1]).id)
+    current = registry.channel("dev", "shop")
+    digest = registry.history("dev", "shop")[0].digests[f"policy/{registry.history('dev', 'shop')[0].policy}"]
+    registry.store.remove(names.blob(digest))
+    change = serving().get(f"/history/dev/shop/{current.sequence}")
+    assert change.status_code == 200
+    assert "has lost the bundle" in change.text
+
+
+def test_what_there_is_not_is_404(serving: Serving, tmp_path: Path) -> None:
+    server = serving()
+    for path in (
+        "/history/dev/other",
+        "/history/no/shop",
+        "/history/dev/shop/1",
+        "/history/dev/shop/99",
+        "/history/..%2F/x",
+    ):
+        assert server.get(path).status_code == 404, path

@@ -30,11 +30,12 @@ from privtab.registry.server.desired_revision import DesiredRevision, SidecarIde
 from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.fleet import FleetTracker
 from privtab.registry.server.metrics import CONTENT_TYPE, Metrics
-from privtab.registry.server.page import HEADERS, contents, page
+from privtab.registry.server.page import contents, difference, history, page
 from privtab.registry.server.sidecar import LastPoll, sidecar_identity
 from privtab.registry.storage import Missing
 from privtab.serving.access_log import AccessLog, caller_of, note
 from privtab.serving.endpoint import HttpError, answered, authorize, check_binding, running
+from privtab.serving.page import PAGE_HEADERS
 from privtab.serving.tokens import Tokens
 
 _WAIT = re.compile(r"(?:^|[;,\s])wait=(\d{1,6})")
@@ -106,6 +107,8 @@ class ServerState:
     tokens: Tokens | None = None
     large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Held while a large body is processed."""
+    comparing: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    """Held while two releases are compared, which takes a core for a while."""
     metrics: Metrics = field(init=False)
 
     def __post_init__(self) -> None:
@@ -117,6 +120,8 @@ def application(server: ServerState) -> ASGIApp:
     routes = [
         *sidecar_routes(server),
         Route("/health", partial(_health, server), methods=["GET"]),
+        _route(server, "/history/{channel}/{system}", _history, Role.OPERATOR),
+        _route(server, "/history/{channel}/{system}/{number:int}", _history, Role.OPERATOR),
         _route(server, "/{path:path}", _file, Role.OPERATOR),
     ]
     app = Starlette(routes=routes, lifespan=lambda _: watching(server))
@@ -348,13 +353,23 @@ async def _health(server: ServerState, request: Request) -> Response:
     return _json({"status": "ok" if trouble is None else "stale" if ready else "unavailable"}, 200 if ready else 503)
 
 
+async def _history(server: ServerState, request: Request) -> Response:
+    """A page: the releases of a channel, or what one changed."""
+    registry, place = server.feeds.registry, request.path_params
+    assert isinstance(registry, Registry)
+    async with server.comparing:
+        make = difference if "number" in place else history
+        shown = await asyncio.to_thread(partial(make, registry, **place))
+    return Response(shown, media_type="text/html", headers=PAGE_HEADERS)
+
+
 async def _file(server: ServerState, request: Request) -> Response:
     """The registry's files, as from a static server, for `Registry.open("https://…")`; at the root an HTML page."""
     registry = server.feeds.registry
     assert isinstance(registry, Registry)
     if not request.path_params["path"]:
         found = await asyncio.to_thread(contents, registry)
-        return Response(page(server.feeds, server.fleet, *found), media_type="text/html", headers=HEADERS)
+        return Response(page(server.feeds, server.fleet, *found), media_type="text/html", headers=PAGE_HEADERS)
     content, kind = await asyncio.to_thread(file, registry, request.path_params["path"])
     return Response(content, media_type=kind)
 

@@ -1,36 +1,41 @@
-"""The HTML page at the server's root: channels, problems, sidecars, newest revisions. Without scripts or external resources."""
+"""The HTML pages of the server: what runs where, the releases of a channel, and what one changed. Without scripts or external resources."""
 
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
-from privtab import _resources
+from privtab.analysis.diff import diff
+from privtab.analysis.diff.summary import (
+    answers_text,
+    groups,
+    holding_texts,
+    pairs_of,
+    request_text,
+    summary,
+    what_changed,
+)
+from privtab.errors import PrivtabError, UsageError
+from privtab.ir.nodes import Program
+from privtab.registry.deploy.program import program_in
 from privtab.registry.maintenance import all_records
-from privtab.registry.nodes import Channel, Revision
+from privtab.registry.nodes import Channel, Revision, pin
 from privtab.registry.registry import Registry
 from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.fleet import FleetTracker
+from privtab.serving.page import page as html
 
 MOST = 50
 """Maximum revisions and sidecars shown."""
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
 
 
 def page(feeds: Feeds, fleet: FleetTracker, channels: list[Channel], revisions: list[Revision], unread: int) -> str:
     """The HTML."""
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(_resources.templates().joinpath("registry/index.html.j2").read_text("utf-8"))
     sidecars = fleet.sidecars(feeds.places)
     newest = sorted(revisions, key=lambda revision: revision.created, reverse=True)
     running = {digest for channel in channels for digest in channel.digests.values()}
-    return template.render(
+    return html(
+        "registry/index",
         url=feeds.registry.url,
         trouble=None if feeds.trouble is None else feeds.trouble.message,
         channels=[_channel(channel) for channel in channels],
@@ -40,6 +45,71 @@ def page(feeds: Feeds, fleet: FleetTracker, channels: list[Channel], revisions: 
         more_revisions=max(0, len(newest) - MOST),
         unread=unread,
     )
+
+
+def history(registry: Registry, channel: str, system: str) -> str:
+    """The HTML of a channel's releases, newest first; raises UsageError if there are none."""
+    known = registry.history(channel, system, MOST + 1)
+    if not known:
+        raise UsageError(f"there is no channel {channel}/{system}")
+    releases = [_release(before, release) for before, release in zip([None, *known[:-1]], known, strict=True)]
+    return html(
+        "registry/history",
+        **_place(registry, channel, system),
+        trouble=registry.channel(channel, system).trouble,
+        releases=releases[::-1][:MOST],
+        more=max(0, known[0].sequence - 1 + len(known) - MOST),
+    )
+
+
+def difference(registry: Registry, channel: str, system: str, number: int) -> str:
+    """The HTML of what a release changed for callers; raises UsageError if there is no such release, or none before it."""
+    known = [release for release in registry.history(channel, system) if release.sequence <= number][-2:]
+    if len(known) < 2 or known[-1].sequence != number:
+        raise UsageError(f"{channel}/{system} has no release {number} with one before it")
+    before, release = known
+    found, problem = None, ""
+    if release.policy != before.policy:
+        try:
+            found = diff(*(_program(registry, side) for side in known))
+        except PrivtabError as error:
+            problem = str(error)
+    return html(
+        "registry/difference",
+        **_place(registry, channel, system),
+        release=_release(before, release),
+        problem=problem,
+        diff=found,
+        summary=found and summary(found),
+        groups=groups(found) if found else (),
+        pairs_of=pairs_of,
+        request_text=request_text,
+        answers_text=answers_text,
+        holding_texts=holding_texts,
+        what_changed=what_changed,
+    )
+
+
+def _program(registry: Registry, release: Channel) -> Program:
+    if release.policy is None:
+        raise UsageError(f"release {release.sequence} has no policy")
+    bundle = registry.blob(release.digests[pin("policy", release.policy)])
+    registry.check_signature(bundle)
+    return program_in(bundle, f"release {release.sequence}")
+
+
+def _place(registry: Registry, channel: str, system: str) -> dict[str, str]:
+    return {"url": registry.url, "channel": channel, "system": system, "name": f"{channel}/{system}"}
+
+
+def _release(before: Channel | None, release: Channel) -> dict[str, Any]:
+    parts = {"policy": "policy", "state": "state", "shards": "state", "canary": "canary"}
+    changed = [p for name, p in parts.items() if before is None or getattr(before, name) != getattr(release, name)]
+    return _channel(release) | {
+        "number": release.sequence,
+        "before": None if before is None else before.sequence,
+        "changed": "" if before is None else ", ".join(dict.fromkeys(changed)),
+    }
 
 
 def contents(registry: Registry) -> tuple[list[Channel], list[Revision], int]:
@@ -52,6 +122,7 @@ def _channel(channel: Channel) -> dict[str, Any]:
     canary = channel.canary
     return {
         "name": f"{channel.channel}/{channel.system}",
+        "path": "/".join(quote(part, safe="") for part in (channel.channel, channel.system)),
         "release": channel.sequence,
         "policy": channel.policy or "none",
         "state": channel.state or (f"{len(channel.shards)} shards" if channel.shards else "none"),

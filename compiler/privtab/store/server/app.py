@@ -24,6 +24,7 @@ from privtab.errors import (
 from privtab.printable import printable_json
 from privtab.serving.access_log import note
 from privtab.serving.endpoint import JSON, LOG, HttpError, answered, authorize, read_json_body
+from privtab.serving.page import PAGE_HEADERS
 from privtab.serving.tokens import Tokens
 from privtab.store.guarded import DesiredChange, GuardedStore, WriteOptions, effect_of
 from privtab.store.planning import Plan
@@ -89,16 +90,22 @@ def routes(server: StoreServer) -> list[Route]:
         del request
         return json_response(200, document)
 
-    async def metrics(request: Request) -> Response:
+    def text(path: str, make: Callable[[str], bytes | str], media: str, headers: Mapping[str, str]) -> Route:
+        """What a user reads that is no JSON."""
+
         async def answer(request: Request) -> Response:
             try:
-                server.caller(request, StoreScope.READ)
-            except HttpError as error:
+                user = server.caller(request, StoreScope.READ)
+                made = await asyncio.to_thread(make, user)
+            except (HttpError, PrivtabError) as error:
                 status, content = failure(error)
-                return json_response(status, content, dict(error.headers))
-            return Response(await asyncio.to_thread(server.metrics.text), media_type=CONTENT_TYPE)
+                return json_response(status, content, dict(getattr(error, "headers", {})))
+            return Response(made, media_type=media, headers=headers)
 
-        return await answered(request, answer, _no_error)
+        async def guarded(request: Request) -> Response:
+            return await answered(request, answer, _no_error)
+
+        return Route(f"{PREFIX}/{path}", guarded, methods=["GET"])
 
     def listing(path: str, handler: Callable[[GuardedStore, Call], JsonResponse]) -> Route:
         return route(server, f"{PREFIX}/{path}", lambda server, call: handler(server.guarded, call), StoreScope.READ)
@@ -110,7 +117,8 @@ def routes(server: StoreServer) -> list[Route]:
         *(listing(kind, partial(listings.list_names, kind)) for kind in (*listings.NAMES, "entities")),
         listing("rows", partial(listings.list_rows, TABLES)),
         *(listing(f"rows/{table}", partial(listings.list_rows, (table,))) for table in TABLES),
-        Route(f"{PREFIX}/metrics", metrics, methods=["GET"]),
+        text("metrics", lambda _: server.metrics.text(), CONTENT_TYPE, {}),
+        text("journal.html", partial(listings.page, server.guarded), "text/html", PAGE_HEADERS),
         route(server, f"{PREFIX}/entities", _delete_entity, write, "DELETE"),
         route(server, f"{PREFIX}/deletions", _delete_entities, write, "POST"),
         route(server, f"{PREFIX}/operations", _perform, write, "POST"),

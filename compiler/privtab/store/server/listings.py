@@ -10,6 +10,7 @@ from typing import Any
 
 from privtab.serving.endpoint import HttpError
 from privtab.store.guarded import GuardedStore
+from privtab.store.page import journal_page
 from privtab.store.schema import row_id
 from privtab.store.server.calls import Call, JsonResponse, Malformed
 from privtab.store.server.openapi import MOST_LISTED, TABLES
@@ -76,10 +77,22 @@ def authority(guarded: GuardedStore, call: Call) -> JsonResponse:
 
 def journal(guarded: GuardedStore, call: Call) -> JsonResponse:
     """The changes after a number, for auditors."""
-    if call.user not in guarded.auditors:
-        raise HttpError(403, f"user:{call.user} is no auditor: `privtab serve store --auditor` names them")
+    _check_auditor(guarded, call.user)
     text = call.query.get("after", "0")
     if not text.isdecimal() or not text.isascii() or len(text) > 18:
         raise Malformed("`after` is the number of a change")
     entries = guarded.store.log(int(text), MOST_LISTED)
     return 200, {"entries": [entry.to_json() for entry in entries]}
+
+
+def page(guarded: GuardedStore, user: str) -> str:
+    """The newest changes as an HTML page, for auditors."""
+    _check_auditor(guarded, user)
+    store = guarded.store
+    entries = store.log(max(0, store.head().number - MOST_LISTED))
+    return journal_page(entries, store.system, store.database.shown)
+
+
+def _check_auditor(guarded: GuardedStore, user: str) -> None:
+    if user not in guarded.auditors:
+        raise HttpError(403, f"user:{user} is no auditor: `privtab serve store --auditor` names them")
