@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from privtab.cli._complete import channels
+from privtab.cli._options import moved_first
 from privtab.cli._output import out, print_error, table
 from privtab.errors import FileError, RegistryError, UsageError
 from privtab.key_values import key_values
@@ -56,23 +57,7 @@ class RegistryCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, with the value of `--registry` moved to the front."""
-        return super().parse_args(ctx, registry_first(args))
-
-
-def registry_first(args: list[str]) -> list[str]:
-    """Arguments with the value of `--registry` moved to the front.
-
-    >>> registry_first(["prod", "--registry", "/srv/registry", "lake"])
-    ['/srv/registry', 'prod', 'lake']
-    """
-    options = args[: args.index("--")] if "--" in args else args
-    for position, word in enumerate(options):
-        name, equals, value = word.partition("=")
-        if name in ("--registry", "-r") and equals:
-            return [value, *args[:position], *args[position + 1 :]]
-        if word in ("--registry", "-r") and position + 1 < len(options):
-            return [args[position + 1], *args[:position], *args[position + 2 :]]
-    return args
+        return super().parse_args(ctx, moved_first(args, ("--registry", "-r")))
 
 
 def open_registry(url: str, storage: list[str] | None = None, token_file: Path | None = None) -> Registry:

@@ -16,7 +16,15 @@ from privtab._staged import write
 from privtab._worker import LARGE, beside
 from privtab.cli._complete import policies
 from privtab.cli._files import json_text, write_outputs
-from privtab.cli._options import FormatOption, PartialOption, ReadingOption, VariantOption, load_state, readings
+from privtab.cli._options import (
+    FormatOption,
+    PartialOption,
+    PolicyCommand,
+    ReadingOption,
+    VariantOption,
+    load_state,
+    readings,
+)
 from privtab.cli._output import (
     Format,
     delayed_spinner,
@@ -42,6 +50,7 @@ if TYPE_CHECKING:
     from privtab.state.nodes import State
 
 PANEL = "Start here"
+SETTINGS = {"cls": PolicyCommand}
 
 STATE = "state.tar.gz"
 NAME = re.compile(r"[a-z][a-z0-9_]*")

@@ -12,6 +12,7 @@ from privtab.cli._options import (
     FormatOption,
     PartialOption,
     PolicyArgument,
+    PolicyCommand,
     ReadingOption,
     VariantOption,
     readings,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from privtab.registry.deploy.gates import FailingOn
 
 PANEL = "Start here"
+SETTINGS = {"cls": PolicyCommand}
 
 
 def run(
