@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from generated_programs import read
+
 from privtab.model import Policy
 
 Resolve = Callable[..., Policy]
@@ -83,3 +85,15 @@ def test_role_grants_are_written_out(resolve: Resolve) -> None:
 def test_every_name_keeps_the_place_of_its_declaration(resolve: Resolve) -> None:
     policy = resolve("privileges: {READ: , VIEW: {alias_of: READ}}\nsets: {ALL: [READ]}\n" + USES)
     assert {name: word.span.line for name, word in policy.declared.items()} == {"READ": 1, "VIEW": 1, "ALL": 2}
+
+
+def test_implication_in_all_steps_reaches_what_implied_privileges_imply() -> None:
+    for semantics, expected in (("one_step", ("B",)), ("transitive", ("B", "C", "D"))):
+        program, found = read(
+            "privtab: 1\nsystem: s\nversion: '1'\nentities: {a:}\n"
+            "privileges: {A: {implies: B}, B: {implies: [C, D]}, C: {implies: A}, D: }\n"
+            f"semantics: {{implication: {semantics}}}\ntables: {{a: {{w: A (a), x: B (a), y: C (a), z: D (a)}}}}\n"
+        )
+        assert program is not None, found
+        assert program.privileges["A"].implies == expected
+        assert program.privileges["C"].implies == (("A",) if semantics == "one_step" else ("A", "B", "D"))

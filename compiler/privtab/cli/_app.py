@@ -15,9 +15,11 @@ from typing import Annotated, Any
 
 import typer
 import typer.main
+from typer.core import TyperCommand
 
 from privtab import __version__, _staged
 from privtab.cli._output import Terminal, print_error, print_text, show_diagnostics, show_state_findings
+from privtab.cli._registry_options import moved_first
 from privtab.errors import (
     BundleRefused,
     InvalidRequest,
@@ -82,6 +84,15 @@ def modules_of(folders: Sequence[str] = (str(Path(__file__).parent),)) -> dict[s
     return {name.replace("_", "-"): f"privtab.cli.{name}" for name in names if not name.startswith("_")}
 
 
+class PolicyCommand(TyperCommand):
+    """A command, whose policy may be given as `--policy` also where it is the first argument."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, with the value of `--policy` moved to the front if the policy is an argument."""
+        is_argument = any(p.param_type_name == "argument" and p.name in ("policy", "policies") for p in self.params)
+        return super().parse_args(ctx, moved_first(args, ("--policy", "-p")) if is_argument else args)
+
+
 def application(commands: Mapping[str, str]) -> typer.Typer:
     """Build the application with commands by the names of their modules.
 
@@ -100,7 +111,8 @@ def application(commands: Mapping[str, str]) -> typer.Typer:
             rewrap_help(module.app)
             root.add_typer(module.app, name=name, rich_help_panel=module.PANEL)
         else:
-            root.command(name, rich_help_panel=module.PANEL, **getattr(module, "SETTINGS", {}))(module.run)
+            settings = getattr(module, "SETTINGS", {"cls": PolicyCommand})
+            root.command(name, rich_help_panel=module.PANEL, **settings)(module.run)
     rewrap_help(root)
     root.callback()(_top)
     return root

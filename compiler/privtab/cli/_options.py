@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
-from typer.core import TyperCommand
 
 from privtab.cli._complete import policies
 from privtab.cli._output import Format, print_error, show_state_findings
@@ -42,32 +41,6 @@ PolicyArgument = Annotated[
         metavar="POLICY", help="A policy by name (cdap/final) or a path; or `--policy`.", autocompletion=policies
     ),
 ]
-
-
-class PolicyCommand(TyperCommand):
-    """A command whose policy is its first argument, or `--policy` as in all others."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, with the value of `--policy` moved to the front."""
-        return super().parse_args(ctx, moved_first(args, ("--policy", "-p")))
-
-
-def moved_first(args: list[str], option: tuple[str, str]) -> list[str]:
-    """Arguments with the value of an option moved to the front, where an argument is.
-
-    >>> moved_first(["prod", "--registry", "/srv/registry", "lake"], ("--registry", "-r"))
-    ['/srv/registry', 'prod', 'lake']
-    """
-    options = args[: args.index("--")] if "--" in args else args
-    for position, word in enumerate(options):
-        name, equals, value = word.partition("=")
-        if name in option and equals:
-            return [value, *args[:position], *args[position + 1 :]]
-        if word in option and position + 1 < len(options):
-            return [args[position + 1], *args[:position], *args[position + 2 :]]
-    return args
-
-
 StateOption = Annotated[Path, typer.Option("--state", "-s", metavar="STATE", help=STATE_HELP)]
 VariantOption = Annotated[
     str | None, typer.Option("--variant", metavar="NAME", help="Compile this variant of the tables.")

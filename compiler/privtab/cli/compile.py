@@ -19,7 +19,6 @@ from privtab.cli._files import json_text, write_outputs
 from privtab.cli._options import (
     FormatOption,
     PartialOption,
-    PolicyCommand,
     ReadingOption,
     VariantOption,
     load_state,
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from privtab.state.nodes import State
 
 PANEL = "Start here"
-SETTINGS = {"cls": PolicyCommand}
 
 STATE = "state.tar.gz"
 NAME = re.compile(r"[a-z][a-z0-9_]*")

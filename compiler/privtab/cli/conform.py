@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, assert_never
 
 import typer
 
-from privtab.cli._options import PolicyArgument, PolicyCommand, ReadingOption, VariantOption, readings, waivers_of
+from privtab.cli._options import PolicyArgument, ReadingOption, VariantOption, readings, waivers_of
 from privtab.cli._output import (
     as_json,
     delayed_spinner,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from privtab.scenarios.masks import Key
 
 PANEL = "Check"
-SETTINGS = {"cls": PolicyCommand}
 
 STYLES = {"wider": "bold red", "broken": "red", "narrower": "bold blue", "agrees": "green", "untested": "dim"}
 

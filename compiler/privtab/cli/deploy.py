@@ -12,7 +12,6 @@ from privtab.cli._options import (
     FormatOption,
     PartialOption,
     PolicyArgument,
-    PolicyCommand,
     ReadingOption,
     VariantOption,
     readings,
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from privtab.registry.deploy.gates import FailingOn
 
 PANEL = "Start here"
-SETTINGS = {"cls": PolicyCommand}
 
 
 def run(

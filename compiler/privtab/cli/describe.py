@@ -8,14 +8,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from privtab._worker import LARGE, beside
-from privtab.cli._options import FormatOption, PolicyArgument, PolicyCommand, ReadingOption, VariantOption, readings
+from privtab.cli._options import FormatOption, PolicyArgument, ReadingOption, VariantOption, readings
 from privtab.cli._output import Format, delayed_spinner, out, print_fast, print_if_data, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 PANEL = "Ask"
-SETTINGS = {"cls": PolicyCommand}
 
 UNKNOWN_REVISION = "not computed yet: `privtab compile` and `--format json` do"
 MAX_PRIVILEGES = 1_000

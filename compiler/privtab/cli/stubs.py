@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from privtab.cli._options import PolicyArgument, PolicyCommand, ReadingOption, VariantOption, readings
+from privtab.cli._options import PolicyArgument, ReadingOption, VariantOption, readings
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 
 PANEL = "Write"
-SETTINGS = {"cls": PolicyCommand}
 
 
 def run(

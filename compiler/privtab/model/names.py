@@ -101,6 +101,8 @@ def resolve_names(tables: Tables, found: list[Diagnostic]) -> DeclaredNames:
     _privileges(tables, names, found)
     _sets(tables.sets, names, found)
     _implications(tables.privileges, names, found)
+    if tables.semantics.transitive:
+        _in_all_steps(names)
     if tables.any_privilege:
         _any_privilege(tables, names)
     names.attributes = _attributes(tables, names, found)
@@ -325,6 +327,15 @@ def _implications(decls: Iterable[PrivilegeDecl], names: DeclaredNames, found: l
             listed.add(word.value)
         if implied and own in names.privileges:
             names.privileges[own] = replace(names.privileges[own], implies=tuple(implied))
+
+
+def _in_all_steps(names: DeclaredNames) -> None:
+    """Let each privilege imply what those that it implies imply."""
+    for name, privilege in names.privileges.items():
+        reached = [name]
+        for at in reached:  # grows
+            reached += [further for further in names.privileges[at].implies if further not in reached]
+        names.privileges[name] = replace(privilege, implies=tuple(reached[1:]))
 
 
 def _any_privilege(tables: Tables, names: DeclaredNames) -> None:

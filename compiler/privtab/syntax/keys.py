@@ -121,6 +121,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
             "active_roles",
             "`request`: a request may narrow the caller's roles to some of them; `request_grants`: for grants, not for ownership; `none`",
         ),
+        Key("implication", "implication", "`transitive`: what implied privileges imply is given, too; `one_step`"),
         Key("gate", "condition", "a condition conjoined to every row without `gate: none`"),
     ),
     "ownership": (
@@ -213,6 +214,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "principal": ("user", "group", "role", "none"),
     "inheritance": ("none", "down"),
     "deny": ("none", "overrides"),
+    "implication": ("one_step", "transitive"),
     "groups": ("state", "request"),
     "hierarchy": ("groups", "roles"),
     "active_roles": ("none", "request", "request_grants"),

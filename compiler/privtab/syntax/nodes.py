@@ -272,6 +272,7 @@ class SemanticsDecl:
     """`semantics`."""
 
     inheritance: Literal["none", "down"] = "none"
+    transitive: bool = False
     deny: Literal["none", "overrides"] = "none"
     owner: OwnerDecl | None = None
     subjects: tuple[str, ...] = ("user",)

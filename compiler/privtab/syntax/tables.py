@@ -287,6 +287,7 @@ def _semantics(reader: PolicyReader, node: Node) -> SemanticsDecl:
     return SemanticsDecl(
         inheritance=cast(Literal["none", "down"], word("inheritance") or "none"),
         deny=cast(Literal["none", "overrides"], word("deny") or "none"),
+        transitive=word("implication") == "transitive",
         owner=owner,
         subjects=_subjects(reader, fields["subjects"][1]) if "subjects" in fields else ("user",),
         grantees=words("grantees", "kinds") or KINDS,
