@@ -158,6 +158,26 @@ def test_implications_between_levels(inheritance: str, deny: str, tmp_path: Path
     assert not exact.implies(at_itself, around)
 
 
+@pytest.mark.parametrize(("inheritance", "deny"), list(TABLE))
+def test_what_owners_of_levels_have(inheritance: str, deny: str, tmp_path: Path) -> None:
+    path = tmp_path / "lake.yaml"
+    text = NAMESPACES.replace("owner: {kinds: [user]}", "owner: {kinds: [user], holds: [USE]}")
+    path.write_text(text.replace("INHERITANCE", inheritance).replace("DENY", deny), encoding="utf-8")
+    program = pipeline.load_program(path)
+    exact, form = ImplicationChecker(program), canonical(program)
+    conditions = ((rule, item_condition(rule)) for rule in program.rules.values() if rule.entity == "table")
+    condition = {rule.operation: atom for rule, atom in conditions if isinstance(atom, ATOMS)}
+    owned = [f"owns_{name}" for name in ("first", "some", "each")]
+    found = {
+        f"{a} {b}"
+        for a in owned
+        for b in ("nearest", "first", "some", "each")
+        if form.entails(frozenset({condition[a]}), condition[b])
+    }
+    assert all(exact.implies(condition[a], condition[b]) for a, b in map(str.split, found))
+    assert ("owns_some nearest" in found) == ((inheritance, deny) == ("down", "none"))
+
+
 BELOW = (
     NAMESPACES.partition("tables:")[0]
     + """

@@ -21,6 +21,7 @@ second: alone without denials, and with denials together with the second below.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias, assert_never
 
 from privtab._once import once
@@ -157,7 +158,7 @@ class Canonical:
             case Has(privilege=privilege, target=target):
                 owners_have = privilege in self._owner_privileges
                 if owners_have and any(
-                    isinstance(a, Owner) and self._reaches(privilege, a.target, target) for a in atoms
+                    isinstance(a, Owner) and self._owned(privilege, a.target, target) for a in atoms
                 ):
                     return True
                 inherited = privilege in self._inherited
@@ -225,7 +226,7 @@ class Canonical:
             for lower in same:
                 owners_have = name in self._owner_privileges
                 if owners_have:
-                    yield from (((o,), lower) for o in owners if self._reaches(name, o.target, lower.target))
+                    yield from (((o,), lower) for o in owners if self._owned(name, o.target, lower.target))
                 above = [a for a in same if a is not lower and self._reaches(name, a.target, lower.target)]
                 if self._implied:
                     others = (a for other, listed in by_name.items() if other != name for a in listed)
@@ -259,6 +260,12 @@ class Canonical:
         if upper.level != "nearest" or lower.level != "nearest":
             return self._reaches_level(upper, lower) if inherited else upper == lower
         return upper.type in self._chains[lower.type] if inherited else upper.type == lower.type
+
+    def _owned(self, privilege: str, upper: Target, lower: Target) -> bool:
+        """As `_reaches`, for what owners have: the owner of any level has it on the nearest. This makes no cycle, as nothing entails owners."""
+        if upper.level == "any" and privilege in self._inherited and not self._denies:
+            upper = replace(upper, level="nearest")
+        return self._reaches(privilege, upper, lower)
 
     def _reaches_level(self, upper: Target, lower: Target) -> bool:
         """As `_reaches` where a type nests, for an inherited privilege and whatever number of levels. Incomplete where the number decides."""
