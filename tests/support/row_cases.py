@@ -121,8 +121,8 @@ class World:
         self.number = number
         self.rule = rule
         self.types = {RESOURCE: rule.entity, **types}
-        self.attributes: dict[str, Scalar] = {}
-        """What the request says of its user."""
+        self.attributes: dict[str, dict[str, Scalar]] = {"user": {}, "request": {}}
+        """What the request says of its user and of itself."""
 
     @property
     def user(self) -> str:
@@ -179,8 +179,8 @@ class World:
                 rows.service_admins.append(self.user)
             case Self():
                 pass  # the request names the user
-            case Compare(left=Term(kind="user", attribute=attribute), operator="=", right=(value,)):
-                self.attributes[attribute] = value
+            case Compare(left=Term(kind="user" | "request" as kind, attribute=attribute), operator="=", right=(value,)):
+                self.attributes[kind][attribute] = value
             case Compare():
                 raise NotImplementedError(f"{atom}: no shipped policy compares so")
 
@@ -198,7 +198,7 @@ class World:
             resource=resource,
             with_=objects,
             flags=stated_flags(self.rule, flags),
-            attributes=GivenAttributes(user=dict(self.attributes)),
+            attributes=GivenAttributes(user=self.attributes["user"], request=self.attributes["request"]),
         )
 
 
