@@ -157,9 +157,8 @@ class Canonical:
         match atom:
             case Has(privilege=privilege, target=target):
                 owners_have = privilege in self._owner_privileges
-                if owners_have and any(
-                    isinstance(a, Owner) and self._owned(privilege, a.target, target) for a in atoms
-                ):
+                owned = (a.target for a in atoms if owners_have and isinstance(a, Owner))
+                if any(self._owned(privilege, o, target) for o in owned):
                     return True
                 inherited = privilege in self._inherited
                 if not inherited and not self._implied:
@@ -225,8 +224,7 @@ class Canonical:
         for name, same in by_name.items():
             for lower in same:
                 owners_have = name in self._owner_privileges
-                if owners_have:
-                    yield from (((o,), lower) for o in owners if self._owned(name, o.target, lower.target))
+                yield from (((o,), lower) for o in owners if owners_have and self._owned(name, o.target, lower.target))
                 above = [a for a in same if a is not lower and self._reaches(name, a.target, lower.target)]
                 if self._implied:
                     others = (a for other, listed in by_name.items() if other != name for a in listed)
@@ -263,9 +261,8 @@ class Canonical:
 
     def _owned(self, privilege: str, upper: Target, lower: Target) -> bool:
         """As `_reaches`, for what owners have: the owner of any level has it on the nearest. This makes no cycle, as nothing entails owners."""
-        if upper.level == "any" and privilege in self._inherited and not self._denies:
-            upper = replace(upper, level="nearest")
-        return self._reaches(privilege, upper, lower)
+        any_level = upper.level == "any" and privilege in self._inherited and not self._denies
+        return self._reaches(privilege, replace(upper, level="nearest") if any_level else upper, lower)
 
     def _reaches_level(self, upper: Target, lower: Target) -> bool:
         """As `_reaches` where a type nests, for an inherited privilege and whatever number of levels. Incomplete where the number decides."""
