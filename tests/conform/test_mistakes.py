@@ -9,6 +9,7 @@ import pytest
 from conforming_server import served
 
 from privtab.conform.driver import Driver
+from privtab.conform.formats import mistake_lines
 from privtab.conform.misreadings import Mistake, View
 from privtab.conform.mistakes import mistakes
 from privtab.conform.nodes import QuestionPlan, SystemAnswer, World
@@ -121,6 +122,28 @@ def test_a_system_that_obeys_answers_the_further_questions_rightly() -> None:
     assert not [finding.question.id for row in result.rows for finding in row.findings]
 
 
+FIRST_ROW = """
+privtab: 1
+system: shop
+version: "1"
+entities: {store:}
+privileges: [READ, WRITE]
+tables:
+  store:
+    close: can empty (store) and WRITE (store)
+    empty: can look (store) or WRITE (store)
+    look: READ (store)
+"""
+
+
+def test_the_first_row_of_a_type_may_refer_to_others() -> None:
+    planned = plan(program_of(decode(FIRST_ROW.encode(), "shop.yaml")))
+    assert "first-row" in {mistake.id for mistake in planned.mistakes} - {mistake.id for mistake in planned.unseen}
+    assert mistake_lines(planned)[0].endswith(
+        f"{len(mistakes()) - len(planned.mistakes)} more cannot be made with this policy"
+    )
+
+
 @pytest.mark.parametrize(
     "policy",
     [
@@ -130,7 +153,10 @@ def test_a_system_that_obeys_answers_the_further_questions_rightly() -> None:
             pytest.param(policy, marks=pytest.mark.slow)
             for policy in ("postgresql/15", "streams/teracloud", "cdap/manual")
         ),
-        *(pytest.param(policy, marks=pytest.mark.long) for policy in ("gravitino/1.1.0", "polaris/1.7")),
+        *(
+            pytest.param(policy, marks=pytest.mark.long)
+            for policy in ("gravitino/1.1.0", "polaris/1.7", "unitycatalog/0.6", "lakekeeper/4.9")
+        ),
     ],
 )
 def test_shipped_tables_show_what_they_allow_with_few_questions(policy: str) -> None:
@@ -144,6 +170,7 @@ def test_shipped_tables_show_what_they_allow_with_few_questions(policy: str) -> 
 
 
 UNSEEN = {
+    "lakekeeper/4.9": {"owning-roles-ignored"},
     "mariadb/10.11": {"other-type"},
     "cdap/manual": {"roots-ignored"},
     "polaris/1.7": {

@@ -45,7 +45,7 @@ def mistake_lines(plan: QuestionPlan, *, verbose: bool = False) -> list[str]:
     possible = {mistake.id for mistake in plan.mistakes}
     impossible = [mistake for mistake in mistakes() if mistake.id not in possible]
     seen = f"{len(plan.mistakes) - len(plan.unseen)} of {count(len(plan.mistakes), 'kind')} of mistakes would be seen"
-    further = f"; {count(len(impossible), 'more')} cannot be made with this policy" if impossible else ""
+    further = f"; {len(impossible):,} more cannot be made with this policy" if impossible else ""
     return [
         seen + further,
         *(f"not seen: {mistake.text} (`{mistake.id}`)" for mistake in plan.unseen),

@@ -11,11 +11,13 @@ from typing import Any, TypedDict
 
 from privtab.errors import InvalidRequest
 from privtab.ir.algebra import Rebuilder
+from privtab.ir.formula import mapped, resolve
 from privtab.ir.nodes import (
     ALWAYS,
     NEVER,
     And,
     Atom,
+    Can,
     Formula,
     Has,
     Member,
@@ -158,14 +160,12 @@ def added(rows: Callable[[View, Grant], Iterable[Grant]]) -> Callable[[View], Vi
 
 def owned(rows: Callable[[View, Entity], Iterable[Entity]]) -> Callable[[View], View]:
     """A view in which whoever owns an entity owns others too."""
-    return with_rows(
-        lambda view: {
-            "owners": [
-                *view.state.owners,
-                *((new, owner) for entity, owner in view.state.owners for new in rows(view, entity)),
-            ]
-        }
-    )
+
+    def wider(view: View) -> Mapping[str, Iterable[object]]:
+        others = ((new, owner) for entity, owner in view.state.owners for new in rows(view, entity))
+        return {"owners": [*view.state.owners, *others]}
+
+    return with_rows(wider)
 
 
 def above(program: Program, entity: Entity) -> list[Entity]:
@@ -204,9 +204,8 @@ def named(changed: Callable[[Names], Names]) -> Misread:
     def entity(found: Entity) -> Entity:
         if not found.names:
             return found
-        return Entity(
-            found.type, "/".join(name and new for name, new in zip(found.names, changed(found.names), strict=True))
-        )
+        names = zip(found.names, changed(found.names), strict=True)
+        return Entity(found.type, "/".join(name and new for name, new in names))
 
     def request(asked: Request, _: Program) -> Request:
         return replace(
@@ -242,17 +241,12 @@ def one_of(kind: str) -> Misread:
 
     def view(found: View) -> View:
         declared = {role.name for role in found.program.roles.values()} if kind == "role" else set()
-        return replace(
-            found,
-            state=with_principals(
-                found.state,
-                lambda text: (
-                    text
-                    if text.partition(":")[2] in declared
-                    else f"{text.partition(':')[0]}:{changed(*text.split(':', 1))}"
-                ),
-            ),
-        )
+
+        def principal(text: str) -> str:
+            of, _, name = text.partition(":")
+            return text if name in declared else f"{of}:{changed(of, name)}"
+
+        return replace(found, state=with_principals(found.state, principal))
 
     return {"view": view, "request": called(changed)["request"]}
 
@@ -463,10 +457,16 @@ def first_row_of_each_type(program: Program) -> Program:
     """A policy in which every row of a type has the condition of the first one."""
     first: dict[str, Rule] = {}
     rules = {}
+
+    def leaf(part: Atom | Can) -> Formula:
+        # The first row may refer to others, which would have its own condition.
+        return mapped(resolve(program, part), leaf) if isinstance(part, Can) else part
+
     for key, rule in program.rules.items():
         model = first.setdefault(rule.entity, rule)
         same = model.withs == rule.withs and (model.each is None) == (rule.each is None)
-        rules[key] = replace(rule, requires=model.requires, gate=model.gate) if same else rule
+        requires, gate = mapped(model.requires, leaf), mapped(model.gate, leaf)
+        rules[key] = replace(rule, requires=requires, gate=gate) if same else rule
     return replace(program, rules=rules)
 
 
