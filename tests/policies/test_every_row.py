@@ -55,7 +55,11 @@ def test_minimal_sets_allow_and_nothing_less_does(path: Path, opa_binary: Path) 
     assert found.keys() == {rule.id for rule in program.rules.values()}
     for rule, of_rule in found.items():
         for_anyone = any("nothing held" in case.description and case.allowed for case, _ in of_rule)
-        assert for_anyone or all("nothing held" in case.description for case, _ in of_rule) or any(not case.allowed for case, _ in of_rule), rule
+        assert (
+            for_anyone
+            or all("nothing held" in case.description for case, _ in of_rule)
+            or any(not case.allowed for case, _ in of_rule)
+        ), rule
     wrong = [
         f"{rule}, {case.description}: {case.request.to_json()} must be {case.allowed}; {answered}"
         for rule, of_rule in found.items()

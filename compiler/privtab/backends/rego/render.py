@@ -279,7 +279,7 @@ def role_grants(program: Program) -> dict[str, dict[str, dict[str, int]]]:
 def _environment() -> Environment:
     templates = environment("rego")
     templates.filters |= {"quoted": quoted, "folded": folded}
-    templates.globals["guarded"] = guarded
+    templates.globals |= {"guarded": guarded, "set_of": set_of}
     return templates
 
 
@@ -299,6 +299,15 @@ def guarded(head: str, condition: str) -> str:
     """A rule with one condition, on one line if that is short enough."""
     line = f"{head} if {condition}"
     return line if len(line) <= _LINE_LENGTH else f"{head} if {{\n\t{condition}\n}}"
+
+
+def set_of(name: str, values: Sequence[str]) -> str:
+    """The definition of a set, on one line if that is short enough."""
+    items = [quoted(value) for value in values]
+    line = f"{name} := {{{', '.join(items)}}}" if items else f"{name} := set()"
+    return (
+        line if len(line) <= _LINE_LENGTH else "\n\t".join([f"{name} := {{", *(f"{item}," for item in items)]) + "\n}"
+    )
 
 
 def _template(name: str) -> Template:
