@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date
 
 import pytest
 from conforming_server import served
 
+from privtab.conform.authzen import state_bytes
 from privtab.conform.driver import Driver
 from privtab.conform.formats import mistake_lines
 from privtab.conform.misreadings import Mistake, View
@@ -18,8 +20,11 @@ from privtab.conform.report import Report, report
 from privtab.conform.run import Settings, run
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, program_of
+from privtab.reference.evaluate import Reference
 from privtab.request import Request
 from privtab.source import decode
+from privtab.state.load import from_tables
+from privtab.state.validate import validate
 
 EVERYTHING = """\
 privtab: 1
@@ -169,8 +174,19 @@ def test_shipped_tables_show_what_they_allow_with_few_questions(policy: str) -> 
     assert set(missed(replace(planned, mistakes=planned.mistakes[::every]))) <= unseen
 
 
+@pytest.mark.parametrize("policy", ["unitycatalog/0.6", "lakekeeper/4.9", "mariadb/10.11"])
+def test_what_a_plan_needs_is_a_state_and_its_requests_are_valid(policy: str) -> None:
+    """Also where nobody but users can be granted anything, and where the root is the only entity of its type."""
+    planned = plan(load_program(policy))
+    state, findings = validate(planned.program, from_tables(json.loads(state_bytes(planned.world)), "rows"))
+    assert not [finding for finding in findings if finding.severity == "error"]
+    reference = Reference(planned.program, state)
+    for question in planned.questions:
+        reference.decide(question.request)  # raises InvalidRequest otherwise
+
+
 UNSEEN = {
-    "lakekeeper/4.9": {"owning-roles-ignored"},
+    "lakekeeper/4.9": {"scopes-ignored", "owning-roles-ignored"},
     "mariadb/10.11": {"other-type"},
     "cdap/manual": {"roots-ignored"},
     "polaris/1.7": {

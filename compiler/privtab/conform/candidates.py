@@ -95,7 +95,7 @@ class Candidates:
     """Makes the callers for the rows of a program."""
 
     def __init__(self, program: Program, *, through_roles: bool = True) -> None:
-        self._through_roles = through_roles
+        self._through_roles = through_roles and "role" in program.semantics.grantees
         check_support(program, Tool.CONFORM)
         self.program = program
         self._form = canonical(program)

@@ -62,7 +62,7 @@ def _elsewhere(program: Program, state: State, request: Request, abilities: Abil
                         replace(moved, owners=owners),
                         request,
                     )
-        yield from _continued(state, request, entity)
+        yield from _continued(state, request, entity) if entity.names else ()
 
 
 def _continued(state: State, request: Request, entity: Entity) -> Iterator[DocumentedStep]:
@@ -104,6 +104,11 @@ def _other_case(name: str) -> str:
 
 def _with_last(entity: Entity, end: str) -> Entity:
     return Entity(entity.type, f"{entity.id}{end}")
+
+
+def _beside(entity: Entity) -> tuple[Entity, ...]:
+    """Another entity of its type; none where there is only one."""
+    return (_with_last(entity, OTHER),) if entity.names else ()
 
 
 def _places(program: Program, entity: Entity, abilities: Abilities) -> Iterator[tuple[str, Entity]]:
@@ -242,7 +247,7 @@ def _through_roles(program: Program, state: State, request: Request, abilities: 
                 )
                 yield f"through a role{words} that is active", through, replace(request, active_roles=(role,))
         for scope in above(program, request.resource)[-1:] if abilities.odd_names else ():
-            for within in (scope, _with_last(scope, OTHER)):
+            for within in (scope, *_beside(scope)):
                 rows = [Assignment(principal=user, role=role, scope=within)]
                 yield (
                     f"through a role within `{within}`",
@@ -280,7 +285,7 @@ def _declared_roles(program: Program, state: State, request: Request, abilities:
             scopes = [
                 entity for entity in (*above(program, request.resource), request.resource) if entity.type == role.scope
             ]
-            scopes += [_with_last(entity, OTHER) for entity in scopes if entity is not None]
+            scopes += [other for entity in scopes if entity is not None for other in _beside(entity)]
         for scope in scopes:
             given = Assignment(principal=f"user:{request.user}", role=role.name, scope=scope)
             within = "" if scope is None else f" within `{scope}`"
