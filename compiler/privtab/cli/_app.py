@@ -19,7 +19,6 @@ from typer.core import TyperCommand
 
 from privtab import __version__, _staged
 from privtab.cli._output import Terminal, print_error, print_text, show_diagnostics, show_state_findings
-from privtab.cli._registry_options import moved_first
 from privtab.errors import (
     BundleRefused,
     InvalidRequest,
@@ -84,13 +83,33 @@ def modules_of(folders: Sequence[str] = (str(Path(__file__).parent),)) -> dict[s
     return {name.replace("_", "-"): f"privtab.cli.{name}" for name in names if not name.startswith("_")}
 
 
+def moved_first(args: list[str], option: tuple[str, str]) -> list[str]:
+    """Arguments with the value of an option moved to the front, where an argument is.
+
+    >>> moved_first(["prod", "--registry", "/srv/registry", "lake"], ("--registry", "-r"))
+    ['/srv/registry', 'prod', 'lake']
+    """
+    options = args[: args.index("--")] if "--" in args else args
+    for position, word in enumerate(options):
+        name, equals, value = word.partition("=")
+        if name in option and equals:
+            return [value, *args[:position], *args[position + 1 :]]
+        if word in option and position + 1 < len(options):
+            return [args[position + 1], *args[:position], *args[position + 2 :]]
+    return args
+
+
 class PolicyCommand(TyperCommand):
     """A command, whose policy may be given as `--policy` also where it is the first argument."""
 
+    option = ("--policy", "-p")
+    names: tuple[str, ...] = ("policy", "policies")
+    """What the argument is called in functions."""
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, with the value of `--policy` moved to the front if the policy is an argument."""
-        is_argument = any(p.param_type_name == "argument" and p.name in ("policy", "policies") for p in self.params)
-        return super().parse_args(ctx, moved_first(args, ("--policy", "-p")) if is_argument else args)
+        """Parse the arguments, with the value of the option moved to the front if the command has the argument."""
+        is_argument = any(p.param_type_name == "argument" and p.name in self.names for p in self.params)
+        return super().parse_args(ctx, moved_first(args, self.option) if is_argument else args)
 
 
 def application(commands: Mapping[str, str]) -> typer.Typer:
@@ -174,7 +193,7 @@ def _moved(arguments: Sequence[str]) -> Sequence[str]:
             )
             return [*now, *arguments[count:]]
     if arguments[:1] == ["serve"] and any(word.partition("=")[0] == "--registry" for word in arguments):
-        print_error("`privtab serve registry` is `privtab serve registry` now; the option goes with the next version")
+        print_error("`privtab serve --registry` is `privtab serve registry` now; the option goes with the next version")
         return ["serve", "registry", *arguments[1:]]
     return arguments
 

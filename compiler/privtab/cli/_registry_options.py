@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
+from privtab.cli._app import PolicyCommand
 from privtab.cli._complete import channels
 from privtab.cli._output import out, print_error, table
 from privtab.errors import FileError, RegistryError, UsageError
@@ -51,28 +51,11 @@ RegistryTokenOption = Annotated[
 ]
 
 
-class RegistryCommand(TyperCommand):
+class RegistryCommand(PolicyCommand):
     """A command whose registry is its first argument, or `--registry` as in `deploy` and `status`."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, with the value of `--registry` moved to the front."""
-        return super().parse_args(ctx, moved_first(args, ("--registry", "-r")))
-
-
-def moved_first(args: list[str], option: tuple[str, str]) -> list[str]:
-    """Arguments with the value of an option moved to the front, where an argument is.
-
-    >>> moved_first(["prod", "--registry", "/srv/registry", "lake"], ("--registry", "-r"))
-    ['/srv/registry', 'prod', 'lake']
-    """
-    options = args[: args.index("--")] if "--" in args else args
-    for position, word in enumerate(options):
-        name, equals, value = word.partition("=")
-        if name in option and equals:
-            return [value, *args[:position], *args[position + 1 :]]
-        if word in option and position + 1 < len(options):
-            return [args[position + 1], *args[:position], *args[position + 2 :]]
-    return args
+    option = ("--registry", "-r")
+    names = ("url",)
 
 
 def open_registry(url: str, storage: list[str] | None = None, token_file: Path | None = None) -> Registry:

@@ -49,7 +49,7 @@ def log(
     if page is not None:
         from privtab.store.page import journal_page
 
-        write(page, journal_page(list(found), store.system, store.database.shown).encode())
+        write(page, journal_page(found, store.system, store.database.shown).encode())
         print_text(f"{page}\n")
         return
     if not print_if_data(format_, [entry.to_json() for entry in found]):

@@ -23,12 +23,17 @@ from privtab.cli._store_session import (
     window,
 )
 
+PrivilegeArgument = Annotated[str, typer.Argument(metavar="PRIVILEGE", help="Privilege, or set of privileges.")]
+RoleArgument = Annotated[str, typer.Argument(metavar="ROLE", help="Name or path of a role.")]
+ToOption = Annotated[str, typer.Option("--to", metavar="PRINCIPAL", help="user:NAME, group:NAME or role:NAME.")]
+FromOption = Annotated[str, typer.Option("--from", metavar="PRINCIPAL", help="user:NAME, group:NAME or role:NAME.")]
+
 
 @with_options
 def grant(
-    privilege: Annotated[str, typer.Argument(metavar="PRIVILEGE", help="Privilege, or set of privileges.")],
+    privilege: PrivilegeArgument,
     on: Annotated[str, typer.Argument(metavar="TYPE:PATH", help="Entity that it is granted on.")],
-    to: Annotated[str, typer.Option("--to", metavar="PRINCIPAL", help="user:NAME, group:NAME or role:NAME.")],
+    to: ToOption,
     deny: Annotated[bool, typer.Option("--deny", help="Deny the privilege instead.")] = False,
     since: SinceOption = None,
     until: UntilOption = None,
@@ -59,9 +64,9 @@ def grant(
 
 @with_options
 def revoke(
-    privilege: Annotated[str, typer.Argument(metavar="PRIVILEGE", help="Privilege, or set of privileges.")],
+    privilege: PrivilegeArgument,
     on: Annotated[str, typer.Argument(metavar="TYPE:PATH", help="Entity that it was granted on.")],
-    from_: Annotated[str, typer.Option("--from", metavar="PRINCIPAL", help="user:NAME, group:NAME or role:NAME.")],
+    from_: FromOption,
     deny: Annotated[bool, typer.Option("--deny", help="Take back a denial instead.")] = False,
     *,
     settings: Settings,
@@ -89,8 +94,8 @@ def revoke(
 
 @with_options
 def assign(
-    role: Annotated[str, typer.Argument(metavar="ROLE", help="Name or path of a role.")],
-    to: Annotated[str, typer.Option("--to", metavar="PRINCIPAL", help="user:NAME, group:NAME or role:NAME.")],
+    role: RoleArgument,
+    to: ToOption,
     scope: ScopeOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
@@ -121,8 +126,8 @@ def assign(
 
 @with_options
 def unassign(
-    role: Annotated[str, typer.Argument(metavar="ROLE", help="Name or path of a role.")],
-    from_: Annotated[str, typer.Option("--from", metavar="PRINCIPAL", help="user:NAME, group:NAME or role:NAME.")],
+    role: RoleArgument,
+    from_: FromOption,
     scope: ScopeOption = None,
     resource: ResourceOption = None,
     *,

@@ -138,12 +138,16 @@ class Session(Protocol):
         """Make a change."""
 
 
+def is_server(store: str) -> bool:
+    """Whether a store is the address of a server, not a database."""
+    return store.startswith(("http://", "https://"))
+
+
 @contextmanager
 def session(settings: Settings) -> Iterator[Session]:
     """Open the store. A denial is printed, with exit code 1."""
-    remote = settings.store.startswith(("http://", "https://"))
     try:
-        yield _Remote(settings) if remote else _Local(settings)
+        yield _Remote(settings) if is_server(settings.store) else _Local(settings)
     except AccessDenied as denied:
         print_error(str(denied))
         raise typer.Exit(ExitCode.FINDINGS) from None
@@ -326,7 +330,7 @@ class _Remote:
 
 def listed(settings: Settings, name: str | None, at: str | None = None) -> list[tuple[str, Row]]:
     """The rows that name a principal or an entity, or all, of a store or of a server: (table, row). `at`: at a moment of a store's journal."""
-    if settings.store.startswith(("http://", "https://")):
+    if is_server(settings.store):
         if at is not None:
             raise UsageError("a server shows the rows of now: leave `--at` out, or give the database")
         with session(settings) as opened:

@@ -16,14 +16,7 @@ from privtab._staged import write
 from privtab._worker import LARGE, beside
 from privtab.cli._complete import policies
 from privtab.cli._files import json_text, write_outputs
-from privtab.cli._options import (
-    FormatOption,
-    PartialOption,
-    ReadingOption,
-    VariantOption,
-    load_state,
-    readings,
-)
+from privtab.cli._options import FormatOption, PartialOption, ReadingOption, VariantOption, load_state, readings
 from privtab.cli._output import (
     Format,
     delayed_spinner,

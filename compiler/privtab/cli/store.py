@@ -16,7 +16,7 @@ from privtab.cli._ask import (
 from privtab.cli._options import FormatOption, PolicyOption, VariantOption, with_options
 from privtab.cli._output import Format, out, print_error, print_if_data
 from privtab.cli._store_changes import confirm, print_done, store_class
-from privtab.cli._store_session import CaFileOption, Settings, StoreArgument, TokenFileOption, listed
+from privtab.cli._store_session import CaFileOption, Settings, StoreArgument, TokenFileOption, is_server, listed
 from privtab.errors import AccessDenied, StateInvalid, UsageError
 from privtab.exit_codes import ExitCode
 from privtab.plural import count
@@ -132,7 +132,7 @@ def show(
       privtab store show https://grants.example user:ben --token-file token
     """
     rows = listed(Settings(store=store, token_file=token_file, ca=ca), name, at)
-    if name is None and not store.startswith("http"):
+    if name is None and not is_server(store):
         tables: dict[str, list[Any]] = {}
         for table, row in rows:
             tables.setdefault(table, []).append(dict(row))
