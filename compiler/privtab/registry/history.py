@@ -77,11 +77,12 @@ class History:
         """The active release, searched from a known one; takes a single read if nothing changed."""
         return self._active_release(known)
 
-    def all(self, last: int | None = None) -> list[Channel]:
-        """All readable releases, or the `last` ones of them, oldest first."""
+    def all(self, last: int | None = None, until: int | None = None) -> list[Channel]:
+        """All readable releases, or the `last` ones of them, oldest first; `until`: none after this one."""
         current = self.newest()
-        found = [current] if current.sequence else []
-        for sequence in range(current.sequence - 1, 0, -1):
+        newest = current.sequence if until is None else min(until, current.sequence)
+        found = [current] if 0 < current.sequence == newest else []
+        for sequence in range(newest - len(found), 0, -1):
             if last is not None and len(found) >= last:
                 break
             entry = self.entry(sequence)

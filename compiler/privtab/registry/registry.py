@@ -312,9 +312,9 @@ class Registry:
             return after
         raise RegistryConflict(f"{channel}/{system}: too many concurrent releases")
 
-    def history(self, channel: str, system: str, last: int | None = None) -> list[Channel]:
-        """All readable releases, or the `last` ones of them, oldest first."""
-        return self._history(channel, system).all(last)
+    def history(self, channel: str, system: str, last: int | None = None, until: int | None = None) -> list[Channel]:
+        """All readable releases, or the `last` ones of them, oldest first; `until`: none after this one."""
+        return self._history(channel, system).all(last, until)
 
     def unreadable_releases(self, channel: str, system: str) -> list[UnreadableRelease]:
         """All unreadable releases."""

@@ -8,7 +8,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -357,8 +357,8 @@ async def _history(server: ServerState, request: Request) -> Response:
     """A page: the releases of a channel, or what one changed."""
     registry, place = server.feeds.registry, request.path_params
     assert isinstance(registry, Registry)
-    async with server.comparing:
-        make = difference if "number" in place else history
+    make, held = (difference, server.comparing) if "number" in place else (history, nullcontext())
+    async with held:
         shown = await asyncio.to_thread(partial(make, registry, **place))
     return Response(shown, media_type="text/html", headers=PAGE_HEADERS)
 

@@ -64,7 +64,7 @@ def history(registry: Registry, channel: str, system: str) -> str:
 
 def difference(registry: Registry, channel: str, system: str, number: int) -> str:
     """The HTML of what a release changed for callers; raises UsageError if there is no such release, or none before it."""
-    known = [release for release in registry.history(channel, system) if release.sequence <= number][-2:]
+    known = registry.history(channel, system, 2, until=number)
     if len(known) < 2 or known[-1].sequence != number:
         raise UsageError(f"{channel}/{system} has no release {number} with one before it")
     before, release = known
