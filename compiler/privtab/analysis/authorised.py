@@ -147,8 +147,7 @@ class AuthorisedChanges:
         if may("grants", "add", type_) == operation:
             yield [
                 GainedFact(kind="grant", entity=entity, privilege=privilege)
-                for name, declared in self._program.grantable.items()
-                if type_ in declared.on
+                for name in self._program.grantable_on(type_)
                 for privilege in self._names.privileges_of(name, type_, "allow")
             ]
         if may("grants", "remove", type_) == operation:

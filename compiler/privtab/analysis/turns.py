@@ -214,10 +214,10 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
             entity = Entity.parse(path[-1])
             match atom:
                 case Has():
-                    for privilege in self.program.granted_as(atom.privilege):
-                        *also_at, nearest = self._grantable_at(privilege, path) or (None,)
-                        if nearest is not None and (to := self.grants_to) is not None:
-                            yield GrantChange(privilege=privilege, entity=nearest, also_at=tuple(also_at), to=to)
+                    if (to := self.grants_to) is not None:
+                        for privilege in self.program.granted_as(atom.privilege):
+                            if at := self._grantable_at(privilege, path):
+                                yield GrantChange(privilege=privilege, entity=at[-1], also_at=tuple(at[:-1]), to=to)
                     if owner is not None and atom.privilege in owner.holds:
                         yield from self._make_owner(entity)
                     yield from (RemoveDenial(row=grant) for grant, _ in self.provenance.denied(atom))

@@ -10,13 +10,13 @@ from privtab.checks._parts import with_implied
 from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.hints import listed
-from privtab.names import quoted
+from privtab.names import ANY_PRIVILEGE, quoted
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
     from privtab.model.nodes import CellPart, Policy
-from privtab.names import ANY_PRIVILEGE
-from privtab.syntax.nodes import ConditionCell, RowDecl, Tables, VariantDecl
+    from privtab.syntax.nodes import ConditionCell, RowDecl, Tables, VariantDecl
+
 
 # P301: a deprecated privilege in use.
 DEPRECATED_PRIVILEGE = FindingKind("P301", "deprecated-privilege", Severity.WARNING)
@@ -145,11 +145,11 @@ def never_granted(policy: Policy) -> Iterator[Diagnostic]:
     by_any_row = _granted(policy, core=True)
     if not any(o.kind == "grant" for row in policy.rows.values() for o in row.outcomes):
         return
+    program = view_of(policy).program
     lacking: dict[tuple[str, bool], list[str]] = {}
     first: dict[tuple[str, bool], CellPart] = {}
     for (privilege, type_), spot in _required(policy).items():
-        inherits = policy.semantics.inherits(policy.privileges[privilege])
-        above = policy.hierarchy.chain(type_) if inherits else (type_,)
+        above = program.granting_types(privilege, type_)
         if policy.entities[type_].parent is None or any((privilege, t) in by_rows for t in above):
             continue
         key = (type_, any((privilege, t) in by_any_row for t in above))

@@ -482,7 +482,7 @@ def any_privilege(program: Program, atom: Atom) -> Formula:
     """An atom, for any privilege of its type."""
     if not isinstance(atom, Has):
         return atom
-    on = [name for name, privilege in program.grantable.items() if atom.target.type in privilege.on]
+    on = program.grantable_on(atom.target.type)
     return Or(parts=tuple(replace(atom, privilege=name) for name in on)) if on else atom
 
 

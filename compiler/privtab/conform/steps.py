@@ -322,10 +322,8 @@ def _with_denials(program: Program, state: State, request: Request, abilities: A
         if entity.type in grantable:
             granted = [replace(deny, entity=entity), replace(row, entity=row.entity)]
             yield with_(f"denied on `{entity}`, granted on `{row.entity}`", *granted)
-    for name, privilege in program.grantable.items():
-        if name != row.privilege and row.entity.type in privilege.on:
-            yield with_(f"denied {name} beside {row.privilege}", replace(deny, privilege=name))
-            break
+    for name in _other_privileges(program, row)[:1]:
+        yield with_(f"denied {name} beside {row.privilege}", replace(deny, privilege=name))
     grantees = program.semantics.grantees
     if "user" in grantees:
         yield with_("denied to another user", replace(deny, grantee=f"user:{request.user}{OTHER}"))
@@ -343,27 +341,23 @@ def _with_denials(program: Program, state: State, request: Request, abilities: A
         yield with_("denied to a role of the caller", replace(deny, grantee=f"role:{role}"), assignments=rows)
 
 
+def _other_privileges(program: Program, row: Grant) -> list[str]:
+    """The privileges that a row about its entity could have instead."""
+    return [name for name in program.grantable_on(row.entity.type) if name != row.privilege]
+
+
 def _with_other_rights(program: Program, state: State, request: Request) -> Iterator[DocumentedStep]:
     """Other privileges in the place of the caller's, and ownership in the place of privileges."""
     for row in state.grants[:1]:
         rest = [other for other in state.grants if other is not row]
-        for name, privilege in program.grantable.items():
-            if row.entity.type not in privilege.on or name == row.privilege:
-                continue
-            if row.privilege in privilege.implies or name in program.privileges[row.privilege].implies:
-                yield (
-                    f"{name} for {row.privilege}",
-                    replace(state, grants=[*rest, replace(row, privilege=name)]),
-                    request,
-                )
-        for name, privilege in program.grantable.items():
-            if row.entity.type in privilege.on and name != row.privilege:
-                yield (
-                    f"{name} for {row.privilege}",
-                    replace(state, grants=[*rest, replace(row, privilege=name)]),
-                    request,
-                )
-                break
+        others, implied = _other_privileges(program, row), program.privileges[row.privilege].implies
+        kin = [name for name in others if row.privilege in program.privileges[name].implies or name in implied]
+        for name in (*kin, *others[:1]):
+            yield (
+                f"{name} for {row.privilege}",
+                replace(state, grants=[*rest, replace(row, privilege=name)]),
+                request,
+            )
     owner = program.semantics.owner
     if owner is not None and state.grants and "user" in owner.kinds:
         for entity in dict.fromkeys(row.entity for row in state.grants):

@@ -145,12 +145,8 @@ class CounterexampleSearch:
             case ServiceAdmin():
                 yield Administers()
             case HasBelow(privilege=privilege, target=target):
-                giving = (
-                    self.semantics.names_of(privilege, "allow")
-                    if privilege not in self.program.grantable
-                    else (privilege,)
-                )
-                for name in giving:
+                is_named = privilege in self.program.grantable
+                for name in (privilege,) if is_named else self.semantics.names_of(privilege, "allow"):
                     if self.semantics.elsewhere(target, name):
                         yield GrantedBelow(privilege=name, target=target)
                 if privilege in self.semantics.owner_privileges and self.semantics.elsewhere(target):

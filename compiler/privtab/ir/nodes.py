@@ -460,6 +460,10 @@ class Program:
         """The privileges that rows can name."""
         return grantable(self.privileges)
 
+    def grantable_on(self, type_: str) -> tuple[str, ...]:
+        """The privileges that rows can name for a `type_` entity."""
+        return tuple(name for name, privilege in self.grantable.items() if type_ in privilege.on)
+
     def granted_as(self, privilege: str) -> tuple[str, ...]:
         """What rows name to give a privilege: itself, or for `any privilege` each that there is."""
         return (privilege,) if privilege in self.grantable else tuple(self.grantable)

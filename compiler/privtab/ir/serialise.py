@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, assert_never
 from privtab._once import once
 from privtab.ir.canonical import Canonical, Leaf, Listing, canonical
 from privtab.ir.formula import anchor, asked_condition, call_condition
-from privtab.ir.names import constants_text
+from privtab.ir.names import constants_text, inheriting
 from privtab.ir.nodes import (
     And,
     ByType,
@@ -53,7 +53,7 @@ the first format would misread."""
 
 def _needs_newer(program: Program) -> bool:
     narrows = program.semantics.active_roles != "none"
-    apart = any(privilege.inheritance for privilege in program.privileges.values())
+    apart = inheriting(program) == "mixed"
     return bool(nested_on(program.entities) or program.flat or narrows or program.attributes or apart)
 
 

@@ -150,9 +150,7 @@ class Mutants:
     def neighbours(self, privilege: str, type_: str, used: Collection[str]) -> tuple[str, ...]:
         """One or two other privileges for the type, close in the file, preferably ones that the cell does not use."""
         if type_ not in self._privileges_on:
-            self._privileges_on[type_] = tuple(
-                privilege_.name for privilege_ in self.program.grantable.values() if type_ in privilege_.on
-            )
+            self._privileges_on[type_] = self.program.grantable_on(type_)
         names = self._privileges_on[type_]
         return _neighbours([name for name in names if name == privilege or name not in used], privilege) or _neighbours(
             names, privilege

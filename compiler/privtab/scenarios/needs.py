@@ -297,9 +297,8 @@ class Callers:
         """Everything that can be given on the request's objects and their ancestors, and every atom of the ways."""
         for key in self._everywhere:
             type_ = key.partition(":")[0]
-            for privilege in self.program.grantable.values():
-                if type_ in privilege.on:
-                    yield HeldAtom("has", privilege.name, key)
+            for privilege in self.program.grantable_on(type_):
+                yield HeldAtom("has", privilege, key)
             if self.has_owners:
                 yield HeldAtom("owner", "", key)
             yield HeldAtom("member", "", key)

@@ -226,10 +226,10 @@ class WaysReader:
             case _:
                 found: list[HeldSet] = []
                 names = (unquoted(part.strip()) for part in what.split("/"))
-                for name, key in ((name, key) for name in names for key in keys):
+                for name, key in product(names, keys):
                     if name == ANY_PRIVILEGE:
-                        on = ((p, declared.on) for p, declared in self.program.grantable.items())
-                        found += (frozenset({HeldAtom("has", p, str(key))}) for p, types in on if key.type in types)
+                        on = self.program.grantable_on(key.type)
+                        found += (frozenset({HeldAtom("has", privilege, str(key))}) for privilege in on)
                         continue
                     privileges = self._privileges(node, name, key)
                     if privileges is None:

@@ -305,9 +305,9 @@ def set_of(name: str, values: Sequence[str]) -> str:
     """The definition of a set, on one line if that is short enough."""
     items = [quoted(value) for value in values]
     line = f"{name} := {{{', '.join(items)}}}" if items else f"{name} := set()"
-    return (
-        line if len(line) <= _LINE_LENGTH else "\n\t".join([f"{name} := {{", *(f"{item}," for item in items)]) + "\n}"
-    )
+    if len(line) <= _LINE_LENGTH:
+        return line
+    return "\n\t".join([f"{name} := {{", *(f"{item}," for item in items)]) + "\n}"
 
 
 def _template(name: str) -> Template:
