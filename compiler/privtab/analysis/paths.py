@@ -367,6 +367,8 @@ class ReachableRights:
 
     def _is_certain(self, actions: Collection[Action], goal: Goal) -> bool:
         """Whether actions lead to a goal with the denials to roles and groups that they give, and if nothing else is lost."""
+        if any(action.authorises and self.program.recipients(action.rule) for action in actions):
+            return False  # which principals these objects may be, and what the caller has by them, is not followed
         self._assumed.assume(self._gained_by(self._in_order(actions, exact=True), exact=True), exact=True)
         return self._assumed.reaches(goal)
 

@@ -79,7 +79,9 @@ def _all(answers: Iterable[bool | None]) -> bool | None:
 
 def _effects(rule: Rule) -> frozenset[object]:
     return frozenset(
-        (effect.kind, name, effect.target) for effect in rule.effects for name in effect.privileges or (effect.text,)
+        (effect.kind, name, effect.target)
+        for effect in (*rule.effects, *rule.delegations)
+        for name in effect.privileges or (effect.text,)
     )
 
 

@@ -10,7 +10,7 @@ from privtab.checks._parts import with_implied
 from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.hints import listed
-from privtab.names import ANY_PRIVILEGE, quoted
+from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, quoted
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
@@ -109,7 +109,7 @@ def required(policy: Policy) -> Iterator[str]:
             for name in privilege_names(cell.expression):
                 if name.text in policy.aliases:
                     yield policy.aliases[name.text].of
-                elif name.text == ANY_PRIVILEGE:
+                elif name.text in (ANY_PRIVILEGE, NAMED_PRIVILEGE):
                     yield from policy.privileges
                 else:
                     yield from policy.sets.get(name.text, (name.text,))

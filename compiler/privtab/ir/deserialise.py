@@ -12,7 +12,7 @@ from typing import Any, TypeVar, assert_never, get_args
 
 from privtab.attributes import AttributeKind, Attributes, Operator
 from privtab.diagnostics import Span
-from privtab.effects import BY_ACTIVE_ROLE
+from privtab.effects import BY_ACTIVE_ROLE, EffectKind
 from privtab.ir.names import compare_text, target_text
 from privtab.ir.nodes import (
     ALWAYS,
@@ -24,7 +24,6 @@ from privtab.ir.nodes import (
     Compare,
     DenyMode,
     Effect,
-    EffectKind,
     EntityType,
     Formula,
     GroupSource,
@@ -256,6 +255,7 @@ def _rule(entity: str, operation: str, part: _JsonObject, span: Span) -> Rule:
         required_flags=part.texts("required_flags") if "required_flags" in part.document else (),
         report=part.text_or_none("report"),
         effects=tuple(map(_effect, part.list("effects"))),
+        delegations=tuple(map(_effect, part.list("delegations"))) if "delegations" in part.document else (),
         creates=part.flag("unnamed") and each is None,
         destructive="destructive" in part.document and part.flag("destructive"),
         sensitive="sensitive" in part.document and part.flag("sensitive"),

@@ -198,10 +198,14 @@ def _rule(program: Program, rule: Rule) -> dict[str, Any]:
         "report": rule.report,
         **{name: True for name in ("destructive", "sensitive") if getattr(rule, name)},
         **_conditions(rule),
-        "effects": [
-            {"text": e.text, "privileges": list(e.privileges), "target": _target(program, e.target)}
-            for e in rule.effects
-        ],
+        **{
+            name: [
+                {"text": e.text, "privileges": list(e.privileges), "target": _target(program, e.target)}
+                for e in effects
+            ]
+            for name, effects in (("effects", rule.effects), ("delegations", rule.delegations))
+            if effects or name == "effects"
+        },
         "minimal": {
             form: {
                 key: [[atoms.setdefault(atom, len(atoms)) for atom in row] for row in listed.sets]

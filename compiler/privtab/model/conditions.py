@@ -15,7 +15,7 @@ from privtab.ir.nodes import RESOURCE
 from privtab.model import nodes as m
 from privtab.model.names import DeclaredNames
 from privtab.model.select import ChosenRow
-from privtab.names import ANY_PRIVILEGE
+from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, PRIVILEGE_ATTRIBUTE
 from privtab.paths import Level
 from privtab.request import ACTIVE_ROLES
 from privtab.syntax import expression as x
@@ -118,7 +118,29 @@ class Scope:
                 self.fail(unsound_rows.privilege_cannot_bind(spot.span, name.text, (name.text,), place.types, ()))
         return m.AnyOf(tuple(parts))
 
+    def _named(self, name: x.Name, targets: tuple[x.Name, ...], cell: Cell) -> m.Condition | None:
+        """`named privilege`, as each privilege that can be granted on the places where the request names it."""
+        spot = m.CellPart(cell, name.start, name.end)
+        places = self._places(targets, cell)
+        attribute = self.names.attributes.request.get(PRIVILEGE_ATTRIBUTE)
+        if attribute is None or len(places) < len(targets):
+            self.poisoned = True
+            return None
+        asked = m.TermUse("request", PRIVILEGE_ATTRIBUTE, None, attribute)
+        parts: list[m.Condition] = []
+        for privilege in self.names.privileges:
+            use = m.PrivilegeUse(privilege, (privilege,), is_set=False, spot=spot)
+            at = tuple(place for place in places if not self._unbound(use, place))
+            if at and attribute.compares_to_constant("=", privilege):
+                compared = m.Compared(asked, "=", (privilege,), spot)
+                parts.append(m.AllOf((compared, m.HoldsPrivilege((use,), every=False, places=at))))
+        if not parts:
+            self.fail(unsound_rows.privilege_cannot_bind(spot.span, name.text, (name.text,), places[0].types, ()))
+        return m.AnyOf(tuple(parts))
+
     def _privilege_term(self, term: x.PrivilegeTerm, cell: Cell) -> m.Condition | None:
+        if term.privileges[0].text == NAMED_PRIVILEGE:
+            return self._named(term.privileges[0], term.targets, cell)
         if term.privileges[0].text == ANY_PRIVILEGE and ANY_PRIVILEGE not in self.names.privileges:
             return self._any_listed(term.privileges[0], self._places(term.targets, cell), cell)
         uses = tuple(use for name in term.privileges if (use := self.privilege(name, cell)) is not None)

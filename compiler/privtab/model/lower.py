@@ -14,6 +14,7 @@ from privtab.model import nodes as m
 from privtab.model.names import resolve_names
 from privtab.model.rows import Rows
 from privtab.model.select import ChosenRow, find_variant, read_as, select
+from privtab.names import ANY_PRIVILEGE
 from privtab.paths import Level
 from privtab.syntax.nodes import Reading, RowDecl
 
@@ -83,7 +84,8 @@ class Lowering:
             span=decl.span,
             withs=row.withs,
             report=row.report,
-            effects=tuple(self.effect(outcome) for outcome in row.outcomes),
+            effects=tuple(map(self.effect, row.outcomes)),
+            delegations=tuple(map(self.effect, row.delegations)),
             creates=row.creates,
             destructive=decl.destructive,
             sensitive=decl.destructive or decl.sensitive,
@@ -101,10 +103,15 @@ class Lowering:
         return ir.Effect(
             kind=outcome.kind,
             what=outcome.what,
-            privileges=() if outcome.use is None else outcome.use.members,
+            privileges=self._delegated(outcome) if outcome.use is None else outcome.use.members,
             target=self.target(outcome.slot, outcome.type),
             of_role=outcome.of_role,
         )
+
+    def _delegated(self, outcome: m.ResolvedEffect) -> tuple[str, ...]:
+        if outcome.what != ANY_PRIVILEGE:
+            return ()
+        return tuple(name for name, p in self.policy.privileges.items() if p.granted and outcome.type in p.on)
 
     def target(self, slot: str, type_: str, level: Level = "nearest") -> ir.Target:
         """The shared target of a slot, a type and a level."""

@@ -11,7 +11,7 @@ from privtab.diagnostics import Diagnostic, Span
 from privtab.findings import misspelt, undeclared, unsound_rows, unsound_types
 from privtab.ir.nodes import Alias, EntityType, OwnerKind, OwnerSemantics, Privilege, Role, Semantics
 from privtab.model.hierarchy import Hierarchy
-from privtab.names import ANY_PRIVILEGE
+from privtab.names import ANY_PRIVILEGE, PRIVILEGE_ATTRIBUTE
 from privtab.syntax.nodes import PrivilegeDecl, RoleDecl, SetDecl, Tables, Word
 
 _PRINCIPALS: dict[str, OwnerKind] = {"user": "user", "group": "group", "role": "role"}
@@ -449,4 +449,7 @@ def _attributes(tables: Tables, names: DeclaredNames, found: list[Diagnostic]) -
             on = known if words is None else tuple(dict.fromkeys(word.value for word in words))
             attribute = replace(attribute, on=on)
         declared[decl.kind][decl.name.value] = attribute
+    if tables.named_privilege:
+        granted = tuple(name for name, privilege in names.privileges.items() if privilege.granted)
+        declared["request"].setdefault(PRIVILEGE_ATTRIBUTE, Attribute(type="enum", values=granted))
     return Attributes(**declared)

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from privtab._nodes import dataclass
 from privtab.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
 from privtab.diagnostics import Located, Span
+from privtab.effects import EffectKind
 from privtab.ir.nodes import (
     Alias,
     Ambiguous,
@@ -162,12 +163,12 @@ Condition: TypeAlias = HoldsPrivilege | Related | IsSelf | IsServiceAdmin | CanD
 
 @dataclass(frozen=True, slots=True)
 class ResolvedEffect:
-    """What a successful operation does: grant, become or revoke `what` on the place."""
+    """What a successful operation does with `what` on the place."""
 
-    kind: Literal["grant", "become", "revoke"]
+    kind: EffectKind
     what: str
     use: PrivilegeUse | None
-    """None for `owner` and `member`."""
+    """None for all but privileges and sets."""
     slot: str
     type: str
     of_role: bool = False
@@ -187,6 +188,7 @@ class Row:
     each: Condition | None
     withs: tuple[WithSlot, ...]
     outcomes: tuple[ResolvedEffect, ...]
+    delegations: tuple[ResolvedEffect, ...]
     creates: bool
     requires_text: str | None
     each_text: str | None

@@ -121,7 +121,7 @@ def read_as(body: RowBody, reading: RowBody) -> RowBody:
     """The row's body with the entries of the reading in place of its own."""
     entries = {
         name: value
-        for name in ("requires", "each", "report", "grants", "becomes", "revokes")
+        for name in ("requires", "each", "report", "grants", "becomes", "revokes", "delegates", "withdraws")
         if (value := getattr(reading, name)) is not None
     }
     return replace(body, **entries)
@@ -222,7 +222,8 @@ def _row(row: m.Row) -> Hashable:
         row.withs,
         frozenset(flag.name.value for flag in row.decl.flags if flag.required),
         frozenset(
-            (o.kind, o.use.members if o.use is not None else o.what, o.slot, o.type, o.of_role) for o in row.outcomes
+            (o.kind, o.use.members if o.use is not None else o.what, o.slot, o.type, o.of_role)
+            for o in (*row.outcomes, *row.delegations)
         ),
     )
 

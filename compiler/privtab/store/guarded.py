@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from threading import Lock
 from typing import Any
@@ -21,7 +22,7 @@ from privtab.state.load import from_tables
 from privtab.state.nodes import StateFinding
 from privtab.state.principal_rows import may_be
 from privtab.state.validate import validate
-from privtab.store.authority import PRINCIPAL_OF, VERBS, Authority, Verb
+from privtab.store.authority import PRINCIPAL_OF, VERBS, Authority, Verb, given_by, naming
 from privtab.store.journal import Journal
 from privtab.store.planning import Guard, Plan, Proposal, Tables
 from privtab.store.store import Outcome, Store
@@ -271,8 +272,17 @@ class GuardedStore:
     def _authorising(self, snapshot: Snapshot, table: str, row: Row, user: str) -> Iterator[list[Request]]:
         """For each object that a row may be about, the requests that authorise a change of it."""
         for object_ in self.authority.objects(table, row, snapshot.paths):
-            operations = {self.authority.operation(table, verb, object_.type) for verb in VERBS} - {None}
-            yield [Request(user=user, action=str(name), resource=object_) for name in sorted(map(str, operations))]
+            given = given_by(self.program, row, object_.type)
+            operations = {
+                name for verb in VERBS for name in self.authority.operations(table, verb, object_.type, given)
+            }
+            requests: list[Request] = []
+            for name in sorted(operations):
+                with suppress(UsageError):
+                    requests.append(naming(self.program, Request(user=user, action=name, resource=object_), [row]))
+            # A principal that no row places is no object of a request.
+            rules = self.program.rules
+            yield [each for each in requests if len(each.with_) == len(rules[object_.type, each.action].withs)]
 
     # --- which operation ---
 
@@ -306,18 +316,25 @@ class GuardedStore:
         if len(objects) > 1:
             raise UsageError("the rows may be about several entities: name one as `resource`")
         (resource,) = objects
-        operations = {self.authority.operation(table, verb, resource.type) for table, verb, _ in listed}
-        if None in operations or len(operations) != 1:
+        given = {
+            name for table, _, row in listed if table == "grants" for name in given_by(self.program, row, resource.type)
+        }
+        by_rows = [
+            self.authority.operations(table, verb, resource.type, given if table == "grants" else ())
+            for table, verb, _ in listed
+        ]
+        operations = [name for name in by_rows[0] if all(name in names for names in by_rows)]
+        if not operations:
             kinds = sorted({(table, verb) for table, verb, _ in listed})
             advice = "; ".join(self.authority.described(table, verb, resource.type) for table, verb in kinds)
             raise UsageError(
                 f"no one operation on {resource} authorises these rows: {advice}; `--authorise TABLE=OPERATION` names another"
             )
-        operation = operations.pop()
-        assert operation is not None
-        if desired.operation not in (None, operation):
-            raise UsageError(f"`{desired.operation}` does not authorise these rows: `{operation}` does")
-        return self._request_for(desired, operation, resource)
+        operation = desired.operation or operations[0]
+        if operation not in operations:
+            raise UsageError(f"`{operation}` does not authorise these rows: `{operations[0]}` does")
+        rows = [row for _, _, row in listed]
+        return naming(self.program, self._request_for(desired, operation, resource), rows)
 
     def _check_rows(self, snapshot: Snapshot, desired: DesiredChange) -> None:
         """Raise StateInvalid for rows that are wrong in themselves, before names in them are used."""

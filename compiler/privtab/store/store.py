@@ -24,6 +24,7 @@ from privtab.request import Decision, Entity, Request
 from privtab.state.load import from_tables
 from privtab.state.names import uses
 from privtab.state.raw import RawState
+from privtab.store.authority import naming
 from privtab.store.database import Database, address, migrate, version
 from privtab.store.excerpt import Excerpt
 from privtab.store.group_commit import GroupCommit, Take
@@ -217,7 +218,7 @@ class Store(Journal):
         from a source that is not trusted. Rows must be about the objects of the request or about what lies below them.
         Raises StateInvalid, with every finding, if a row is wrong.
         """
-        requested = replace(_change_request(request, add, remove), new=new, guard=guard)
+        requested = replace(_change_request(self.program, request, add, remove), new=new, guard=guard)
         return self._write(requested, request_id, expect)
 
     def done(
@@ -231,7 +232,7 @@ class Store(Journal):
         document: Mapping[str, Any] | None = None,
     ) -> Outcome | None:
         """What `change` or `perform` did for this request id; None if nothing. Raises StoreConflict if it was another request."""
-        requested = replace(_change_request(request, add, remove), new=new, document=document)
+        requested = replace(_change_request(self.program, request, add, remove), new=new, document=document)
         with self.database.reading() as connection:
             return _known(connection, request_id, canonical(requested.to_json()))
 
@@ -251,7 +252,9 @@ class Store(Journal):
             head = read_head(connection)
             self._check_all(connection, head)
             excerpt = Excerpt(self.program, Reader().at(connection, head.hash), self.database.shown)
-            requested = replace(_change_request(request, add, remove), delete=delete, new=new, guard=guard)
+            requested = replace(
+                _change_request(self.program, request, add, remove), delete=delete, new=new, guard=guard
+            )
             decision, changes = plan(self.program, excerpt, requested)
             self._check_unseen(connection, head, requested, expect, changes)
         read = partial(self._rows_after, head.number)
@@ -443,8 +446,12 @@ def _append_unasked(
     writer.flush()
 
 
-def _change_request(request: Request, add: Tables | RawState | None, remove: Tables | RawState | None) -> ChangeRequest:
-    return ChangeRequest(request=request, add=raw(add, "the rows to add"), remove=raw(remove, "the rows to remove"))
+def _change_request(
+    program: Program, request: Request, add: Tables | RawState | None, remove: Tables | RawState | None
+) -> ChangeRequest:
+    added, removed = raw(add, "the rows to add"), raw(remove, "the rows to remove")
+    given = [row.cells for rows in (added, removed) if rows for listed in rows.rows.values() for row in listed]
+    return ChangeRequest(request=naming(program, request, given), add=added, remove=removed)
 
 
 def _checked_id(request_id: str) -> str:

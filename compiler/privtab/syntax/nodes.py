@@ -7,6 +7,7 @@ from typing import Literal
 from privtab._nodes import dataclass
 from privtab.attributes import Attribute, AttributeKind
 from privtab.diagnostics import Located, Span
+from privtab.effects import EffectKind
 from privtab.names import KINDS, PrincipalKind
 from privtab.source import SourceFile
 from privtab.syntax.expression import Effects, Expression
@@ -108,9 +109,9 @@ class ConditionCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectCell:
-    """One entry of `grants`, `becomes` or `revokes`; no terms if the cell does not parse."""
+    """One entry of `grants`, `becomes`, `revokes`, `delegates` or `withdraws`; no terms if the cell does not parse."""
 
-    kind: Literal["grant", "become", "revoke"]
+    kind: EffectKind
     cell: Cell
     terms: Effects | None
 
@@ -143,13 +144,16 @@ class RowBody:
     grants: tuple[EffectCell, ...] | None = None
     becomes: tuple[EffectCell, ...] | None = None
     revokes: tuple[EffectCell, ...] | None = None
+    delegates: tuple[EffectCell, ...] | None = None
+    withdraws: tuple[EffectCell, ...] | None = None
     plain: bool = False
     """Whether the row has the short form, a single condition."""
 
     @property
     def effects(self) -> tuple[EffectCell, ...]:
-        """All effect cells, in the order grants, becomes, revokes."""
-        return (self.grants or ()) + (self.becomes or ()) + (self.revokes or ())
+        """All effect cells, in the order grants, becomes, revokes, delegates, withdraws."""
+        keys = (self.grants, self.becomes, self.revokes, self.delegates, self.withdraws)
+        return tuple(cell for cells in keys for cell in cells or ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,5 +359,7 @@ class Tables:
     """Names whose declaration has a finding: their use is not reported again."""
     any_privilege: bool = False
     """Whether a condition may ask for `any privilege`."""
+    named_privilege: bool = False
+    """Whether a condition may ask for the privilege that the request names."""
     broken: bool = False
     """Whether reading made any finding that prevents a policy."""

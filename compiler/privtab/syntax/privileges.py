@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, cast
 
 from privtab.findings import misspelt, unsound_rows
-from privtab.names import ANY_PRIVILEGE
+from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE
 from privtab.syntax.expression import RESERVED
 from privtab.syntax.node_reader import is_empty
 from privtab.syntax.nodes import PrivilegeDecl, SetDecl, Word
@@ -42,7 +42,7 @@ def read_privileges(reader: PolicyReader, node: Node, unreadable: set[str]) -> t
 
 def _privilege_name(reader: PolicyReader, node: Node, what: str) -> Word | None:
     name = reader.name(node, what, "privilege")
-    if name is not None and name.value in {*RESERVED, ANY_PRIVILEGE}:
+    if name is not None and name.value in {*RESERVED, ANY_PRIVILEGE, NAMED_PRIVILEGE}:
         reader.take(misspelt.bad_name(name.span, what, name.value, f"`{name.value}` is a word of conditions"))
         reader.lost.add(name.value)
         return None

@@ -7,9 +7,10 @@ from collections.abc import Sequence as Sequence_
 from typing import Literal
 
 from privtab.diagnostics import Diagnostic, Located, Span
+from privtab.effects import EffectKind
 from privtab.findings import misspelt, unreadable
 from privtab.hints import listed, nearest, not_a_condition
-from privtab.names import ANY_PRIVILEGE
+from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE
 from privtab.paths import LEVELS, MOST_LEVELS
 from privtab.source import SourceFile
 from privtab.syntax.cell_errors import CellError
@@ -37,7 +38,7 @@ class PolicyReader(NodeReader):
 
     def __init__(self, source: SourceFile, found: list[Diagnostic]) -> None:
         super().__init__(source, found)
-        self.any_privilege = False
+        self.any_privilege = self.named_privilege = False
         self.lost: set[str] = set()
         """Names whose declaration has a finding: their use is not reported again."""
         self.unknown_values: list[Node] = []
@@ -258,15 +259,17 @@ class PolicyReader(NodeReader):
                 self.cell_error(cell, error)
                 return ConditionCell(cell=cell, expression=None)
             case expression:
-                self.any_privilege |= ANY_PRIVILEGE in " ".join(cell.text.split())
+                words = " ".join(cell.text.split())
+                self.any_privilege |= ANY_PRIVILEGE in words
+                self.named_privilege |= NAMED_PRIVILEGE in words
                 return ConditionCell(cell=cell, expression=expression)
 
-    def effects(self, node: Node, kind: Literal["grant", "become", "revoke"], what: str) -> tuple[EffectCell, ...]:
+    def effects(self, node: Node, kind: EffectKind, what: str) -> tuple[EffectCell, ...]:
         """An effect or a list of effects."""
         cells: list[EffectCell] = []
         for item in self.cut_items(node):
             if not isinstance(item, Scalar) or not isinstance(item.value, str) or item.style == "*":
-                example = "READ (TYPE)" if kind == "grant" else "owner"
+                example = "READ (TYPE)" if kind in ("grant", "delegate", "withdraw") else "owner"
                 self.wrong(item, what, "an effect", f"an effect reads `{example}`")
                 continue
             text = item.value

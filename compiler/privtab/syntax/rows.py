@@ -6,9 +6,20 @@ import re
 from dataclasses import replace
 
 from privtab.diagnostics import Located
+from privtab.effects import EffectKind
 from privtab.findings import misspelt, unsound_rows
 from privtab.syntax.keys import NAME
-from privtab.syntax.nodes import AmbiguousDecl, FlagDecl, Reading, RowBody, RowDecl, SourceRef, WithDecl, Word
+from privtab.syntax.nodes import (
+    AmbiguousDecl,
+    EffectCell,
+    FlagDecl,
+    Reading,
+    RowBody,
+    RowDecl,
+    SourceRef,
+    WithDecl,
+    Word,
+)
 from privtab.syntax.reader import Fields, PolicyReader
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
@@ -91,13 +102,19 @@ def _read_row(reader: PolicyReader, node: Node, key: Scalar, kind: str) -> RowDe
 def read_body(reader: PolicyReader, fields: Fields) -> RowBody:
     """Read the conditions and effects of a row or a reading."""
     report = reader.choice(fields["report"][1], "report", "`report`") if "report" in fields else None
+
+    def effects(key: str, kind: EffectKind) -> tuple[EffectCell, ...] | None:
+        return reader.effects(fields[key][1], kind, f"`{key}`") if key in fields else None
+
     return RowBody(
         requires=reader.condition(fields["requires"][1], "`requires`") if "requires" in fields else None,
         each=reader.condition(fields["each"][1], "`each`") if "each" in fields else None,
         report=None if report is None else Located(report, reader.span(fields["report"][1])),
-        grants=reader.effects(fields["grants"][1], "grant", "`grants`") if "grants" in fields else None,
-        becomes=reader.effects(fields["becomes"][1], "become", "`becomes`") if "becomes" in fields else None,
-        revokes=reader.effects(fields["revokes"][1], "revoke", "`revokes`") if "revokes" in fields else None,
+        grants=effects("grants", "grant"),
+        becomes=effects("becomes", "become"),
+        revokes=effects("revokes", "revoke"),
+        delegates=effects("delegates", "delegate"),
+        withdraws=effects("withdraws", "withdraw"),
     )
 
 

@@ -159,6 +159,7 @@ def read_tables(reader: PolicyReader, root: Node) -> Tables | None:
         unreadable=frozenset(unreadable),
         lost=frozenset(reader.lost),
         any_privilege=reader.any_privilege,
+        named_privilege=reader.named_privilege,
         broken=any(d.severity is Severity.ERROR for d in reader.found),
     )
 

@@ -87,7 +87,8 @@ class Comparison:
         before, after = self.before.rules[pair], self.after.rules[pair]
         if not self._same_ids(before, after):
             return self._unknown(before, after, pair)
-        effects = Verdict.EQUAL if before.effects == after.effects else compare_effects(before, after)
+        same = (before.effects, before.delegations) == (after.effects, after.delegations)
+        effects = Verdict.EQUAL if same else compare_effects(before, after)
         unchanged = self.same(pair)
         condition, witnesses = (Verdict.EQUAL, ()) if unchanged else self._condition(pair)
         if effects is not Verdict.EQUAL:
