@@ -1,4 +1,7 @@
-"""The methods of the clients: check requests against the vocabulary, ask an engine, apply the mode. Written as flows."""
+"""The methods of the clients: check requests against the vocabulary, ask an engine, apply the mode.
+
+Written once, as flows, from which the synchronous and the asynchronous clients make methods with the same arguments.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,26 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
+from functools import partial, wraps
+from inspect import signature
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, Unpack
 
+from privtab.client import _arguments as arguments
 from privtab.client import _observe as observe
 from privtab.client import _plan as plan
-from privtab.client import _protocol as protocol
+from privtab.client._arguments import Details, EntityLike
 from privtab.client._engine import ClientEngine, Flow
 from privtab.client._observe import LOG, Observer
-from privtab.client._protocol import ActiveSystem, EntityLike
+from privtab.client._protocol import ActiveSystem, Revision
 from privtab.effects import Effect
 from privtab.errors import AccessDenied, DecisionError, InvalidRequest
 from privtab.request import Decision, Entity, Request, exact
-
-if TYPE_CHECKING:
-    from privtab.client._async_engine import AsyncOpaEngine
+from privtab.vocabulary import Vocabulary
 
 T = TypeVar("T")
 Item = TypeVar("Item")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 WINDOW = 50_000
 """How many requests of `check_many` are held in memory at once."""
@@ -41,6 +45,18 @@ class Mode(StrEnum):
     """Ask for nothing and let everything pass: authorization is disabled."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """The status of a client."""
+
+    healthy: bool
+    """Whether the client can answer now."""
+    mode: Mode
+    engine: str
+    circuit: str | None = None
+    """`closed`, `open` or `half-open`; None for engines in process."""
+
+
 @dataclass(frozen=True, slots=True)
 class _AnswerKind(Generic[T]):
     """How to count the allows in a kind of answer, and which answer replaces it if the mode lets everything pass."""
@@ -52,31 +68,80 @@ class _AnswerKind(Generic[T]):
 
 
 class ClientFlows:
-    """The methods of every client, as flows."""
+    """The methods of every client, as flows, with the docstrings of those methods."""
 
-    def __init__(self, engine: ClientEngine | AsyncOpaEngine, mode: Mode, observer: Observer) -> None:
+    def __init__(self, engine: ClientEngine, mode: Mode, observer: Observer) -> None:
         self.engine = engine
         self.mode = mode
         self.observer = observer
         if mode is not Mode.ENFORCE:
             LOG.warning("authorization is not enforced: mode `%s`", mode)
 
+    # --- the client itself ---
+
+    def close(self) -> Flow[None]:
+        """Release connections, files and threads."""
+        yield self.engine.close
+
+    def system(self) -> Flow[str]:
+        """The name of the system."""
+        active: ActiveSystem = yield self.engine.active_system
+        return active.system
+
+    def health(self) -> Flow[bool]:
+        """Whether the client can answer now: OPA answers and its bundles are active; never raises."""
+        healthy: bool = yield self.engine.healthy
+        return healthy
+
+    def status(self) -> Flow[Status]:
+        """Health, mode, engine and circuit; never raises."""
+        healthy = yield self.engine.healthy
+        return Status(healthy=healthy, mode=self.mode, engine=self.engine.name, circuit=self.engine.circuit)
+
+    def revision(self) -> Flow[Revision]:
+        """The active revisions of the policy and the state; None for one that is not active."""
+        revision: Revision = yield self.engine.revision
+        return revision
+
+    def vocabulary(self) -> Flow[Vocabulary]:
+        """The names of the active policy: entity types, operations, and what a request for each must contain."""
+        active: ActiveSystem = yield self.engine.active_system
+        return active.vocabulary
+
     # --- one request ---
 
-    def check(self, user: object, action: object, resource: object, **details: Any) -> Flow[bool]:
-        """Whether the request is allowed."""
+    def check(
+        self,
+        user: str | Request,
+        action: str | None = None,
+        resource: EntityLike | None = None,
+        **details: Unpack[Details],
+    ) -> Flow[bool]:
+        """Whether `user` may do `action` on `resource`."""
         if self.mode is Mode.OFF:
             return True
         return (yield from self._single(_CHECK, user, action, resource, details, self.engine.allow))
 
-    def decide(self, user: object, action: object, resource: object, **details: Any) -> Flow[Decision]:
-        """The decision with its explanation."""
+    def decide(
+        self,
+        user: str | Request,
+        action: str | None = None,
+        resource: EntityLike | None = None,
+        **details: Unpack[Details],
+    ) -> Flow[Decision]:
+        """The decision with its explanation: the rule, what is missing or which grants allow it, and the effects of success."""
         if self.mode is Mode.OFF:
             return _allowed_by_mode(None, Mode.OFF)
         return (yield from self._single(_DECIDE, user, action, resource, details, self.engine.decide))
 
-    def require(self, user: object, action: object, resource: object, **details: Any) -> Flow[Decision]:
-        """The decision if it is an allow; raises AccessDenied otherwise."""
+    def require(
+        self,
+        user: str | Request,
+        action: str | None = None,
+        resource: EntityLike | None = None,
+        **details: Unpack[Details],
+    ) -> Flow[Decision]:
+        """The decision if it is an allow; otherwise raises AccessDenied, which says what is missing."""
         if self.mode is Mode.OFF:
             return _allowed_by_mode(None, Mode.OFF)
         requests: list[Request] = []
@@ -90,8 +155,14 @@ class ClientFlows:
             raise AccessDenied(requests[0], decision)
         return decision
 
-    def effects(self, user: object, action: object, resource: object, **details: Any) -> Flow[tuple[Effect, ...]]:
-        """The effects of an allowed request; raises AccessDenied otherwise."""
+    def effects(
+        self,
+        user: str | Request,
+        action: str | None = None,
+        resource: EntityLike | None = None,
+        **details: Unpack[Details],
+    ) -> Flow[tuple[Effect, ...]]:
+        """The effects to carry out after success; raises AccessDenied if the request is denied."""
         return (yield from self.require(user, action, resource, **details)).effects
 
     def _single(
@@ -110,28 +181,31 @@ class ClientFlows:
                 active.vocabulary.check(request)
                 if request is not user:
                     # A Request may come from JSON with a context that this policy does not read.
-                    protocol.check_context(request, active)
+                    arguments.check_context(request, active)
 
             _, active = yield from self._check_names(check)
             result = yield partial(answer, request)
             return result, active
 
         try:
-            request = protocol.request(user, action, resource, **details)
+            request = arguments.request(user, action, resource, **details)
         except InvalidRequest as error:
             return self._handle_failure(answer_kind, None, error, self._begin(answer_kind, None))
         return (yield from self._apply_mode(answer_kind, request, body(request)))
 
     # --- many ---
 
-    def check_many(self, requests: Iterable[Request], *, kind: str = "check_many") -> Flow[list[bool]]:
-        """Whether each request is allowed, by position."""
+    def check_many(self, requests: Iterable[Request]) -> Flow[list[bool]]:
+        """Whether each of any number of requests is allowed, by position, in few calls; duplicates are sent once.
+
+        An error in one request fails the whole call.
+        """
         if self.mode is Mode.OFF:
             return [True for _ in requests]
         answers: list[bool] = []
         for window in _windows(requests):
             count = len(window)
-            answer_kind: _AnswerKind[list[bool]] = _AnswerKind(kind, count, sum, partial(_all_true, count))
+            answer_kind: _AnswerKind[list[bool]] = _AnswerKind("check_many", count, sum, partial(_all_true, count))
             answers += yield from self._apply_mode(answer_kind, None, self._check_window(window, len(answers)))
         return answers
 
@@ -141,7 +215,10 @@ class ClientFlows:
         return answers, active
 
     def decide_many(self, requests: Iterable[Request]) -> Flow[list[Decision]]:
-        """Decisions with explanations, by position."""
+        """The decisions with their explanations, by position, in few calls; slower than `check_many`.
+
+        An error in one request fails the whole call.
+        """
         if self.mode is Mode.OFF:
             return [_allowed_by_mode(None, Mode.OFF) for _ in requests]
         answers: list[Decision] = []
@@ -162,13 +239,17 @@ class ClientFlows:
 
     def visible(
         self,
-        user: object,
-        action: object,
+        user: str,
+        action: str,
         type_or_items: str | Iterable[Item],
-        items: Iterable[Item] | None,
-        **details: Any,
+        items: Iterable[Item] | None = None,
+        **details: Unpack[Details],
     ) -> Flow[list[Item]]:
-        """The allowed items, in their order."""
+        """The items of a listing that `user` may see, in their order.
+
+        `visible("alice", "list", "table", ["m/c/s/t", "m/c/s/u"])` takes paths (or entities) of one type,
+        `visible("alice", "list", ["table:m/c/s/t"])` entities with their type.
+        """
         all_items = _items(type_or_items, items)
         if self.mode is Mode.OFF:
             return all_items
@@ -178,11 +259,11 @@ class ClientFlows:
             type_, entities = _entities(type_or_items, all_items)
             if type_ is None:
                 return all_items, None
-            request = protocol.request(user, action, Entity(type_, ""), **details)
+            request = arguments.request(user, action, Entity(type_, ""), **details)
 
             def check(active: ActiveSystem) -> None:
                 plan.check_listing(request, entities, active)
-                protocol.check_context(request, active)
+                arguments.check_context(request, active)
 
             _, active = yield from self._check_names(check)
             positions = yield partial(self.engine.visible, request, entities)
@@ -192,24 +273,28 @@ class ClientFlows:
 
     def filter(
         self,
-        user: object,
-        action: object,
+        user: str,
+        action: str,
         items: Iterable[Item],
-        key: Callable[[Item], EntityLike] | None,
-        **details: Any,
+        *,
+        key: Callable[[Item], EntityLike] | None = None,
+        **details: Unpack[Details],
     ) -> Flow[list[Item]]:
-        """The items on which `user` may do `action`, in their order; `key` returns the entity of an item."""
+        """The items on which `user` may do `action`, in their order; `key` returns the entity of an item, of any type.
+
+        `filter("alice", "load", rows, key=lambda row: ("table", row.path))`
+        """
         all_items = list(items)
         if self.mode is Mode.OFF or not all_items:
             return all_items
 
         def body() -> Flow[tuple[list[Item], ActiveSystem]]:
-            extras = protocol.request_details(**details)
+            extras = arguments.request_details(**details)
             requests = [_item_request(user, action, item, key, extras, index) for index, item in enumerate(all_items)]
 
             def check(active: ActiveSystem) -> Any:
                 shapes = plan.check_all(requests, active, noun="item")
-                protocol.check_context(requests[0], active)
+                arguments.check_context(requests[0], active)
                 return shapes
 
             shapes, active = yield from self._check_names(check)
@@ -291,6 +376,19 @@ class ClientFlows:
         LOG.log(logging.WARNING, "mode %s, %s let pass: %s", self.mode, answer_kind.kind, problem)
 
 
+def described_as(flow: Callable[..., Any]) -> Callable[[Method], Method]:
+    """Give a method the name, the docstring and the signature of the flow that it runs."""
+
+    def describe(method: Method) -> Method:
+        described: Any = wraps(flow)(method)
+        shown = signature(flow)
+        result = str(shown.return_annotation).removeprefix("Flow[").removesuffix("]")
+        described.__signature__ = shown.replace(return_annotation=result)
+        return described  # type: ignore[no-any-return]
+
+    return describe
+
+
 def _count(decisions: Sequence[Decision]) -> int:
     return sum(decision.allowed for decision in decisions)
 
@@ -352,16 +450,16 @@ def _entities(type_or_items: str | Iterable[Item], items: Sequence[Item]) -> tup
     """The type of a listing, None where it has neither items nor type, and the items as entities."""
     if isinstance(type_or_items, str):
         return type_or_items, [_item(item, type_or_items, index) for index, item in enumerate(items)]
-    entities = [protocol.entity(item, f"item {index}") for index, item in enumerate(items)]
+    entities = [arguments.entity(item, f"item {index}") for index, item in enumerate(items)]
     return entities[0].type if entities else None, entities
 
 
 def _item(item: object, type_: str, index: int) -> Entity:
     """An item of a listing of a known type: a string is a path, a list holds unencoded names."""
     if isinstance(item, list):
-        return protocol.named(type_, item, f"item {index}")
+        return arguments.named(type_, item, f"item {index}")
     if not isinstance(item, str):
-        return protocol.entity(item, f"item {index}")
+        return arguments.entity(item, f"item {index}")
     if item.startswith(f"{type_}:"):
         raise InvalidRequest(f"item {index} is `{item}`: beside a type, write paths alone")
     return exact(Entity(type_, item))  # type: ignore[no-any-return]
@@ -376,6 +474,6 @@ def _item_request(
     index: int,
 ) -> Request:
     try:
-        return protocol.request(user, action, item if key is None else key(item), **details)
+        return arguments.request(user, action, item if key is None else key(item), **details)
     except InvalidRequest as error:
         raise InvalidRequest(f"item {index}: {error}") from None

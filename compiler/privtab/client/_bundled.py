@@ -78,6 +78,7 @@ class BundledEngine:
     ) -> None:
         self.locations = locations
         self.name = NAME
+        self.circuit = None
         self.problem: str | None = None
         self._system = system
         self._refresh = refresh

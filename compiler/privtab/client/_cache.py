@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from privtab.client._fork import renew_after_fork
+from privtab.client._engine import renew_after_fork
 from privtab.request import Decision, Request
 
 Key: TypeAlias = Hashable

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from privtab.client._engine import Flow
-from privtab.client._fork import renew_after_fork
+from privtab.client._engine import Flow, renew_after_fork
 from privtab.client._observe import LOG
 from privtab.client._transport import Limits, Timeout
 from privtab.errors import DecisionUnavailable, PrivtabError

@@ -21,7 +21,7 @@ from privtab.request import Decision
 if TYPE_CHECKING:
     from contextvars import Token
 
-    from privtab.client._protocol import EntityLike
+    from privtab.client._arguments import EntityLike
     from privtab.client.aio import AsyncClient
 
 P = ParamSpec("P")
