@@ -286,7 +286,7 @@ def undecided(policy: Policy) -> Iterator[Diagnostic]:
 
     Runs after all other checks.
     """
-    from privtab.ir.circuits import CONFLICTS
+    from privtab.ir.solver import CONFLICTS
 
     for pair, codes in view_of(policy).undecided_codes.items():
         row = policy.rows[pair]

@@ -10,7 +10,7 @@ from privtab.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attribut
 from privtab.diagnostics import Diagnostic, Span
 from privtab.findings import misspelt, undeclared, unsound_rows, unsound_types
 from privtab.ir.nodes import Alias, EntityType, OwnerKind, OwnerSemantics, Privilege, Role, Semantics
-from privtab.model.hierarchy import Hierarchy
+from privtab.model.nodes import Hierarchy
 from privtab.names import ANY_PRIVILEGE
 from privtab.syntax.nodes import PrivilegeDecl, RoleDecl, SetDecl, Tables, Word
 

@@ -9,7 +9,7 @@ from privtab.diagnostics import Located, Severity
 from privtab.effects import PRINCIPAL_TABLES
 from privtab.findings import misspelt, unsound_rows
 from privtab.names import KINDS
-from privtab.syntax.attributes import read_attributes
+from privtab.syntax.attributes import read_attributes, read_privileges, read_sets
 from privtab.syntax.keys import SECTIONS
 from privtab.syntax.node_reader import is_empty
 from privtab.syntax.nodes import (
@@ -25,7 +25,6 @@ from privtab.syntax.nodes import (
     VariantDecl,
     Word,
 )
-from privtab.syntax.privileges import read_privileges, read_sets
 from privtab.syntax.reader import Fields, PolicyReader
 from privtab.syntax.rows import read_rows
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
