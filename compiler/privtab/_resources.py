@@ -60,11 +60,6 @@ def opa() -> Path:
     return _folder("opa")
 
 
-def opa_capabilities() -> Path:
-    """The pinned capabilities file for `opa check` and `opa build`."""
-    return opa() / "capabilities.json"
-
-
 @lru_cache(maxsize=4)
 def environment(folder: str) -> Environment:
     """The templates of one folder. The output is not HTML, so nothing is escaped: quote values with a filter."""

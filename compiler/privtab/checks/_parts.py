@@ -11,11 +11,12 @@ from privtab.ir import nodes as ir
 from privtab.ir.formula import without_name
 from privtab.ir.unroll import Levels, unrolled
 from privtab.model import nodes as m
-from privtab.model.walk import first_spot, flat
+from privtab.model.nodes import first_spot, flat
 
 if TYPE_CHECKING:
     from privtab.checks._view import View
     from privtab.model.lower import Lowering
+    from privtab.syntax.nodes import ConditionCell, Tables
 
 
 class Circuit:
@@ -268,3 +269,10 @@ class PartLiterals:
         if path not in self._complete:
             self._complete[path] = self.circuit.leaf(self.lowering.formula(condition))
         return self._complete[path]
+
+
+def condition_cells(tables: Tables) -> Iterator[ConditionCell]:
+    """The cells of all conditions that a file has: the gate, and those of rows, readings and variants."""
+    if tables.semantics.gate is not None:
+        yield tables.semantics.gate
+    yield from (cell for row in tables.all_rows for body in row.bodies for cell in body.conditions)

@@ -24,7 +24,7 @@ from privtab.client._protocol import ActiveSystem, Revision
 from privtab.effects import Effect
 from privtab.errors import AccessDenied, DecisionError, InvalidRequest
 from privtab.request import Decision, Entity, Request, exact
-from privtab.vocabulary import Vocabulary
+from privtab.vocabulary import OperationShape, Vocabulary
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -64,7 +64,16 @@ class _AnswerKind(Generic[T]):
     kind: str
     count: int
     allowed: Callable[[T], int]
-    passing: Callable[[T | None], T]
+    passing: Callable[[T | None, Mode], T]
+
+    def of_many(self, kind: str, count: int) -> _AnswerKind[list[T]]:
+        """The same for a list of answers."""
+
+        def passing(found: list[T] | None, mode: Mode) -> list[T]:
+            answers: Sequence[T | None] = [None] * count if found is None else found
+            return [self.passing(answer, mode) for answer in answers]
+
+        return _AnswerKind(kind, count, lambda answers: sum(map(self.allowed, answers)), passing)
 
 
 class ClientFlows:
@@ -131,7 +140,7 @@ class ClientFlows:
     ) -> Flow[Decision]:
         """The decision with its explanation: the rule, what is missing or which grants allow it, and the effects of success."""
         if self.mode is Mode.OFF:
-            return _allowed_by_mode(None, Mode.OFF)
+            return _DECIDE.passing(None, Mode.OFF)
         return (yield from self._single(_DECIDE, user, action, resource, details, self.engine.decide))
 
     def require(
@@ -143,7 +152,7 @@ class ClientFlows:
     ) -> Flow[Decision]:
         """The decision if it is an allow; otherwise raises AccessDenied, which says what is missing."""
         if self.mode is Mode.OFF:
-            return _allowed_by_mode(None, Mode.OFF)
+            return _DECIDE.passing(None, Mode.OFF)
         requests: list[Request] = []
 
         def answer(request: Request) -> Any:
@@ -200,42 +209,39 @@ class ClientFlows:
 
         An error in one request fails the whole call.
         """
-        if self.mode is Mode.OFF:
-            return [True for _ in requests]
-        answers: list[bool] = []
-        for window in _windows(requests):
-            count = len(window)
-            answer_kind: _AnswerKind[list[bool]] = _AnswerKind("check_many", count, sum, partial(_all_true, count))
-            answers += yield from self._apply_mode(answer_kind, None, self._check_window(window, len(answers)))
-        return answers
-
-    def _check_window(self, window: Sequence[Request], start: int) -> Flow[tuple[list[bool], ActiveSystem]]:
-        shapes, active = yield from self._check_names(lambda active: plan.check_all(window, active, start=start))
-        answers = yield partial(self.engine.allow_many, window, shapes)
-        return answers, active
+        return (yield from self._many(_CHECK, "check_many", requests, self.engine.allow_many))
 
     def decide_many(self, requests: Iterable[Request]) -> Flow[list[Decision]]:
         """The decisions with their explanations, by position, in few calls; slower than `check_many`.
 
         An error in one request fails the whole call.
         """
+        return (
+            yield from self._many(_DECIDE, "decide_many", requests, lambda window, _: self.engine.decide_many(window))
+        )
+
+    def _many(
+        self,
+        one: _AnswerKind[T],
+        kind: str,
+        requests: Iterable[Request],
+        ask: Callable[[list[Request], list[OperationShape]], Any],
+    ) -> Flow[list[T]]:
         if self.mode is Mode.OFF:
-            return [_allowed_by_mode(None, Mode.OFF) for _ in requests]
-        answers: list[Decision] = []
+            return [one.passing(None, Mode.OFF) for _ in requests]
+        answers: list[T] = []
         for window in _windows(requests):
-
-            def passing(found: list[Decision] | None, count: int = len(window)) -> list[Decision]:
-                decisions: Sequence[Decision | None] = [None] * count if found is None else found
-                return [_allowed_by_mode(decision, Mode.OBSERVE) for decision in decisions]
-
-            answer_kind: _AnswerKind[list[Decision]] = _AnswerKind("decide_many", len(window), _count, passing)
-            answers += yield from self._apply_mode(answer_kind, None, self._decide_window(window, len(answers)))
+            many = one.of_many(kind, len(window))
+            answers += yield from self._apply_mode(many, None, self._window(window, len(answers), ask))
         return answers
 
-    def _decide_window(self, window: Sequence[Request], start: int) -> Flow[tuple[list[Decision], ActiveSystem]]:
-        _, active = yield from self._check_names(lambda active: plan.check_all(window, active, start=start))
-        answers = yield partial(self.engine.decide_many, window)
-        return [_with_id(answer) for answer in answers], active
+    def _window(
+        self, window: list[Request], start: int, ask: Callable[[list[Request], list[OperationShape]], Any]
+    ) -> Flow[tuple[list[Any], ActiveSystem]]:
+        shapes, active = yield from self._check_names(lambda active: plan.check_all(window, active, start=start))
+        answers = yield partial(ask, window, shapes)
+        decided = bool(answers) and isinstance(answers[0], Decision)
+        return [_with_id(answer) for answer in answers] if decided else answers, active
 
     def visible(
         self,
@@ -253,7 +259,7 @@ class ClientFlows:
         all_items = _items(type_or_items, items)
         if self.mode is Mode.OFF:
             return all_items
-        answer_kind: _AnswerKind[list[Item]] = _AnswerKind("visible", len(all_items), len, lambda _: all_items)
+        answer_kind: _AnswerKind[list[Item]] = _AnswerKind("visible", len(all_items), len, lambda *_: all_items)
 
         def body() -> Flow[tuple[list[Item], ActiveSystem | None]]:
             type_, entities = _entities(type_or_items, all_items)
@@ -301,7 +307,7 @@ class ClientFlows:
             answers = yield partial(self.engine.allow_many, requests, shapes)
             return [item for item, answer in zip(all_items, answers, strict=True) if answer], active
 
-        answer_kind: _AnswerKind[list[Item]] = _AnswerKind("filter", len(all_items), len, lambda _: all_items)
+        answer_kind: _AnswerKind[list[Item]] = _AnswerKind("filter", len(all_items), len, lambda *_: all_items)
         return (yield from self._apply_mode(answer_kind, None, body()))
 
     # --- private ---
@@ -351,7 +357,7 @@ class ClientFlows:
             self._warn(
                 answer_kind, request, f"{answer_kind.count - allowed} of {answer_kind.count} would be denied", answer
             )
-        return answer_kind.passing(answer)
+        return answer_kind.passing(answer, self.mode)
 
     def _begin(self, answer_kind: _AnswerKind[T], request: Request | None) -> observe.Watch | None:
         return self.observer.begin(answer_kind.kind, self.engine.name, str(self.mode), request, answer_kind.count)
@@ -365,7 +371,7 @@ class ClientFlows:
         if self.mode is Mode.ENFORCE:
             raise error
         self._warn(answer_kind, request, f"{type(error).__name__}: {error}", None)
-        return answer_kind.passing(None)
+        return answer_kind.passing(None, self.mode)
 
     def _warn(self, answer_kind: _AnswerKind[T], request: Request | None, problem: str, answer: object) -> None:
         if request is not None and answer is not None:
@@ -389,14 +395,6 @@ def described_as(flow: Callable[..., Any]) -> Callable[[Method], Method]:
     return describe
 
 
-def _count(decisions: Sequence[Decision]) -> int:
-    return sum(decision.allowed for decision in decisions)
-
-
-def _all_true(count: int, _found: list[bool] | None) -> list[bool]:
-    return [True] * count
-
-
 def _allowed_by_mode(decision: Decision | None, mode: Mode) -> Decision:
     """An allow due to the mode, which its context names; the policy's own context is kept."""
     context: dict[str, Any] = {"missing": [], "reasons": [], "effects": []}
@@ -415,10 +413,8 @@ def _with_id(decision: Decision) -> Decision:
     return decision if decision.id is not None else replace(decision, id=observe.new_id())
 
 
-_CHECK: _AnswerKind[bool] = _AnswerKind("check", 1, int, lambda _: True)
-_DECIDE: _AnswerKind[Decision] = _AnswerKind(
-    "decide", 1, lambda d: int(d.allowed), lambda d: _allowed_by_mode(d, Mode.OBSERVE)
-)
+_CHECK: _AnswerKind[bool] = _AnswerKind("check", 1, int, lambda *_: True)
+_DECIDE: _AnswerKind[Decision] = _AnswerKind("decide", 1, bool, _allowed_by_mode)
 _REQUIRE = replace(_DECIDE, kind="require")
 
 

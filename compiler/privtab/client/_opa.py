@@ -10,12 +10,11 @@ from typing import Any, Protocol, TypeVar
 
 from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
-from privtab.client._cache import Cache, Key, request_key
 from privtab.client._config import Settings
 from privtab.client._engine import Flow
 from privtab.client._observe import CURRENT, LOG, note_cached
 from privtab.client._protocol import ActiveSystem, Call, Revision, Undefined
-from privtab.client._resilience import Breaker, Resilience, Retries
+from privtab.client._resilience import Breaker, Cache, Key, Resilience, Retries, request_key
 from privtab.client._transport import Limits, Timeout
 from privtab.errors import DecisionError, DecisionUnavailable, PolicyError, UsageError
 from privtab.request import Decision, Entity, Request

@@ -15,11 +15,10 @@ from privtab.client._address import Token
 from privtab.client._arguments import Details, EntityLike
 from privtab.client._asking import Mode
 from privtab.client._base import Asker
-from privtab.client._bundled import BundledEngine
+from privtab.client._bundled import BundledEngine, RollbackGuard
 from privtab.client._bundles import BundleLocation, HttpLocation, LocalLocation, PackageLocation, Trusted
 from privtab.client._config import BundleArguments, Settings
 from privtab.client._observe import LOG, HookLike
-from privtab.client._trust import RollbackGuard
 from privtab.engines.python import NAME
 from privtab.errors import UsageError
 from privtab.request import Request
@@ -171,7 +170,9 @@ class Embedded(Asker):
                     action = str.__str__(action)
                 if type(user) is type(type_) is type(path) is str:
                     bundled = self._bundled
-                    shortcuts = bundled.shortcuts if bundled.still and bundled.timeless else bundled.now().shortcuts
+                    shortcuts = (
+                        bundled.shortcuts if bundled.still and bundled.timeless else bundled.now().opened.shortcuts
+                    )
                     answer = shortcuts[type_, action](user, path)
                     if answer is not None:
                         return answer

@@ -29,8 +29,17 @@ from privtab.errors import Undecided
 from privtab.ir import shapes
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.facts import FactSemantics
-from privtab.ir.formula import RequestAlgebra, call_condition, compares, move, resolve, uses_below
-from privtab.ir.levels import LEVELS_ABOVE, LEVELS_AROUND, level_text
+from privtab.ir.formula import (
+    LEVELS_ABOVE,
+    LEVELS_AROUND,
+    RequestAlgebra,
+    call_condition,
+    compares,
+    level_text,
+    move,
+    resolve,
+    uses_below,
+)
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,

@@ -10,11 +10,10 @@ from privtab.findings import undeclared, unsound_rows, unsound_types
 from privtab.hints import listed
 from privtab.model import nodes as m
 from privtab.model.names import resolve_names, resolve_roles, resolve_semantics
-from privtab.model.nodes import Policy
+from privtab.model.nodes import Policy, flags_read
 from privtab.model.rows import Rows, resolve_conflicts
 from privtab.model.select import ChosenRow, Selection, apply_readings, find_variant, same_meaning, select
-from privtab.model.walk import flags_read
-from privtab.syntax.nodes import RoleDecl, Tables, VariantDecl
+from privtab.syntax.nodes import RoleDecl, Tables, VariantDecl, rows_of
 
 __all__ = ["Policy", "resolve"]
 
@@ -176,8 +175,7 @@ def _report_clashes(rows: Rows, selection: Selection, found: list[Diagnostic]) -
 def _check_unused(rows: Rows, selection: Selection, found: list[Diagnostic]) -> None:
     """Check the privileges of rows that apply to no pair."""
     used = {id(c.decl) for c in selection.pairs.values()} | {id(c.second) for c in selection.clashes}
-    tables = rows.tables
-    for decl in (*tables.core, *tables.any, *(row for table in tables.tables for row in table.rows)):
+    for decl in rows_of(rows.tables):
         if id(decl) not in used:
             rows.check_privileges(decl, found)
 
@@ -198,7 +196,7 @@ def _overlaid(roles: tuple[RoleDecl, ...], overlay: VariantDecl | None) -> list[
 def _check_variant(rows: Rows, variant: VariantDecl, found: list[Diagnostic]) -> None:
     """Add the findings of a variant that is not applied: those of its own rows, resolved with its overlay."""
     selection = select(rows.tables, variant, rows.names, found)
-    own_rows = {id(d) for t in variant.tables for d in t.rows} | {id(d) for d in (*variant.core, *variant.any)}
+    own_rows = {id(decl) for decl in rows_of(variant)}
     variant_rows = Rows(
         tables=rows.tables,
         names=rows.names,
@@ -308,20 +306,6 @@ def _cycle_finding(path: list[m.PairKey], spots: list[m.CellPart]) -> Diagnostic
 def _edges(rows: Mapping[m.PairKey, m.Row], pair: m.PairKey) -> Iterator[tuple[m.PairKey, m.CellPart]]:
     row = rows[pair]
     for condition in (row.gate, row.requires, row.each):
-        if condition is not None:
-            yield from _references(condition)
-
-
-def _references(condition: m.Condition) -> Iterator[tuple[m.PairKey, m.CellPart]]:
-    match condition:
-        case m.CanDo(operation=operation, places=places, spot=spot):
-            for place in places:
-                for type_ in place.types:
-                    yield (type_, operation), spot
-        case m.AllOf(parts=parts) | m.AnyOf(parts=parts):
-            for part in parts:
-                yield from _references(part)
-        case m.Required(body=body):
-            yield from _references(body)
-        case _:
-            return
+        for term in m.terms(condition):
+            if isinstance(term, m.CanDo):
+                yield from (((type_, term.operation), term.spot) for place in term.places for type_ in place.types)

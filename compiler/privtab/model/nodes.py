@@ -1,8 +1,8 @@
-"""A policy whose names are resolved; conditions keep their structure and positions in the source."""
+"""A policy whose names are resolved; conditions keep their structure and positions in the source. And walks through rows and conditions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import field
 from typing import Literal, TypeAlias
@@ -285,3 +285,103 @@ class Policy:
     """Where each privilege, alias and set is declared."""
     conflicts: tuple[Conflict, ...] = ()
     attributes: Attributes = NO_ATTRIBUTES
+
+
+Term: TypeAlias = HoldsPrivilege | Related | IsSelf | IsServiceAdmin | CanDo | Compared
+
+
+def walk(condition: Condition) -> Iterator[Condition]:
+    """The condition and every condition inside it, outer before inner, from left to right."""
+    yield condition
+    match condition:
+        case AllOf(parts=parts) | AnyOf(parts=parts):
+            for part in parts:
+                yield from walk(part)
+        case Required(body=body):
+            yield from walk(body)
+        case _:
+            return
+
+
+def terms(condition: Condition | None) -> Iterator[Term]:
+    """Every term of a condition, from left to right."""
+    nodes = () if condition is None else walk(condition)
+    return (node for node in nodes if not isinstance(node, AllOf | AnyOf | Required))
+
+
+def alternatives(condition: Condition | None) -> Iterator[AnyOf]:
+    """Every `or` of a condition, outer before inner; an `or` directly inside another is merged with it."""
+    match condition:
+        case AnyOf():
+            parts = tuple(flat(condition, AnyOf))
+            yield AnyOf(parts=parts)
+            for part in parts:
+                yield from alternatives(part)
+        case AllOf(parts=parts):
+            for part in parts:
+                yield from alternatives(part)
+        case Required(body=body):
+            yield from alternatives(body)
+        case _:
+            return
+
+
+def flat(condition: Condition, kind: type[AnyOf | AllOf]) -> Iterator[Condition]:
+    """The parts of an `or` or of an `and`, with those of the same kind directly inside it flattened."""
+    if isinstance(condition, kind):
+        for part in condition.parts:
+            yield from flat(part, kind)
+    else:
+        yield condition
+
+
+def flags(condition: Condition) -> Iterator[Required]:
+    """Every `when` of a condition."""
+    return (node for node in walk(condition) if isinstance(node, Required))
+
+
+def flags_read(rows: Mapping[PairKey, Row], pair: PairKey) -> frozenset[str] | None:
+    """The flags that a row reads: in its gate, its own conditions, and the rows that it reaches through `can`.
+
+    None if one of those rows is invalid.
+    """
+    found: set[str] = set()
+    visited, waiting = {pair}, [pair]
+    while waiting:
+        row = rows.get(waiting.pop())
+        if row is None:
+            return None
+        for condition in (*conditions(row), *(() if row.gate is None else (row.gate,))):
+            found |= {when.flag for when in flags(condition)}
+            for term in terms(condition):
+                if isinstance(term, CanDo):
+                    reached = {(type_, term.operation) for place in term.places for type_ in place.types}
+                    waiting += sorted(reached - visited)
+                    visited |= reached
+    return frozenset(found)
+
+
+def conditions(row: Row) -> Iterator[Condition]:
+    """The row's own conditions: `requires` and `each`."""
+    for condition in (row.requires, row.each):
+        if condition is not None:
+            yield condition
+
+
+def row_terms(row: Row) -> Iterator[Term]:
+    """Every term of `requires` and `each`."""
+    for condition in conditions(row):
+        yield from terms(condition)
+
+
+def first_spot(condition: Condition) -> CellPart | None:
+    """The position of a condition's first term, or None."""
+    for term in terms(condition):
+        match term:
+            case HoldsPrivilege(uses=uses):
+                return uses[0].spot
+            case CanDo(spot=spot) | Compared(spot=spot) | IsSelf(spot=spot) | IsServiceAdmin(spot=spot):
+                return spot
+            case Related(places=places):
+                return places[0].spot
+    return next((flag.spot for flag in flags(condition)), None)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from privtab.errors import Undecided
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import ATOMS, anchor, flat, resolve, targets_of, walk, without_name
+from privtab.ir.formula import ATOMS, anchor, flat, resolve, targets_of, walk, with_conditions, without_name
 from privtab.ir.nodes import ALWAYS, RESOURCE, And, Can, Formula, Program, Rule, Target
 from privtab.ir.shapes import condition_flags
 
@@ -93,18 +93,7 @@ def _pairs(program: Program, rule: Rule) -> Iterator[tuple[Formula, Formula]]:
 
 def flatten(program: Program) -> Program:
     """Flatten nested conjunctions and disjunctions in every condition of the program, and drop duplicate parts."""
-    return replace(
-        program,
-        rules={
-            key: replace(
-                rule,
-                gate=flat(rule.gate),
-                requires=flat(rule.requires),
-                each=None if rule.each is None else flat(rule.each),
-            )
-            for key, rule in program.rules.items()
-        },
-    )
+    return replace(program, rules={key: with_conditions(rule, flat) for key, rule in program.rules.items()})
 
 
 PASSES: tuple[Callable[[Program], Program], ...] = (

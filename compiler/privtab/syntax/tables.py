@@ -42,7 +42,7 @@ def _conflict(reader: PolicyReader, node: Node) -> ConflictDecl | None:
     fields = reader.fields(node, "conflict", "a conflict")
     if fields is None:
         return None
-    why = reader.text(fields["why"][1], "`why`") if "why" in fields else None
+    why = reader.optional_text(fields, "why")
     at_most = _count(reader, fields["at_most"][1]) if "at_most" in fields else 1
     operations = _operations(reader, fields["operations"][1]) if "operations" in fields else None
     if operations is None or at_most is None:
@@ -369,7 +369,7 @@ def _roles(reader: PolicyReader, node: Node) -> tuple[RoleDecl, ...]:
         )
         if fields is None:
             continue
-        scope = reader.text(fields["scope"][1], "`scope`") if "scope" in fields else None
+        scope = reader.optional_text(fields, "scope")
         reader.optional_text(fields, "note")
         roles.append(
             RoleDecl(
