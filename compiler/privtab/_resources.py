@@ -1,8 +1,13 @@
-"""Locate templates, shipped policies and OPA's own files: in the installed package, otherwise in the checkout."""
+"""Locate templates, shipped policies and OPA's own files, in the installed package or else in the checkout; and load templates."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -55,6 +60,16 @@ def opa() -> Path:
     return _folder("opa")
 
 
-def opa_capabilities() -> Path:
-    """The pinned capabilities file for `opa check` and `opa build`."""
-    return opa() / "capabilities.json"
+@lru_cache(maxsize=4)
+def environment(folder: str) -> Environment:
+    """The templates of one folder. The output is not HTML, so nothing is escaped: quote values with a filter."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(templates() / folder),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - see the docstring
+    )

@@ -25,7 +25,7 @@ APART = {
     "ir/deserialise.py": "reads that JSON, and says it in words",
     "ir/solver.py": "circuits of the SAT solver, with an order of clauses of their own",
     "reference/evaluate.py": "the first reading",
-    "backends/rego/view.py": "the second reading: its clauses",
+    "backends/rego/__init__.py": "the second reading: its clauses",
     "backends/rego/body.py": "and their lines",
     "checks/_unrelated.py": "looks for atoms that affect each other, without recursion",
     "scenarios/mutants.py": "changes one node in its place",

@@ -110,6 +110,7 @@ class WasmEngine:
     """Decides requests whose names were checked, as `privtab.client._engine.ClientEngine`."""
 
     name = "wasm"
+    circuit = None
 
     def __init__(
         self, program: Program, state: State, binary: Path | None = None, *, clock: Callable[[], int] = time.time_ns

@@ -14,16 +14,21 @@ from typing import Any, BinaryIO
 from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.stream import Entries, digest, entries, packed
 from privtab.errors import UsageError
-from privtab.keys import (
+from privtab.signatures import (
+    PATCH,
+    SIGNATURES,
     KeySource,
     VerificationKey,
     algorithms,
+    canonical,
+    escape_separators,
+    is_signature,
+    is_structured,
     key_id,
     key_text,
     need_cryptography,
     verification_keys,
 )
-from privtab.signatures import PATCH, SIGNATURES, canonical, escape_separators, is_signature, is_structured
 
 PASSWORD_VARIABLE = "PRIVTAB_SIGNING_KEY_PASSWORD"  # noqa: S105  (the name of a variable)
 HASH = "SHA-256"

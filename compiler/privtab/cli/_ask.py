@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privtab.attribute_options import attribute_values
 from privtab.cli._output import TableFormat, err
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
-from privtab.key_values import key_values
+from privtab.key_values import attribute_values, key_values
 from privtab.names import bare_name, check_user, is_wildcard
 from privtab.request import NOT_SET, Entity, Request, flag_name
 

@@ -13,8 +13,7 @@ from rich.text import Text
 
 from privtab.cli._output import print_fast
 from privtab.cli._table import wrapped
-from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.diagnostics_render import shown_columns
+from privtab.diagnostics import Diagnostic, Severity, Span, shown_columns
 from privtab.plural import count
 
 if TYPE_CHECKING:

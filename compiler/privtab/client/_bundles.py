@@ -20,8 +20,7 @@ from privtab.bundle.verify import verify
 from privtab.client._address import Cert, Token
 from privtab.client._observe import LOG
 from privtab.errors import BrokenBundle, DecisionUnavailable, FileError, PolicyError, SignatureRefused, UsageError
-from privtab.keys import PEM
-from privtab.signatures import Signed, Trust
+from privtab.signatures import PEM, Signed, Trust
 
 JsonObject: TypeAlias = Mapping[str, Any]
 Keep: TypeAlias = Callable[[JsonObject], Any]

@@ -8,7 +8,7 @@ from typing import Literal, assert_never
 
 from privtab._once import once
 from privtab.attributes import Value
-from privtab.ir.levels import level_name
+from privtab.ir.formula import level_name
 from privtab.ir.nodes import (
     RESOURCE,
     ByType,

@@ -327,28 +327,19 @@ def fitting_types(
     tests: list[Callable[[str], bool]] = []
     for cell in cells:
         if cell.expression is not None:
-            tests.extend(_tests(cell.expression, name, names, pairs))
+            tests += (test for term in x.walk(cell.expression) for test in _tests(term, name, names, pairs))
     return tuple(type_ for type_ in names.entities if all(test(type_) for test in tests))
 
 
 def privilege_names(expression: x.Expression) -> Iterator[x.Name]:
     """Every privilege, alias or set that an expression names."""
-    match expression:
-        case x.PrivilegeTerm(privileges=privileges):
-            yield from privileges
-        case x.AllOf(parts=parts) | x.AnyOf(parts=parts):
-            for part in parts:
-                yield from privilege_names(part)
-        case x.Required(body=body):
-            yield from privilege_names(body)
-        case _:
-            return
+    return (name for term in x.walk(expression) if isinstance(term, x.PrivilegeTerm) for name in term.privileges)
 
 
 def _tests(
-    expression: x.Expression, name: str, names: DeclaredNames, pairs: Mapping[m.PairKey, ChosenRow]
+    term: x.Expression, name: str, names: DeclaredNames, pairs: Mapping[m.PairKey, ChosenRow]
 ) -> Iterator[Callable[[str], bool]]:
-    match expression:
+    match term:
         case x.PrivilegeTerm(privileges=privileges, every=every, targets=targets):
             if any(t.text == name for t in targets):
                 members = [names.members(p.text) for p in privileges]
@@ -363,11 +354,6 @@ def _tests(
         case x.Related(kind="holds", targets=targets):
             if any(t.text == name for t in targets):
                 yield lambda t: names.entities[t].principal == "role"
-        case x.AllOf(parts=parts) | x.AnyOf(parts=parts):
-            for part in parts:
-                yield from _tests(part, name, names, pairs)
-        case x.Required(body=body):
-            yield from _tests(body, name, names, pairs)
         case _:
             return
 

@@ -16,7 +16,7 @@ from privtab.model.rows import Rows
 from privtab.model.select import ChosenRow, find_variant, read_as, select
 from privtab.names import ANY_PRIVILEGE
 from privtab.paths import Level
-from privtab.syntax.nodes import Reading, RowDecl
+from privtab.syntax.nodes import Reading, RowDecl, rows_of
 
 _Pair: TypeAlias = tuple[str, str]
 
@@ -274,7 +274,7 @@ class AlternativeRows:
 
     def readings(self, row: m.Row) -> Iterator[tuple[Reading, m.Row]]:
         """The row under each of the readings not taken."""
-        for reading in row.decl.ambiguous.readings if row.decl.ambiguous is not None else ():
+        for reading in row.decl.readings:
             decl = replace(row.decl, body=read_as(row.decl.body, reading.body))
             resolved = self.row(row.entity, decl, row.origin)
             if resolved is not None:
@@ -285,7 +285,7 @@ class AlternativeRows:
         if self.policy.variant is not None:
             return
         for variant in self.policy.tables.variants:
-            own_rows = {id(d) for t in variant.tables for d in t.rows} | {id(d) for d in (*variant.core, *variant.any)}
+            own_rows = {id(decl) for decl in rows_of(variant)}
             pairs = select(self.policy.tables, variant, self._rows.names, []).pairs
             variant_rows = replace(self._rows, pairs=pairs)
             for (entity, operation), chosen in pairs.items():

@@ -74,7 +74,7 @@ class Rows:
     def check_privileges(self, decl: RowDecl, found: list[Diagnostic]) -> None:
         """Look up only the privileges in a row's conditions."""
         scope = Scope(entity="", names=self.names, pairs=self.pairs, owners=True)
-        for cell in _conditions(decl.body):
+        for cell in decl.body.conditions:
             if cell.expression is not None:
                 for name in privilege_names(cell.expression):
                     scope.privilege(name, cell.cell)
@@ -111,7 +111,7 @@ class Rows:
                 scope.fail(unsound_rows.object_hides_type(with_.name.span, name, scope.entity))
                 scope.poisoned_objects.add(name)
             elif with_.types is None:
-                cells = list(_conditions(decl.body))
+                cells = list(decl.body.conditions)
                 key = (id(decl.body), name)
                 if key not in self.fitting:
                     self.fitting[key] = fitting_types(name, cells, names, self.pairs)
@@ -261,32 +261,15 @@ class Rows:
 
     def _refers_to_itself(self, condition: m.Condition, entity: str) -> bool:
         """Whether the condition refers to the entity itself or to a type inside it."""
-        match condition:
-            case (
-                m.HoldsPrivilege(places=places)
-                | m.Related(places=places)
-                | m.CanDo(places=places)
-                | m.Compared(places=places)
-            ):
-                inside = self.names.hierarchy.within
-                return any(
-                    p.slot == RESOURCE and p.level in ("nearest", "every") and inside(p.types[0], entity)
-                    for p in places
-                )
-            case m.IsSelf():
+        inside = self.names.hierarchy.within
+        for term in m.terms(condition):
+            if isinstance(term, m.IsSelf):
                 return True
-            case m.AllOf(parts=parts) | m.AnyOf(parts=parts):
-                return any(self._refers_to_itself(part, entity) for part in parts)
-            case m.Required(body=body):
-                return self._refers_to_itself(body, entity)
-            case m.IsServiceAdmin():
-                return False
-
-
-def _conditions(body: RowBody) -> Iterator[ConditionCell]:
-    for cell in (body.requires, body.each):
-        if cell is not None:
-            yield cell
+            places = () if isinstance(term, m.IsServiceAdmin) else term.places
+            at_itself = (p for p in places if p.slot == RESOURCE and p.level in ("nearest", "every"))
+            if any(inside(place.types[0], entity) for place in at_itself):
+                return True
+        return False
 
 
 def _text(cell: ConditionCell | None) -> str | None:

@@ -9,8 +9,7 @@ from math import prod
 from typing import TypeAlias
 
 from privtab.errors import UsageError
-from privtab.ir.formula import asked_condition, leaves
-from privtab.ir.levels import types_of
+from privtab.ir.formula import asked_condition, leaves, types_of
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import RESOURCE, Atom, Compare, HasBelow, OwnsBelow, Program, Target
 from privtab.ir.serialise import vocabulary

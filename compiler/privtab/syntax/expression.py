@@ -111,6 +111,19 @@ class Comparison:
 Expression: TypeAlias = PrivilegeTerm | Related | CanDo | Word | AllOf | AnyOf | Required | Comparison
 
 
+def walk(expression: Expression) -> Iterator[Expression]:
+    """The expression and every expression inside it, from left to right."""
+    yield expression
+    match expression:
+        case AllOf(parts) | AnyOf(parts):
+            for part in parts:
+                yield from walk(part)
+        case Required(body):
+            yield from walk(body)
+        case _:
+            return
+
+
 @dataclass(frozen=True, slots=True)
 class EffectTerm:
     """Names and the targets of an effect; without targets, the row's own entity."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import Literal
 
 from privtab._nodes import dataclass
@@ -150,6 +152,11 @@ class RowBody:
     """Whether the row has the short form, a single condition."""
 
     @property
+    def conditions(self) -> tuple[ConditionCell, ...]:
+        """The cells of its conditions."""
+        return tuple(cell for cell in (self.requires, self.each) if cell is not None)
+
+    @property
     def effects(self) -> tuple[EffectCell, ...]:
         """All effect cells, in the order grants, becomes, revokes, delegates, withdraws."""
         keys = (self.grants, self.becomes, self.revokes, self.delegates, self.withdraws)
@@ -204,6 +211,16 @@ class RowDecl:
     for_types: tuple[Word, ...] | None = None
     poisoned: bool = False
     """Whether the row already has a finding: later stages know that it exists and do not report it again."""
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """The other ways to read it, if it is ambiguous."""
+        return () if self.ambiguous is None else self.ambiguous.readings
+
+    @property
+    def bodies(self) -> tuple[RowBody, ...]:
+        """Its own body, and those of its readings."""
+        return (self.body, *(reading.body for reading in self.readings))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,3 +380,18 @@ class Tables:
     """Whether a condition may ask for the privilege that the request names."""
     broken: bool = False
     """Whether reading made any finding that prevents a policy."""
+
+    @property
+    def all_rows(self) -> Iterator[RowDecl]:
+        """Every row, those of variants last."""
+        return chain(rows_of(self), *map(rows_of, self.variants))
+
+    @property
+    def all_roles(self) -> Iterator[RoleDecl]:
+        """Every role, those of variants last."""
+        return chain(self.roles, *(variant.roles for variant in self.variants))
+
+
+def rows_of(layer: Tables | VariantDecl) -> Iterator[RowDecl]:
+    """The rows of a file without its variants, or of a variant."""
+    return chain(layer.core, layer.any, *(table.rows for table in layer.tables))

@@ -133,10 +133,8 @@ class PolicyReader(NodeReader):
         """The value of a node that must be text."""
         if isinstance(node, Scalar) and isinstance(node.value, str) and node.style != "*":
             return node.value
-        quote = isinstance(node, Scalar) and node.value is not None
-        self.wrong(
-            node, what, "text", f'put it in quotes: "{node.text}"' if isinstance(node, Scalar) and quote else None
-        )
+        written = isinstance(node, Scalar) and node.value is not None and node.text
+        self.wrong(node, what, "text", f'put it in quotes: "{written}"' if written else None)
         return None
 
     def optional_text(self, fields: Fields, key: str) -> str | None:
@@ -240,18 +238,18 @@ class PolicyReader(NodeReader):
             self.take(misspelt.wrong_value_other(self.span(node), f"{what} is an empty list", "leave the key out"))
         return tuple(found) if found or self.mistakes == mistakes_before else None
 
-    def cell(self, node: Node, what: str) -> Cell | None:
-        """The text of a cell with its place."""
+    def cell(self, node: Node, what: str, expected: str, instead: str) -> Cell | None:
+        """The text of a cell with its place; `expected` and `instead` are for the finding if it is no text."""
         if isinstance(node, Scalar) and isinstance(node.value, str) and node.style != "*":
             return Cell(text=node.text, source=self.source, style=node.style, start=node.start, end=node.end)
-        everybody = isinstance(node, Scalar) and node.value is True
-        instead = "write `anyone` to allow every caller" if everybody else "a condition reads `READ (TYPE)`"
-        self.wrong(node, what, "a condition", instead)
+        self.wrong(node, what, expected, instead)
         return None
 
     def condition(self, node: Node, what: str) -> ConditionCell | None:
         """A condition; its expression is None if the cell does not parse."""
-        cell = self.cell(node, what)
+        everybody = isinstance(node, Scalar) and node.value is True
+        instead = "write `anyone` to allow every caller" if everybody else "a condition reads `READ (TYPE)`"
+        cell = self.cell(node, what, "a condition", instead)
         if cell is None:
             return None
         match parse_condition(cell.text):
@@ -268,13 +266,11 @@ class PolicyReader(NodeReader):
         """An effect or a list of effects."""
         cells: list[EffectCell] = []
         for item in self.cut_items(node):
-            if not isinstance(item, Scalar) or not isinstance(item.value, str) or item.style == "*":
-                example = "READ (TYPE)" if kind in ("grant", "delegate", "withdraw") else "owner"
-                self.wrong(item, what, "an effect", f"an effect reads `{example}`")
+            example = "READ (TYPE)" if kind in ("grant", "delegate", "withdraw") else "owner"
+            cell = self.cell(item, what, "an effect", f"an effect reads `{example}`")
+            if cell is None:
                 continue
-            text = item.value
-            cell = Cell(text=text, source=self.source, style=item.style, start=item.start, end=item.end)
-            match parse_effects(text):
+            match parse_effects(cell.text):
                 case CellError() as error:
                     self.cell_error(cell, error)
                 case terms:

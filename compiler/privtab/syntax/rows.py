@@ -83,14 +83,14 @@ def _read_row(reader: PolicyReader, node: Node, key: Scalar, kind: str) -> RowDe
         operation=name,
         body=body,
         span=name.span,
-        title=_text(reader, fields, "title"),
+        title=reader.optional_text(fields, "title"),
         withs=_withs(reader, fields["with"][1]) if "with" in fields else (),
         flags=_flags(reader, fields["flags"][1]) if "flags" in fields else (),
         ungated="gate" in fields and reader.choice(fields["gate"][1], "none", "`gate` of a row") == "none",
         creates=reader.flag(fields["creates"][1], "`creates`") if "creates" in fields else None,
         destructive=_is_declared(reader, fields, "destructive"),
         sensitive=_is_declared(reader, fields, "sensitive"),
-        note=_text(reader, fields, "note"),
+        note=reader.optional_text(fields, "note"),
         source=read_source(reader, fields["source"][1]) if "source" in fields else (),
         ambiguous=_ambiguous(reader, fields["ambiguous"][1], body) if "ambiguous" in fields else None,
         deprecated=read_deprecated(reader, fields),
@@ -138,7 +138,7 @@ def read_source(reader: PolicyReader, node: Node) -> tuple[SourceRef, ...]:
         if fields is None or "line" not in fields:
             return ()
         line = fields["line"][1]
-        name = reader.text(fields["source"][1], "`source`") if "source" in fields else None
+        name = reader.optional_text(fields, "source")
         match line:
             case Scalar(value=int(number)) if not isinstance(line.value, bool):
                 return (SourceRef(name=name, line=number, span=span),)
@@ -191,7 +191,9 @@ def _ambiguous(reader: PolicyReader, node: Node, body: RowBody) -> AmbiguousDecl
             reading = _reading(reader, value, key, body)
             if name is not None and reading is not None:
                 readings.append(Reading(name=name, text=reading[0], body=reading[1]))
-    return AmbiguousDecl(cell=_text(reader, fields, "cell"), readings=tuple(readings), why=_text(reader, fields, "why"))
+    return AmbiguousDecl(
+        cell=reader.optional_text(fields, "cell"), readings=tuple(readings), why=reader.optional_text(fields, "why")
+    )
 
 
 def _reading(reader: PolicyReader, node: Node, key: Scalar, body: RowBody) -> tuple[str, RowBody] | None:
@@ -226,7 +228,3 @@ def _plain(node: Node) -> str:
 def _is_declared(reader: PolicyReader, fields: Fields, key: str) -> bool:
     flag = reader.flag(fields[key][1], f"`{key}`") if key in fields else None
     return flag is not None and flag.value
-
-
-def _text(reader: PolicyReader, fields: Fields, key: str) -> str | None:
-    return reader.text(fields[key][1], f"`{key}`") if key in fields else None

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from privtab import __version__
-from privtab._deprecation import renamed_keyword
+from privtab._lazy import renamed_keyword
 from privtab.characters import code_point
 from privtab.errors import UsageError
 from privtab.printable import no_formula

@@ -39,7 +39,7 @@ def signature_of(signing: SigningKey | None) -> dict[str, Any] | None:
     """How a part should be signed, as recorded in a manifest, without the sequence."""
     if signing is None:
         return None
-    from privtab.keys import key_id
+    from privtab.signatures import key_id
 
     # Different keys may have the same id.
     fingerprint = key_id(signing.key.public_key())

@@ -1,4 +1,4 @@
-"""Program → view → a Python module, through the template. Every name is an identifier, and no two of a kind are the same."""
+"""Typed Python for the callers of one policy: wrong names, types and `with` objects are errors for their type checker."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, assert_never
 
-from privtab._templates import environment
+from privtab._resources import environment
 from privtab.attributes import Attribute, Attributes
+from privtab.backends import Compilation
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
@@ -327,3 +328,8 @@ class _UniqueNames:
 def _pascal(name: str) -> str:
     """`job_group` → `JobGroup`."""
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+
+
+def files(policy: Compilation) -> Mapping[str, str]:
+    """One module, which imports only privtab's base install."""
+    return {f"{policy.name}.py": render(policy.program)}
