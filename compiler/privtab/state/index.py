@@ -36,7 +36,7 @@ def index(program: Program, state: State) -> dict[str, Any]:
     a user's principals without checking scopes. Such an entry lists the entities that the rows name.
     """
     state = closed(program, state)
-    if state.has_columns and not state.windows and not _needs_rows(program):
+    if by_columns(program, state):
         document: dict[str, Any] = json.loads(index_bytes(program, state)[1])
         return document
     return stamped(without_revision(program, state))
@@ -45,7 +45,7 @@ def index(program: Program, state: State) -> dict[str, Any]:
 def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
     """The revision of a state's index, and the index as JSON: keys sorted, no spaces, UTF-8; serialised once for both."""
     state = closed(program, state)
-    if state.windows or not state.has_columns or _needs_rows(program):
+    if not by_columns(program, state):
         return stamped_bytes(without_revision(program, state))
     from privtab.state import json_columns
     from privtab.state.large_index import coded_parts
@@ -56,14 +56,14 @@ def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
     )
 
 
-def _needs_rows(program: Program) -> bool:
-    """Whether the index has parts that are not made from columns."""
-    return uses_below(program) or bool(program.flat)
+def by_columns(program: Program, state: State) -> bool:
+    """Whether the index of a state is made from its columns: it has them, and no part of the index needs rows."""
+    return state.has_columns and not (state.windows or uses_below(program) or program.flat)
 
 
 def revision(document: Mapping[str, Any]) -> str:
     """The content hash of an index without its revision: 16 hexadecimal digits."""
-    return _digest(_JSON(document), document)
+    return _digest(JSON(document), document)
 
 
 def stamped(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,14 +82,15 @@ def stamped_bytes(document: Mapping[str, Any]) -> tuple[str, bytes]:
     """The revision of a document without one, and the document with the revision, as JSON."""
     if WINDOWED in document:
         complete = stamped(document)
-        return complete[WINDOWED]["revision"], _JSON(complete).encode()
-    texts = {part: f"{_JSON(part)}:{_JSON(document[part])}" for part in sorted(document)}
+        return complete[WINDOWED]["revision"], JSON(complete).encode()
+    texts = {part: f"{JSON(part)}:{JSON(document[part])}" for part in sorted(document)}
     found = _digest("{" + ",".join(texts.values()) + "}", document)
     texts["revision"] = f'"revision":"{found}"'
     return found, ("{" + ",".join(texts[part] for part in sorted(texts)) + "}").encode()
 
 
-_JSON = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+JSON = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+"""A document as text: keys sorted, no spaces."""
 
 
 def _digest(text: str, document: Mapping[str, Any]) -> str:
@@ -105,7 +106,7 @@ def without_revision(program: Program, state: State) -> dict[str, Any]:
     with no_collection():
         if state.windows:
             return _windowed(program, state, located.locations(program, state).keys)
-        if state.has_columns and not _needs_rows(program):
+        if by_columns(program, state):
             document: dict[str, Any] = json.loads(index_bytes(program, state)[1])
             return {part: value for part, value in document.items() if part != "revision"}
         keys = located.locations(program, state).keys

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def placements(checker: Checker) -> tuple[Placement, ...]:
     """The valid rows of `entities`; from then on, rows about entities that lie nowhere are wrong."""
-    rows = checker.table(ENTITIES, lambda row: placement(checker, row), lambda row: (row.entity, row.parent))
+    rows: tuple[Placement, ...] = checker.table(ENTITIES)
     if not checker.program.flat:
         return rows
     pairs = [(str(row.entity), str(row.parent)) for row in rows]

@@ -55,6 +55,11 @@ class RawTable(Sequence[RawRow]):
     def __iter__(self) -> Iterator[RawRow]:
         return (self[row] for row in range(len(self)))
 
+    def column(self, name: str) -> CodedColumn:
+        """A column; without any text if the table lacks it."""
+        found = self.columns.get(name)
+        return CodedColumn(np.full(len(self), -1, np.int64), arrow.texts([])) if found is None else found
+
     def rows(self, row_numbers: Codes) -> KeptRows:
         """Some of the rows."""
         return KeptRows(self, row_numbers)

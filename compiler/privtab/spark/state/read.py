@@ -25,10 +25,11 @@ from privtab.spark.state.source_tables import Sources, TableSource
 from privtab.spark.state.sources import open_sources
 from privtab.spark.state.tables import SparkState, TimedTables, names_of
 from privtab.spark.state.together import WrongRows, shipped_places, wrong_rows
+from privtab.state.checker import Checker
 from privtab.state.load import no_table
 from privtab.state.names import StateNames, uses
 from privtab.state.nodes import ENTITIES
-from privtab.state.row_checker import RowChecker
+from privtab.state.raw import RawState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -358,7 +359,7 @@ def _advise(program: Program, batches: Any) -> Any:
     """For `mapInArrow`: the names of roles that are similar to declared ones, with advice."""
     import pyarrow as pa
 
-    checker = RowChecker(program)
+    checker = Checker(program, RawState())
     for batch in batches:
         advised = [(role, checker.similar_declared_role(role)) for role in batch.column(0).to_pylist()]
         pairs = [(role, advice) for role, advice in advised if advice is not None]

@@ -21,13 +21,14 @@ from privtab.ir.nodes import Program
 from privtab.moments import WINDOW
 from privtab.spark.shipping import ShippedBytes, WorkerCache, contents
 from privtab.spark.state.schemas import CANONICAL, FINDING
+from privtab.state.checker import Checker
 from privtab.state.coded import CodedColumn
+from privtab.state.large import ColumnChecker
 from privtab.state.names import uses
 from privtab.state.nodes import StateFinding
-from privtab.state.raw import COLUMNS, NotText, RawReader
+from privtab.state.raw import COLUMNS, NotText, RawReader, RawState
 from privtab.state.raw import ENTITIES as ENTITY_COLUMNS
 from privtab.state.raw_table import RawTable, take
-from privtab.state.row_checker import RowChecker
 
 _PLACES: WorkerCache[str, Mapping[str, str]] = WorkerCache()
 _FINDINGS = pa.list_(pa.struct([(name, pa.string()) for name in ("code", "severity", "message", "help")]))
@@ -111,7 +112,6 @@ def check(
 ) -> CheckedBatch:
     """Check one batch of raw rows, given by column as Arrow arrays of strings."""
     checker = _checker(_ProgramKey(program))
-    checker.places = places
     reader = RawReader()
     raw = None if not_text else _columns(reader, table, columns)
     if raw is None:
@@ -120,7 +120,7 @@ def check(
     rows = np.zeros(0, np.int64)
     texts: Mapping[str, CodedColumn] = {}
     if raw is not None:
-        checked, more = checker.check(raw)
+        checked, more = checker.each_row(raw, places)
         findings += more
         rows, texts = raw.numbers[checked.valid] - 1, {c: t.rows(checked.valid) for c, t in checked.columns.items()}
     by_row: dict[int, list[StateFinding]] = {}
@@ -203,5 +203,5 @@ class _ProgramKey:
 
 
 @lru_cache(maxsize=4)
-def _checker(known: _ProgramKey) -> RowChecker:
-    return RowChecker(known.program)
+def _checker(known: _ProgramKey) -> ColumnChecker:
+    return ColumnChecker(Checker(known.program, RawState(), alone=True))

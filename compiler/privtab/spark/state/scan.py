@@ -51,7 +51,7 @@ def scanned(
     *,
     prints: bool = False,
 ) -> DataFrame | None:
-    """Rows for `shards.root_holdings`, with the columns of `shards.INPUT`; restricted to `roots` if given.
+    """Rows for `shards.root_state`, with the columns of `shards.INPUT`; restricted to `roots` if given.
 
     `assignments`, `attributes`: the valid rows without duplicates; `prints`: add hashes of the raw rows, which the workers sum up.
     """
@@ -65,7 +65,7 @@ def scanned(
     if assignments is not None:
         scopes = assignments.filter("scope_type is not null")
         key = fn.concat_ws(":", "scope_type", "scope_path")
-        pairs = scopes.select(key.alias("a"), fn.concat(fn.lit("role:"), "role").alias("b")).distinct()
+        pairs = scopes.select(key.alias("a"), fn.col("role").alias("b")).distinct()
         frames.append(_plain(program, pairs, SCOPE, window, prints=prints))
     if attributes is not None:
         values = attributes.filter("type is not null")

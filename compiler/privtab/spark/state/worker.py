@@ -5,24 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from privtab.arrow import Codes
-from privtab.bundle.archive import archive, json_bytes
+from privtab.bundle.archive import archive
+from privtab.bundle.pack import shard_files
 from privtab.ir.nodes import Program
-from privtab.moments import parts_of
-from privtab.spark.state.cross_row_checks import Findings
-from privtab.spark.state.encoding import in_order, large, ranks
+from privtab.moments import ALWAYS
 from privtab.spark.state.files import Root
 from privtab.spark.state.schemas import FINDINGS
-from privtab.spark.state.shards import RootHoldings, by_root, root_holdings
+from privtab.spark.state.shards import TABLES, Findings, by_root, granted, root_state, texts_of
 from privtab.state.findings import CODES
-from privtab.state.json_columns import Level, Part, stamped
-from privtab.state.shards import PEOPLE, roots, shard_name, shards
+from privtab.state.nodes import State
+from privtab.state.shards import part_text
 
 RESULTS = f"`kind` string, `root` string, {FINDINGS}"
 
@@ -41,27 +40,28 @@ def build_shards(
     del found
     for key, rows in by_root(table):
         findings = Findings()
-        shard = root_holdings(program, rows, not_text, findings, orphans)
+        state = root_state(program, rows, not_text, findings, orphans)
+        counts = granted(program, state, findings)
         out = [
             {"kind": "finding", "root": key, "name": CODES[row["code"]], "source": "", **row} for row in findings.rows
         ]
         if "h" in rows.column_names:
             out.append({"kind": "fingerprint", "root": key, "row": json.dumps(_fingerprint(rows))})
-        if document := root_document(program, key, shard):
-            revision, text = document
-            content = bundle_of(program, key, revision, text)
-            file = f"bundles/{file_name(key)}-{revision}.tar.gz"
+        if part := part_text(program, state, key):
+            content = archive(shard_files(program.system, part, {}))
+            file = f"bundles/{file_name(key)}-{part.revision}.tar.gz"
             root.write(file, content)
+            timed = sum(own != ALWAYS for windows in state.windows.values() for own in windows)
+            keys = (texts_of(state, table, names[0]).array for table, names in TABLES.items())
             report = {
-                "file": file, "revision": revision, "bytes": len(content), "json_bytes": len(text),
-                "sha256": hashlib.sha256(content).hexdigest(), "entities": shard.entities,
-                "allow": len(shard.grants["allow"][0]), "deny": len(shard.grants["deny"][0]),
-                "owners": len(shard.owners[0]), "members": len(shard.members[0]),
-                **({"timed": len(shard.timed.grants) + len(shard.timed.owners)} if shard.timed.windows else {}),
+                "file": file, "revision": part.revision, "bytes": len(content), "json_bytes": len(part.text),
+                "sha256": hashlib.sha256(content).hexdigest(),
+                "entities": len(pc.unique(pa.chunked_array(keys, pa.string()))), **counts,
+                "owners": len(state.owners), "members": len(state.members), **({"timed": timed} if timed else {}),
             }  # fmt: skip
             out.append({"kind": "shard", "root": key, "row": json.dumps(report)})
         yield from _out(out)
-        yield from _principals(key, shard)
+        yield from _principals(key, state)
 
 
 def _fingerprint(rows: Any) -> list[int]:
@@ -108,15 +108,10 @@ def _out(rows: list[dict[str, Any]]) -> Iterator[Any]:
         yield from pa.Table.from_pylist(rows, schema=_arrow_schema()).to_batches(max_chunksize=10_000)
 
 
-def _principals(key: str, shard: RootHoldings) -> Iterator[Any]:
+def _principals(key: str, state: State) -> Iterator[Any]:
     """The principals that a grant or an owner of the shard names."""
-    named = np.zeros(len(shard.names), bool)
-    for codes in (*(grants[2] for grants in shard.grants.values()), shard.owners[1]):
-        named[codes] = True
-    names = shard.names.filter(pa.array(named)).cast(pa.string())
-    timed = {grant.grantee for grant in shard.timed.grants} | {owner for _, owner in shard.timed.owners}
-    if timed:
-        names = pa.concat_arrays([names, pa.array(sorted(timed), pa.string())])
+    columns = (texts_of(state, "grants", "grantee"), texts_of(state, "owners", "owner"))
+    names = pc.unique(pa.chunked_array([column.array for column in columns], pa.string()))
     if not len(names):
         return
     count, schema = len(names), _arrow_schema()
@@ -138,87 +133,3 @@ def _arrow_schema() -> Any:
 def file_name(key: str) -> str:
     """A root key as part of a file name: readable and unique."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", key)[:60] + "-" + hashlib.sha256(key.encode()).hexdigest()[:10]
-
-
-SHARDED = "sharded"
-
-
-def root_document(program: Program, key: str, holdings: RootHoldings) -> tuple[str, bytes] | None:
-    """The revision and the text of the shard of a root, None if nothing is held there; one with windows is made as for files."""
-    if holdings.rows is None:
-        return shard_document(holdings) if holdings.entities else None
-    document = shards(program, holdings.rows).get(key)
-    return None if document is None else (parts_of(document)[0]["revision"], json_bytes(document))
-
-
-def shard_document(holdings: RootHoldings) -> tuple[str, bytes]:
-    """The revision and the text of a shard."""
-    return stamped(
-        {
-            "allow": _grants(holdings, "allow"),
-            "deny": _grants(holdings, "deny"),
-            "owners": _pairs(holdings, holdings.owners),
-            "members": _pairs(holdings, holdings.members),
-        }
-    )
-
-
-def bundle_of(
-    program: Program,
-    key: str,
-    revision: str,
-    text: bytes,
-    shards: int = 0,
-    more: Mapping[str, Any] | None = None,
-    *,
-    windows: bool = False,
-    further: Sequence[str] = (),
-) -> bytes:
-    """The bundle of a part from the text of its document; `more`: additional metadata; `windows` and `further`: as in `roots`."""
-    metadata: dict[str, Any] = {"kind": "state", "system": program.system, "state": SHARDED, "shard": key}
-    if key == PEOPLE:
-        metadata["shards"] = shards
-    metadata |= more or {}
-    manifest = {
-        "revision": revision,
-        "roots": roots(program.system, key, windows=windows, further=further),
-        "rego_version": 1,
-        "metadata": metadata,
-    }
-    content = text if key == PEOPLE else b'{"at":{' + json_bytes(shard_name(key)) + b":" + text + b"}}"
-    return archive({".manifest": json_bytes(manifest), f"privtab_state/{program.system}/data.json": content})
-
-
-def _grants(holdings: RootHoldings, effect: str) -> Part:
-    """Privilege → entity → grantees; a role within a scope is followed by the entities of its rows."""
-    privilege, key, name = holdings.grants[effect]
-    rank, names, leaf = name, holdings.names, np.zeros(len(name), np.int64)
-    scoped = holdings.scoped[effect]
-    if scoped:
-        number = {p: position for position, p in enumerate(holdings.privileges)}
-        key_number = {k: position for position, k in enumerate(holdings.keys.to_pylist())}
-        principals = list(dict.fromkeys(entry[2] for entry in scoped))
-        added = {p: len(names) + position for position, p in enumerate(principals)}
-        leaf = np.concatenate([leaf, 1 + np.arange(len(scoped))])
-        privilege = np.concatenate([privilege, [number[p] for p, _, _, _ in scoped]]).astype(np.int64)
-        key = np.concatenate([key, [key_number[k] for _, k, _, _ in scoped]]).astype(np.int64)
-        name = np.concatenate([name, [added[p] for _, _, p, _ in scoped]]).astype(np.int64)
-        names = pa.concat_arrays([names, large(principals)])
-        rank = ranks(names)[name]
-    order = in_order(privilege, key, rank)
-    leaves = (leaf[order], [list(entities) for _, _, _, entities in scoped]) if scoped else None
-    levels = (
-        Level(large(holdings.privileges), '"', '":{', "}},"),
-        Level(holdings.keys, '"', '":{', "},"),
-        Level(names, '"', '":' if scoped else '":true', ","),
-    )
-    rows = (privilege[order], key[order], name[order])
-    return Part(lambda: [rows], levels, "}}", leaves)
-
-
-def _pairs(holdings: RootHoldings, pairs: tuple[Codes, Codes]) -> Part:
-    """Entity → names."""
-    order = in_order(*pairs)
-    rows = tuple(column[order] for column in pairs)
-    levels = (Level(holdings.keys, '"', '":{', "},"), Level(holdings.names, '"', '":true', ","))
-    return Part(lambda: [rows], levels, "}")
