@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
 from typing import Any, Literal, TypeVar, cast
 
 from privtab.hints import did_you_mean
@@ -12,11 +11,8 @@ from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, WINDOW, Window, WrongTime, moment
 from privtab.names import KINDS
 from privtab.request import Entity
-from privtab.state.attribute_rows import attribute_row
-from privtab.state.links import holding_roles
 from privtab.state.names import Problem, StateNames, uses
 from privtab.state.nodes import Assignment, Effect, Grant, RowLocation, State, StateFinding
-from privtab.state.placements import placement, placements
 from privtab.state.raw import RawRow, RawState
 
 T = TypeVar("T")
@@ -36,17 +32,15 @@ class Checker:
         self.program = program
         self.raw = raw
         self.alone = alone
-        self.readers: Mapping[str, Callable[[RawRow], Any]] = {
+        self.readers: dict[str, Callable[[RawRow], Any]] = {
             "members": self.member,
             "memberships": self.membership,
             "assignments": self.assignment,
             "grants": self.grant,
             "owners": self.owner,
             "service_admins": self.service_admin,
-            "attributes": partial(attribute_row, self),
-            "entities": partial(placement, self),
         }
-        """What reads a row of each table."""
+        """What reads a row of each table; `validate.checker_of` adds the others."""
         self.names = StateNames(program)
         self.uses = uses(program)
         self.findings: list[StateFinding] = list(raw.findings)
@@ -59,16 +53,6 @@ class Checker:
         """By table that has any: one for each valid row."""
         self.deprecated = {p.name: p.deprecated for p in program.privileges.values() if p.deprecated is not None}
         self.deprecated |= {a.name: a.deprecated for a in program.aliases.values() if a.deprecated is not None}
-
-    def state(self, table: Callable[[str], Any]) -> State:
-        """The state of the valid rows; `table` gives those of one table (`table` of this, or of a `large.ColumnChecker`)."""
-        entities = placements(self)
-        grants, owners = table("grants"), table("owners")
-        self.grantees = State(grants=grants, owners=owners).distinct(("grants", "grantee"), ("owners", "owner"))
-        self.grantees |= holding_roles(self.program, self.raw)
-        others = ("members", "memberships", "assignments", "service_admins", "attributes")
-        rows: Any = {name: table(name) for name in others}
-        return State(grants=grants, owners=owners, entities=entities, windows=self.windows, **rows)
 
     def table(self, name: str) -> tuple[Any, ...]:
         """The valid rows of one table; repetitions are reported and omitted."""

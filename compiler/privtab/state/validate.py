@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from privtab.ir.nodes import Program
 from privtab.state import raw as raw_rows
-from privtab.state.attribute_rows import without_two_values
+from privtab.state.attribute_rows import attribute_row, without_two_values
 from privtab.state.checker import Checker
 from privtab.state.findings import in_order
-from privtab.state.links import without_wrong_links
-from privtab.state.nodes import State, StateFinding
+from privtab.state.links import holding_roles, without_wrong_links
+from privtab.state.nodes import ENTITIES, State, StateFinding
+from privtab.state.placements import placement, placements
 from privtab.state.places import Places
 from privtab.state.raw import RawState
 
@@ -30,15 +32,33 @@ def validate_with_places(
     program: Program, raw: RawState, *, notes: bool = True
 ) -> tuple[State, Places, tuple[StateFinding, ...]]:
     """As `validate`, with the position of each row of the state."""
-    checker = Checker(program, raw)
+    checker = checker_of(program, raw)
     table: Callable[[str], Any] = checker.table
     if sum(map(len, raw.rows.values())) >= raw_rows.LARGE:
         from privtab.state.large import ColumnChecker
 
         table = ColumnChecker(checker).table
-    state = checker.state(table)
+    state = _state(checker, table)
     state = without_two_values(checker, without_wrong_links(checker, state))
     if notes:
         checker.note_unused_names(state)
     checker.report_omitted()
     return state, Places(rows=checker.valid_rows), in_order(checker.findings)
+
+
+def checker_of(program: Program, raw: RawState, *, alone: bool = False) -> Checker:
+    """What checks the rows of every table; `alone`: as Checker."""
+    checker = Checker(program, raw, alone=alone)
+    checker.readers |= {"attributes": partial(attribute_row, checker), ENTITIES: partial(placement, checker)}
+    return checker
+
+
+def _state(checker: Checker, table: Callable[[str], Any]) -> State:
+    """The state of the valid rows; `table` gives those of one table, one by one or by columns."""
+    entities = placements(checker)
+    grants, owners = table("grants"), table("owners")
+    checker.grantees = State(grants=grants, owners=owners).distinct(("grants", "grantee"), ("owners", "owner"))
+    checker.grantees |= holding_roles(checker.program, checker.raw)
+    others = ("members", "memberships", "assignments", "service_admins", "attributes")
+    rows: Any = {name: table(name) for name in others}
+    return State(grants=grants, owners=owners, entities=entities, windows=checker.windows, **rows)

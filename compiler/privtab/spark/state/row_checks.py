@@ -21,7 +21,6 @@ from privtab.ir.nodes import Program
 from privtab.moments import WINDOW
 from privtab.spark.shipping import ShippedBytes, WorkerCache, contents
 from privtab.spark.state.schemas import CANONICAL, FINDING
-from privtab.state.checker import Checker
 from privtab.state.coded import CodedColumn
 from privtab.state.large import ColumnChecker
 from privtab.state.names import uses
@@ -29,6 +28,7 @@ from privtab.state.nodes import StateFinding
 from privtab.state.raw import COLUMNS, NotText, RawReader, RawState
 from privtab.state.raw import ENTITIES as ENTITY_COLUMNS
 from privtab.state.raw_table import RawTable, take
+from privtab.state.validate import checker_of
 
 _PLACES: WorkerCache[str, Mapping[str, str]] = WorkerCache()
 _FINDINGS = pa.list_(pa.struct([(name, pa.string()) for name in ("code", "severity", "message", "help")]))
@@ -204,4 +204,4 @@ class _ProgramKey:
 
 @lru_cache(maxsize=4)
 def _checker(known: _ProgramKey) -> ColumnChecker:
-    return ColumnChecker(Checker(known.program, RawState(), alone=True))
+    return ColumnChecker(checker_of(known.program, RawState(), alone=True))

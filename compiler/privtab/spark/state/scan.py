@@ -90,14 +90,15 @@ def _rows(program: Program, source: TableSource, window: Sequence[str], *, print
     cells = [cell.alias(name) for name, cell in zip("abcd", raw, strict=True)]
     edges = [(col(name) if name in source.rows.columns else none).alias(name) for name in window]
     names = COLUMNS[table].names
-    hashes = [_hash(table, (*names, *windows_in(source.rows)))] if prints else []
+    hash_ = _hash(table, (*names, *windows_in(source.rows)))
+    hashes = [hash_, fn.xxhash64(hash_).alias("g")] if prints else []
     key = root(program, columns[0], *(name for name in names if name != columns[0])).alias("root")
     return source.rows.select(key, fn.lit(part).cast("tinyint").alias("part"), *cells, *edges, *hashes)
 
 
 def _plain(program: Program, pairs: DataFrame, part: int, window: Sequence[str], *, prints: bool) -> DataFrame:
     none = fn.lit(None).cast("string")
-    nothing = [fn.lit(None).cast("bigint").alias("h")] if prints else []
+    nothing = [fn.lit(None).cast("bigint").alias(name) for name in ("h", "g")] if prints else []
     return pairs.select(
         root(program, "a").alias("root"), fn.lit(part).cast("tinyint").alias("part"), "a", "b",
         fn.col("c") if "c" in pairs.columns else none.alias("c"), none.alias("d"), *(none.alias(name) for name in window), *nothing,

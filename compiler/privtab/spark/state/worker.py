@@ -31,7 +31,7 @@ def build_shards(
 ) -> Iterator[Any]:
     """For `mapInArrow`: write the bundles of roots from their rows; returns reports, findings and the principals of grants and owners.
 
-    If the rows have the column `h`, also returns fingerprints, as `scan.fingerprints` over the same rows.
+    If the rows have the columns `h` and `g`, also returns fingerprints, as `scan.fingerprints` over the same rows.
     """
     found = [batch for batch in batches if batch.num_rows]
     if not found:
@@ -66,41 +66,11 @@ def build_shards(
 
 def _fingerprint(rows: Any) -> list[int]:
     """The number of rows with a hash, and the sums of the halves of the hashes and of their hashes."""
-    hashes = np.asarray(rows.column("h").drop_null()).astype(np.int64).view(np.uint64)
-    sums = [len(hashes)]
-    for values in (hashes, hashed(hashes)):
-        sums += [int((values & np.uint64(0xFFFFFFFF)).sum()), int((values >> np.uint64(32)).sum())]
+    sums = [len(rows.column("h").drop_null())]
+    for name in ("h", "g"):
+        hashes = np.asarray(rows.column(name).drop_null()).astype(np.int64).view(np.uint64)
+        sums += [int((hashes & np.uint64(0xFFFFFFFF)).sum()), int((hashes >> np.uint64(32)).sum())]
     return sums
-
-
-def hashed(values: Any) -> Any:
-    """XXH64 of 64-bit numbers with the seed 42, as in Spark's `xxhash64`.
-
-    Source: the specification of xxHash by Y. Collet, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md.
-
-    >>> hashed(np.array([7], np.uint64)).view(np.int64)
-    array([-2864211556195259663])
-    """
-    first, second, third, fourth, fifth = (
-        np.uint64(prime)
-        for prime in (
-            0x9E3779B185EBCA87,
-            0xC2B2AE3D27D4EB4F,
-            0x165667B19E3779F9,
-            0x85EBCA77C2B2AE63,
-            0x27D4EB2F165667C5,
-        )
-    )
-
-    def rotated(numbers: Any, by: int) -> Any:
-        return (numbers << np.uint64(by)) | (numbers >> np.uint64(64 - by))
-
-    with np.errstate(over="ignore"):
-        found = np.uint64(42) + fifth + np.uint64(8)
-        found = rotated(found ^ (rotated(values * second, 31) * first), 27) * first + fourth
-        found = (found ^ (found >> np.uint64(33))) * second
-        found = (found ^ (found >> np.uint64(29))) * third
-        return found ^ (found >> np.uint64(32))
 
 
 def _out(rows: list[dict[str, Any]]) -> Iterator[Any]:
