@@ -22,7 +22,7 @@ from privtab.moments import ALWAYS, FIRST, LAST, WINDOW, Window, edge_text, mome
 from privtab.moments import text as text_of
 from privtab.names import KINDS
 from privtab.request import Entity
-from privtab.state.checker import Checker
+from privtab.state.checker import MAX_FINDINGS_OF_KIND, Checker
 from privtab.state.coded import CodedColumn, groups, numbered
 from privtab.state.names import Problem, StateNames
 from privtab.state.nodes import StateFinding
@@ -76,10 +76,14 @@ class ColumnChecker:
         found = {c: texts.rows(positions) for c, texts in columns.items()}
         first = _repeated(found)
         repetitions = first != np.arange(len(positions))
-        for row in np.flatnonzero(repetitions).tolist():
+        repeated = np.flatnonzero(repetitions)
+        for row in repeated[:MAX_FINDINGS_OF_KIND].tolist():
             number = int(table.numbers[positions[first[row]]])
             message = f"the row says the same as row {number} of `{name}`"
             self.checker.warn(table[int(positions[row])], "S160", message, "leave it out")
+        # Beyond the limit, findings are only counted.
+        omitted = max(len(repeated) - MAX_FINDINGS_OF_KIND, 0)
+        self.checker.finding_counts[table.path, name, "S160", "warning"] += omitted
         valid[positions[repetitions]] = False
         for row in doubtful:
             if valid[row]:

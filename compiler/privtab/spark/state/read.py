@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import product
 from pathlib import Path
@@ -23,13 +24,15 @@ from privtab.spark.state.reports import finding_of, report, shaped
 from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, schema, tables_of, windows_in
 from privtab.spark.state.source_tables import Sources, TableSource
 from privtab.spark.state.sources import open_sources
-from privtab.spark.state.tables import SparkState, TimedTables, names_of
+from privtab.spark.state.tables import PACKED, SparkState, TimedTables, collected, names_of
 from privtab.spark.state.together import WrongRows, shipped_places, wrong_rows
 from privtab.state.checker import Checker
+from privtab.state.findings import stops
 from privtab.state.load import no_table
 from privtab.state.names import StateNames, uses
-from privtab.state.nodes import ENTITIES
-from privtab.state.raw import RawState
+from privtab.state.nodes import ENTITIES, State
+from privtab.state.raw import RawReader, RawState
+from privtab.state.validate import validate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,6 +71,7 @@ class Read:
     sources: Sources
     _wrong: dict[str, WrongRows | None] = field(default_factory=dict, init=False, compare=False, repr=False)
     """By table, the rows that are wrong together with others, once they were looked for."""
+    _raw_counts: dict[str, int] = field(default_factory=dict, init=False, compare=False, repr=False)
     _places: list[ShippedBytes | None] = field(default_factory=list, init=False, compare=False, repr=False)
     """Where entities with flat ids lie, once that is known."""
 
@@ -152,6 +156,44 @@ class Read:
                 names=names_of(self.program),
             )
         )
+
+    def raw_counts(self) -> Mapping[str, int]:
+        """The number of rows of each table before any of them is checked, counted once; many sources know it without reading."""
+        if not self._raw_counts:
+            frames = [
+                source.rows.select(fn.lit(table).alias("table"))
+                for table, sources in self.sources.tables.items()
+                for source in sources
+            ]
+            counted = reduce(lambda united, frame: united.unionAll(frame), frames).groupBy("table").count().collect()
+            self._raw_counts.update(dict.fromkeys(tables_of(self.program), 0))
+            self._raw_counts.update({row["table"]: row["count"] for row in counted})
+        return dict(self._raw_counts)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the rows can be checked as those of files: all cells are text, and no list says which entities exist."""
+        sources = [source for of_table in self.sources.tables.values() for source in of_table]
+        return self.sources.entities is None and not any(source.not_text for source in sources)
+
+    def local(self) -> State:
+        """The valid rows in this process: each source is read once, and its rows are checked here, by columns.
+
+        For a `plain` state. Raises StateInvalid if an invalid row may affect a denial.
+        """
+        reader = RawReader()
+        for table, sources in self.sources.tables.items():
+            rows = reduce(lambda united, frame: united.unionByName(frame), (source.rows for source in sources))
+            found = collected(rows) if self.raw_counts()[table] > PACKED else rows.toArrow()
+            label = ", ".join(source.label for source in sources)
+            columns = dict(zip(found.column_names, found.columns, strict=True))
+            row_checks.read_rows(reader, label, table, {}, columns)
+        state, findings = validate(self.program, reader.done(), notes=False)
+        stopping = [f for f in findings if f.severity == "error" and stops(self.program, f)]
+        if stopping:
+            unnumbered = (replace(f, place=replace(f.place, row=0)) for f in stopping[:SHOWN])
+            raise StateInvalid(tuple(unnumbered), DENIES)
+        return state
 
     def write(self, folder: str | Path, format: str = "parquet") -> dict[str, Any]:  # noqa: A002 - as in Spark
         """Write valid rows and findings to a folder, and a manifest last, so that readers see all old or all new tables.

@@ -113,9 +113,7 @@ def check(
     """Check one batch of raw rows, given by column as Arrow arrays of strings."""
     checker = _checker(_ProgramKey(program))
     reader = RawReader()
-    raw = None if not_text else _columns(reader, table, columns)
-    if raw is None:
-        raw = _rows(reader, table, not_text, columns)
+    raw = read_rows(reader, "", table, not_text, columns)
     findings = list(reader.findings)
     rows = np.zeros(0, np.int64)
     texts: Mapping[str, CodedColumn] = {}
@@ -132,22 +130,21 @@ def check(
     return CheckedBatch(rows=rows, columns=texts, findings=list(zip(named, by_row.values(), strict=True)))
 
 
-def _columns(reader: RawReader, table: str, columns: Mapping[str, Any]) -> RawTable | None:
-    """The complete rows, by columns; None if there are none, or if a text is not UTF-8."""
+def read_rows(
+    reader: RawReader, path: str, table: str, not_text: Mapping[str, str], columns: Mapping[str, Any]
+) -> RawTable | None:
+    """The complete rows, by columns, or one by one if a text is not UTF-8; None if there are none. `path`: their source in findings."""
     coded: dict[str, CodedColumn] = {}
-    for name, column in columns.items():
-        try:
+    try:
+        for name, column in () if not_text else columns.items():
             coded[name] = CodedColumn.of(column)
             coded[name].array.validate(full=True)
-        except pa.ArrowInvalid:
-            return None
-    take(reader, "", table, coded)
-    found = reader.large.get(table)
-    return found if isinstance(found, RawTable) else None
-
-
-def _rows(reader: RawReader, table: str, not_text: Mapping[str, str], columns: Mapping[str, Any]) -> RawTable | None:
-    """The complete rows, read one by one; None if there are none."""
+    except pa.ArrowInvalid:
+        coded = {}
+    if coded:
+        take(reader, path, table, coded)
+        found = reader.large.get(table)
+        return found if isinstance(found, RawTable) else None
     optional = (*COLUMNS[table].optional, *WINDOW)
     for number, row in enumerate(zip(*map(cells_of, columns.values()), strict=True), start=1):
         cells: dict[str, object] = {
@@ -155,9 +152,9 @@ def _rows(reader: RawReader, table: str, not_text: Mapping[str, str], columns: M
             for name, value in zip(columns, row, strict=True)
             if value is not None or name not in optional
         }
-        reader.row("", table, number, None, cells)
-    found = reader.rows.get(table)
-    return RawTable.of(found) if found else None
+        reader.row(path, table, number, None, cells)
+    rows = reader.rows.get(table)
+    return RawTable.of(rows) if rows else None
 
 
 def _cells(codes: Codes, texts: Any) -> Any:
