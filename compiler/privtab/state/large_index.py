@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from privtab import arrow
 from privtab.arrow import Codes, Lists
 from privtab.ir.nodes import Program
+from privtab.moments import ALWAYS, Window
 from privtab.state.chains import GROUP
 from privtab.state.coded import CodedColumn, once
 from privtab.state.hierarchy import closed
@@ -176,11 +177,13 @@ def given_privileges(
     return rows, CodedColumn(codes, granted.array)
 
 
-def _granted_to(state: State, grantees: CodedColumn, roles: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
-    """The grants to some roles, as texts."""
+def _granted_to(
+    state: State, grantees: CodedColumn, roles: Iterable[str]
+) -> Iterator[tuple[tuple[str | None, ...], Window]]:
+    """The grants to some roles, as texts, and when they hold: always."""
     rows = grantees.where(roles)
     columns = (state.column("grants", name).take(rows) for name in ("grantee", "effect", "privilege", "entity"))
-    return zip(*columns, strict=True)
+    return ((row, ALWAYS) for row in zip(*columns, strict=True))
 
 
 class _People:

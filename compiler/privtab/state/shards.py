@@ -54,8 +54,7 @@ CONCERNED = (*GRANTS, "owners")
 """The content of a shard that windows concern."""
 BY_NAME = ("principals", "within", "scoped", "group_principals", "group_scoped", "service_admins")
 """The content of the people's part, besides its revision and the list of the shards."""
-ROLES_OF_ROLES = "brought"
-FURTHER_BY_NAME = (ROLES_OF_ROLES, "user_attributes")
+FURTHER_BY_NAME = (roles_of_roles.PART, "user_attributes")
 """Parts of that which only some policies have (`roles_of_roles.py`, `attribute_rows.py`)."""
 FURTHER_HELD = ("below", "entity_attributes", "owned_below")
 """Parts of a shard which only some policies have."""
@@ -213,7 +212,7 @@ def merged(documents: Mapping[str, Mapping[str, Any]]) -> IndexDocument:
     if of_people or any(windows for _, windows in split):
         timed = _united([windows for _, windows in split if windows], CONCERNED)
         timed |= {part: of_people.get(part, {}) for part in BY_NAME if part not in HELD_ALWAYS}
-        timed |= {ROLES_OF_ROLES: of_people.get(ROLES_OF_ROLES, {})} if ROLES_OF_ROLES in people else {}
+        timed |= {roles_of_roles.PART: of_people.get(roles_of_roles.PART, {})} if roles_of_roles.PART in people else {}
         return stamped(_with_windows(document, timed))
     return stamped(document)
 

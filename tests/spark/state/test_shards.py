@@ -169,7 +169,7 @@ def test_names_with_everything_that_json_escapes(shop: Program) -> None:
 
 def by_columns(state: State) -> State:
     """The same rows in columns."""
-    tables = {
+    tables: Any = {
         table: ColumnRows(table, {c: CodedColumn.of_texts(state.column(table, c)) for c in columns.names})
         for table, columns in COLUMNS.items()
     }

@@ -80,8 +80,8 @@ def _out(rows: list[dict[str, Any]]) -> Iterator[Any]:
 
 def _principals(key: str, state: State) -> Iterator[Any]:
     """The principals that a grant or an owner of the shard names."""
-    columns = (texts_of(state, "grants", "grantee"), texts_of(state, "owners", "owner"))
-    names = pc.unique(pa.chunked_array([column.array for column in columns], pa.string()))
+    named = (texts_of(state, "grants", "grantee"), texts_of(state, "owners", "owner"))
+    names = pc.unique(pa.chunked_array([column.array for column in named], pa.string()))
     if not len(names):
         return
     count, schema = len(names), _arrow_schema()
