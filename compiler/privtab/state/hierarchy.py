@@ -99,16 +99,6 @@ class Following:
             yield (principal, role.removeprefix(ROLE), limits.scope), limits.window
 
 
-def group_reach(state: State) -> TransitiveContainers[Window]:
-    """The groups that contain a group (`group:…`), by name."""
-    return following("memberships", _links(state, "groups"), lambda _: []).reach
-
-
-def role_reach(program: Program, state: State) -> TransitiveContainers[RoleLimits]:
-    """The roles that a role (`role:…`) holds."""
-    return following("assignments", _links(state, "roles"), locations(program, state).keys).reach
-
-
 def _links(state: State, kind: HierarchyKind) -> Iterator[tuple[Texts, Window]]:
     """The rows between two groups, or two roles."""
     table, member, _, prefix = COLUMNS[kind]

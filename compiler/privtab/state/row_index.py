@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import Any, TypeAlias, TypeVar
 
 from privtab.ir.formula import uses_below
@@ -23,6 +24,8 @@ IndexDocument: TypeAlias = dict[str, Any]
 Parts: TypeAlias = tuple[IndexDocument, IndexDocument]
 """Parts of what holds at any time, and of what holds for a time."""
 T = TypeVar("T", bound=Hashable)
+_LASTING = [ALWAYS]
+"""The windows of what is held at any time; shared, and never changed."""
 Held: TypeAlias = dict[str, dict[T, list[Window]]]
 """Holder (`user:…`, `group:…`) → what they hold → the windows in which they do."""
 
@@ -71,9 +74,8 @@ def _grants(program: Program, state: State, keys: Callable[[Entity], list[str]])
             entities = timed[effect].setdefault(privilege, {})
             entities.setdefault(key, {}).setdefault(principal, {}).setdefault(origin, []).extend(holding)
 
-    rows = state.texts("grants", "grantee", "effect", "privilege", "entity")
     of_roles: list[tuple[tuple[Any, ...], Window]] = []
-    for row, window in zip(rows, state.windows_of("grants"), strict=True):
+    for row, window in _rows(state, "grants", "grantee", "effect", "privilege", "entity"):
         grantee, effect, name, key = row
         if grantee in scopes:
             of_roles.append((row, window))
@@ -81,7 +83,7 @@ def _grants(program: Program, state: State, keys: Callable[[Entity], list[str]])
         granted = granted_privileges.get((name, type_, effect))
         if granted is None:
             granted = granted_privileges[name, type_, effect] = names.privileges_of(name, type_, effect)
-        if window != ALWAYS:
+        if window is not ALWAYS:
             for privilege in granted:
                 add_for_a_time((effect, privilege, key, grantee), key, (window,))
             continue
@@ -112,8 +114,8 @@ def _grants(program: Program, state: State, keys: Callable[[Entity], list[str]])
 def _owners(state: State) -> Parts:
     timed: Held[str] = {}
     always: list[tuple[str, str]] = []
-    for (key, owner), window in zip(state.texts("owners", "entity", "owner"), state.windows_of("owners"), strict=True):
-        if window == ALWAYS:
+    for (key, owner), window in _rows(state, "owners", "entity", "owner"):
+        if window is ALWAYS:
             always.append((key, owner))
         elif window.begin < window.end:
             timed.setdefault(key, {}).setdefault(owner, []).append(window)
@@ -143,19 +145,19 @@ def _people(program: Program, state: State, used: UsedParts) -> Parts:
         of_role = principal_of[role_and_scope]
         of_holder = held.setdefault(holder, {})
         if of_role is not None:
-            of_holder.setdefault(of_role, []).append(window)
+            of_holder[of_role] = _LASTING if window is ALWAYS else [*of_holder.get(of_role, ()), window]
         if scope is not None and role in declared:
             scoped.setdefault(holder, {}).setdefault((scope, role), []).append(window)
-        if window != ALWAYS:
+        if window is not ALWAYS:
             changing.add(holder)
     for principal in granted:
         if not principal.startswith("role:"):
-            held.setdefault(principal, {}).setdefault(principal, [ALWAYS])
+            held.setdefault(principal, {}).setdefault(principal, _LASTING)
     holders = {*held, *groups}
     if used.group_membership:
         contained = {group for own in groups.values() for group in own}
         for group in {p for p in (*holders, *contained) if p.startswith("group:")}:
-            held.setdefault(group, {}).setdefault(group, [ALWAYS])
+            held.setdefault(group, {}).setdefault(group, _LASTING)
     found: IndexDocument = {"within": dict(sorted(within.items(), key=lambda item: item[1]))}
     timed: IndexDocument = {}
     for kind, part, scoped_part in (("user", "principals", "scoped"), ("group", "group_principals", "group_scoped")):
@@ -183,7 +185,7 @@ def _groups(state: State, used: UsedParts) -> tuple[Held[str], set[str]]:
         member = user if user.startswith("group:") else f"user:{user}"
         if member is user or used.state_groups:
             groups.setdefault(member, {}).setdefault(f"group:{group}", []).append(window)
-            if window != ALWAYS:
+            if window is not ALWAYS:
                 changing.add(member)
     return groups, changing
 
@@ -211,7 +213,10 @@ def _held(
 
 
 def _rows(state: State, table: str, *columns: str) -> Iterator[tuple[tuple[Any, ...], Window]]:
-    return zip(state.texts(table, *columns), state.windows_of(table), strict=True)
+    """The rows of a table as texts, each with its window: `ALWAYS` itself where that is it."""
+    windows = state.windows.get(table)
+    each = repeat(ALWAYS) if windows is None else (ALWAYS if window == ALWAYS else window for window in windows)
+    return zip(state.texts(table, *columns), each, strict=windows is not None)
 
 
 def _truths(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, Any]]:
