@@ -7,15 +7,17 @@ from functools import partial
 from typing import Any
 
 from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
 from privtab.state import raw as raw_rows
 from privtab.state.attribute_rows import attribute_row, without_two_values
 from privtab.state.checker import Checker
 from privtab.state.findings import in_order
 from privtab.state.links import holding_roles, without_wrong_links
-from privtab.state.nodes import ENTITIES, State, StateFinding
-from privtab.state.placements import placement, placements
+from privtab.state.located import wrong_places
+from privtab.state.names import Problem
+from privtab.state.nodes import ENTITIES, Placement, State, StateFinding
 from privtab.state.places import Places
-from privtab.state.raw import RawState
+from privtab.state.raw import RawRow, RawState
 
 
 def validate(program: Program, raw: RawState, *, notes: bool = True) -> tuple[State, tuple[StateFinding, ...]]:
@@ -62,3 +64,41 @@ def _state(checker: Checker, table: Callable[[str], Any]) -> State:
     others = ("members", "memberships", "assignments", "service_admins", "attributes")
     rows: Any = {name: table(name) for name in others}
     return State(grants=grants, owners=owners, entities=entities, windows=checker.windows, **rows)
+
+
+def placements(checker: Checker) -> tuple[Placement, ...]:
+    """The valid rows of `entities`; from then on, rows about entities that lie nowhere are wrong."""
+    rows: tuple[Placement, ...] = checker.table(ENTITIES)
+    if not checker.program.flat:
+        return rows
+    pairs = [(str(row.entity), str(row.parent)) for row in rows]
+    wrong = wrong_places(vocabulary(checker.program), pairs)
+    for number, problem in wrong.items():
+        checker.error(checker.valid_rows[ENTITIES][number], problem)
+    valid = [number for number in range(len(rows)) if number not in wrong]
+    checker.valid_rows[ENTITIES] = [checker.valid_rows[ENTITIES][number] for number in valid]
+    checker.names.places = dict(pairs[number] for number in valid)
+    return tuple(rows[number] for number in valid)
+
+
+def placement(checker: Checker, row: RawRow) -> Placement | None:
+    """One row, without whether what contains the entity lies anywhere."""
+    if not checker.program.flat:
+        message = f"no type of `{checker.program.system}` has flat ids"
+        checker.warn(row, "S185", message, "the path of an entity says where it lies: leave the table out")
+        return None
+    entity, parent = checker.entity(row, "entity"), checker.entity(row, "parent")
+    if entity is None or parent is None:
+        return None
+    if entity.type not in checker.program.flat:
+        message = f"ids of `{entity.type}` are not flat: the path of `{entity}` says where it lies"
+        checker.error(row, Problem("S181", message, "leave the row out"))
+        return None
+    known = vocabulary(checker.program).containers(entity.type)
+    if parent.type not in known:
+        types = " or a ".join(f"`{type_}`" for type_ in known)
+        checker.error(
+            row, Problem("S181", f"`{entity}` cannot lie in `{parent}`", f"a `{entity.type}` lies in a {types}")
+        )
+        return None
+    return Placement(entity=entity, parent=parent, name=row.cells.get("name"))

@@ -22,8 +22,7 @@ from privtab.spark.state import files, row_checks
 from privtab.spark.state.checked import DENIES, program_of
 from privtab.spark.state.reports import finding_of, report, shaped
 from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, schema, tables_of, windows_in
-from privtab.spark.state.source_tables import Sources, TableSource
-from privtab.spark.state.sources import open_sources
+from privtab.spark.state.sources import Sources, TableSource, open_sources
 from privtab.spark.state.tables import PACKED, SparkState, TimedTables, collected, names_of
 from privtab.spark.state.together import WrongRows, shipped_places, wrong_rows
 from privtab.state.checker import Checker

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from privtab.spark.state.read import Read
-    from privtab.spark.state.source_tables import TableSource
+    from privtab.spark.state.sources import TableSource
 
 LOST = 64
 """Number of buckets for invalid rows whose root entity is unknown."""
