@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -23,11 +22,12 @@ from privtab.spark.state.shards import RAW, SCOPE, Findings, by_root, root_state
 from privtab.spark.state.worker import CELLS, GRANTED, people_state
 from privtab.state.coded import CodedColumn
 from privtab.state.hierarchy import closed
-from privtab.state.names import unusable_name
+from privtab.state.load import from_tables, to_tables
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.raw import COLUMNS
 from privtab.state.rows import ColumnRows
 from privtab.state.shards import PEOPLE, PartText, part_text, root_keys, shards
+from privtab.state.validate import validate
 
 SCHEMA = pa.schema(
     [
@@ -63,28 +63,16 @@ def rows(program: Program, state: State) -> pa.Table:
     )
 
 
-def usable(state: State) -> State:
-    """The rows of a state whose names a state may hold."""
-    grants = [g for g in state.grants if not any(map(unusable_name, (str(g.entity), g.grantee)))]
-    owners = [(e, owner) for e, owner in state.owners if not any(map(unusable_name, (str(e), owner)))]
-    return replace(state, grants=tuple(grants), owners=tuple(owners))
-
-
-def holding(state: State) -> State:
-    """The rows of a state that hold at some time: others are errors."""
-    rows, windows = {}, {}
-    for table, of_table in state.windows.items():
-        kept = [at for at, window in enumerate(of_table) if window.begin < window.end]
-        rows[table] = tuple(getattr(state, table)[at] for at in kept)
-        windows[table] = [of_table[at] for at in kept]
-    return replace(state, **rows, windows=windows)
+def usable(program: Program, state: State) -> State:
+    """The rows of a state that are valid: worlds have names that no state may hold, and rows that never hold."""
+    return validate(program, from_tables(to_tables(state), "state.json"), notes=False)[0]
 
 
 @pytest.mark.parametrize("features", [(), IN_SPARK], ids=["plain", "features"])
 @pytest.mark.parametrize("seed", seeds(range(20), quick=6))
 def test_shards_with_windows_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
     program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
-    world = holding(timed(usable(random_state(program, seed)), seed))
+    world = usable(program, timed(random_state(program, seed), seed))
     bundles = built(program, world)
     expected = {root: content for root, content in shard_bundles(program, world).items() if root != PEOPLE}
     assert bundles == expected
@@ -141,7 +129,7 @@ def built(program: Program, state: State) -> dict[str, bytes]:
 @pytest.mark.parametrize("seed", seeds(range(40), quick=10))
 def test_shards_of_random_worlds_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
     program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
-    world = usable(random_state(program, seed))
+    world = usable(program, random_state(program, seed))
     expected = {root: content for root, content in shard_bundles(program, world).items() if root != PEOPLE}
     assert built(program, world) == expected
 

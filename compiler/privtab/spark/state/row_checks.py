@@ -12,21 +12,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from privtab.arrow import Codes, Truth
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOW
 from privtab.spark.shipping import ShippedBytes, WorkerCache, contents
 from privtab.spark.state.schemas import CANONICAL, FINDING
+from privtab.spark.state.tables import canonical
 from privtab.state.coded import CodedColumn
 from privtab.state.large import ColumnChecker
 from privtab.state.names import uses
 from privtab.state.nodes import StateFinding
 from privtab.state.raw import COLUMNS, NotText, RawReader, RawState
-from privtab.state.raw import ENTITIES as ENTITY_COLUMNS
 from privtab.state.raw_table import RawTable, take
 from privtab.state.validate import checker_of
 
@@ -36,36 +33,13 @@ _FINDINGS = pa.list_(pa.struct([(name, pa.string()) for name in ("code", "severi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedBatch:
-    """The rows of a batch that are valid by themselves, by their numbers, and all findings with the cells of their rows as JSON."""
+    """The rows of a batch that are valid by themselves, and all findings with the cells of their rows as JSON."""
 
-    rows: Codes
+    rows: int
+    """How many are valid."""
     columns: Mapping[str, CodedColumn]
     """The cells of the valid rows, as in `State`; without `from` and `until` where none has them."""
     findings: Sequence[tuple[str, Sequence[StateFinding]]]
-
-    @property
-    def timed(self) -> Truth:
-        """Which of the valid rows hold for a time."""
-        found = np.zeros(len(self.rows), np.bool_)
-        for name in WINDOW:
-            if name in self.columns:
-                found |= self.columns[name].codes >= 0
-        return found
-
-    def canonical(self, table: str, window: Sequence[str] = ()) -> dict[str, Any]:
-        """The canonical columns of the valid rows."""
-        found: dict[str, Any] = {}
-        for name, column in self.columns.items():
-            if name in ENTITY_COLUMNS:
-                prefix = {"scope": "scope_", "parent": "parent_"}.get(name, "")
-                halves = pc.split_pattern(column.array, ":", max_splits=1).flatten()
-                for half, part in enumerate(("type", "path")):
-                    texts = halves.take(pa.array(np.arange(half, len(halves), 2)))
-                    found[f"{prefix}{part}"] = _cells(column.codes, texts)
-            else:
-                found[name] = _cells(column.codes, column.array)
-        nothing = pa.nulls(len(self.rows), pa.string())
-        return {name: found.get(name, nothing) for name in (*CANONICAL[table], *window)}
 
 
 def examined_schema(table: str, window: Sequence[str] = ()) -> str:
@@ -86,11 +60,11 @@ def examine(
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         checked = check(program, table, not_text, columns, known)
-        window = [name for name in columns if name in WINDOW]
-        canonical = checked.canonical(table, window)
-        valid, found = len(checked.rows), len(checked.findings)
-        nothing = pa.nulls(found, pa.string())
-        arrays = [pa.concat_arrays([cells, nothing]) for cells in canonical.values()]
+        names = (*CANONICAL[table], *(name for name in columns if name in WINDOW))
+        cells_of_valid = canonical(table, checked.columns)
+        valid, found = checked.rows, len(checked.findings)
+        no_text, nothing = pa.nulls(valid, pa.string()), pa.nulls(found, pa.string())
+        arrays = [pa.concat_arrays([cells_of_valid.get(name, no_text), nothing]) for name in names]
         listed = [
             [{"code": f.code, "severity": f.severity, "message": f.message, "help": f.help} for f in findings]
             for _, findings in checked.findings
@@ -100,7 +74,7 @@ def examine(
             pa.concat_arrays([pa.nulls(valid, _FINDINGS), pa.array(listed, _FINDINGS)]),
             pa.array([None] * valid + [cells for cells, _ in checked.findings], pa.string()),
         ]
-        yield pa.RecordBatch.from_arrays(arrays, names=[*canonical, "__good", "__findings", "__row"])
+        yield pa.RecordBatch.from_arrays(arrays, names=[*names, "__good", "__findings", "__row"])
 
 
 def check(
@@ -115,12 +89,12 @@ def check(
     reader = RawReader()
     raw = read_rows(reader, "", table, not_text, columns)
     findings = list(reader.findings)
-    rows = np.zeros(0, np.int64)
+    rows = 0
     texts: Mapping[str, CodedColumn] = {}
     if raw is not None:
         checked, more = checker.each_row(raw, places)
         findings += more
-        rows, texts = raw.numbers[checked.valid] - 1, {c: t.rows(checked.valid) for c, t in checked.columns.items()}
+        rows, texts = int(checked.valid.sum()), {c: t.rows(checked.valid) for c, t in checked.columns.items()}
     by_row: dict[int, list[StateFinding]] = {}
     for finding in findings:
         by_row.setdefault(finding.place.row - 1, []).append(finding)
@@ -155,11 +129,6 @@ def read_rows(
         reader.row(path, table, number, None, cells)
     rows = reader.rows.get(table)
     return RawTable.of(rows) if rows else None
-
-
-def _cells(codes: Codes, texts: Any) -> Any:
-    """The text of each row."""
-    return texts.cast(pa.string()).take(pa.array(codes, mask=codes < 0))
 
 
 def cells_of(array: Any) -> list[object]:

@@ -163,7 +163,7 @@ def _checked(
                 program, name, kinds, {c: raw.column(c).combine_chunks() for c in raw.column_names}
             )
             _note(name, checked, findings)
-            if len(checked.rows):
+            if checked.rows:
                 found.append(checked.columns)
     present = [c for c in COLUMNS[name].all if c in COLUMNS[name].names or any(c in columns for columns in found)]
     return {c: _joined([columns.get(c, len(columns[names[0]])) for columns in found]) for c in present}
