@@ -26,6 +26,7 @@ from privtab.state.checker import MAX_FINDINGS_OF_KIND, Checker
 from privtab.state.coded import CodedColumn, groups, numbered
 from privtab.state.names import Problem, StateNames
 from privtab.state.nodes import StateFinding
+from privtab.state.places import SelectedRows
 from privtab.state.raw import COLUMNS, ENTITIES
 from privtab.state.raw_table import RawTable
 from privtab.state.rows import ColumnRows
@@ -88,7 +89,7 @@ class ColumnChecker:
         for row in doubtful:
             if valid[row]:
                 self.checker.spaces(table[row])
-        self.checker.valid_rows[name] = table.rows(positions[~repetitions])
+        self.checker.valid_rows[name] = SelectedRows(table, positions[~repetitions].tolist())
         found = {c: texts.rows(~repetitions) if repetitions.any() else texts for c, texts in found.items()}
         edges = {c: found.pop(c, None) for c in WINDOW}
         if any(edges.values()):
