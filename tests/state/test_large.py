@@ -185,6 +185,7 @@ def test_a_row_that_begins_after_every_moment_or_ends_before_is_wrong_either_way
     rows, columns = both_ways(program, lambda: from_tables({"memberships": [row]}, "state.json"))
     agree(rows, columns)
     assert [finding.code for finding in columns[2]] == ["S170"]
+    assert "every moment that counts" in columns[2][0].message
 
 
 def write_csv(folder: Path, tables: dict[str, list[dict[str, str]]], *, end: str = "\n") -> None:

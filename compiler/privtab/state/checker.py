@@ -109,8 +109,11 @@ class Checker:
             return None
         if end <= begin:
             until, since = row.cells.get("until"), row.cells.get("from")
-            message = f"the row never holds: `until`, {until}, is not after `from`, {since}"
-            self.error(row, Problem("S170", message, "exchange or correct them"))
+            message, advice = f"`until`, {until}, is not after `from`, {since}", "exchange or correct them"
+            if since is None or until is None:
+                edge = f"`until`, {until}, is before" if since is None else f"`from`, {since}, is after"
+                message, advice = f"{edge} every moment that counts", "correct it, or leave it out"
+            self.error(row, Problem("S170", f"the row never holds: {message}", advice))
             return None
         return Window(begin, end)
 
