@@ -117,9 +117,9 @@ def built(program: Program, state: State) -> dict[str, bytes]:
     """The bundles of all shards."""
     bundles: dict[str, bytes] = {}
     for root, table in by_root(rows(program, state)):
-        findings = Findings()
+        findings: Findings = []
         part = part_text(program, root_state(program, table, {}, findings, None), root)
-        assert not [row for row in findings.rows if row["severity"] == "error"]
+        assert not [row for row in findings if row["severity"] == "error"]
         if part is not None:
             bundles[root] = archive(shard_files(program.system, part, {}))
     return bundles

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as fn
 
 from privtab.bundle.archive import json_bytes
-from privtab.bundle.shards import LISTING
+from privtab.bundle.shards import LISTING, listing_of
 from privtab.errors import StateInvalid
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
@@ -350,9 +350,10 @@ def listing(program: Program, manifest: Mapping[str, Any]) -> bytes:
         windows, further = part.get("windows", False), part.get("further", ())
         return named | {"roots": sorted(roots(program.system, key, windows=windows, further=further))}
 
-    shards = {key: row(key, part) for key, part in manifest["shards"].items()}
-    head = {"system": program.system, "revision": manifest["revision"], PEOPLE: row(PEOPLE, manifest["people"])}
-    return json_bytes({**head, "shards": shards}) + b"\n"
+    return (
+        json_bytes(listing_of(program.system, {key: row(key, part) for key, part in parts_of(manifest).items()}))
+        + b"\n"
+    )
 
 
 def revision(people: Mapping[str, Any], shards: Mapping[str, Mapping[str, Any]]) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -41,27 +40,16 @@ INPUT = ("root", "part", "a", "b", "c", "d")
 """Scopes: entity, role; listed entities: entity; attributes: entity, name, value; unchecked rows: their raw cells."""
 
 
-@dataclass(slots=True)
-class Findings:
-    """The findings about the rows of a shard."""
+Findings: TypeAlias = list[dict[str, Any]]
+"""The findings about the rows of a shard, by the columns of `schemas.FINDINGS` without `name` and `source`."""
 
-    rows: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(
-        self, table: str, code: str, severity: str, message: str, help_: str | None, row: str, rows: int = 1
-    ) -> None:
-        """Add a finding; `row` is JSON text."""
-        self.rows.append(
-            {
-                "table": table,
-                "code": code,
-                "severity": severity,
-                "message": message,
-                "help": help_,
-                "row": row,
-                "rows": rows,
-            }
-        )
+def finding(
+    table: str, code: str, severity: str, message: str, help_: str | None, row: str, rows: int = 1
+) -> dict[str, Any]:
+    """One of them; `row` is JSON text."""
+    own = {"code": code, "severity": severity, "message": message, "help": help_}
+    return {"table": table, **own, "row": row, "rows": rows}
 
 
 def by_root(table: Any) -> Iterator[tuple[str, Any]]:
@@ -136,7 +124,9 @@ def granted(program: Program, state: State, findings: Findings) -> dict[str, int
     for grantee, privilege, entity in zip(*cells, strict=True):
         row = {"grantee": grantee, "effect": "deny", "privilege": privilege, "entity": entity}
         message = f"`{grantee}` is allowed and denied `{privilege}` here"
-        findings.add("grants", "S163", "warning", message, "the denial counts: leave one of them out", _json(row))
+        findings.append(
+            finding("grants", "S163", "warning", message, "the denial counts: leave one of them out", _json(row))
+        )
     return {"allow": len(allowed_once), "deny": len(denied_once)}
 
 
@@ -183,7 +173,7 @@ def _note(table: str, checked: row_checks.CheckedBatch, findings: Findings) -> N
         for found in own
     )
     for (code, severity, message, advice, cells), rows in counted.items():
-        findings.add(table, code, severity, message, advice, cells, rows)
+        findings.append(finding(table, code, severity, message, advice, cells, rows))
 
 
 def _distinct(
@@ -205,7 +195,7 @@ def _distinct(
         for position, row in enumerate(rows.tolist()):
             cells = {name: str(texts[position]) for name, texts in taken.items() if texts[position] is not None}
             count = count_of.get(row, 1) - (code == "S160")
-            findings.add(table, code, severity, message.format(**cells), advice, _json(cells), count)
+            findings.append(finding(table, code, severity, message.format(**cells), advice, _json(cells), count))
 
     note(first, "S160", "warning", f"the row says the same as another of `{table}`", "leave it out")
     if listed is not None:

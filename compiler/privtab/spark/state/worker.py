@@ -52,12 +52,10 @@ def build_shards(
     table = pa.Table.from_batches(found)
     del found
     for key, rows in by_root(table):
-        findings = Findings()
+        findings: Findings = []
         state = root_state(program, rows, not_text, findings, orphans)
         counts = granted(program, state, findings)
-        out = [
-            {"kind": "finding", "root": key, "name": CODES[row["code"]], "source": "", **row} for row in findings.rows
-        ]
+        out = [{"kind": "finding", "root": key, "name": CODES[row["code"]], "source": "", **row} for row in findings]
         if "h" in rows.column_names:
             out.append({"kind": "fingerprint", "root": key, "row": json.dumps(_fingerprint(rows))})
         if part := part_text(program, state, key):
