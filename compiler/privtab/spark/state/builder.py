@@ -33,8 +33,7 @@ from privtab.spark.state import scan
 from privtab.spark.state.builds import MANIFEST, PREVIOUS, Build, read_results
 from privtab.spark.state.files import Root, at_once, place
 from privtab.spark.state.hierarchy import closed
-from privtab.spark.state.read import SHOWN, Read, read_state
-from privtab.spark.state.reports import finding_of
+from privtab.spark.state.read import SHOWN, Read, finding_of, read_state
 from privtab.spark.state.schemas import FINDINGS, schema, tables_of, windows_in
 from privtab.spark.state.sealing import Parts, parts_of, parts_to_sign, signed_parts
 from privtab.spark.state.tables import policy_digest
