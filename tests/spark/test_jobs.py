@@ -20,7 +20,7 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from privtab.spark import jobs
-from privtab.spark.jobs import _progress, _session
+from privtab.spark.jobs import _job, _progress
 
 POLICY, STATE = "gravitino/1.1.0", "policy_src/gravitino/state.yaml"
 LOADS = ["--subject", "who", "--action", "load", "--resource", "what"]
@@ -375,7 +375,7 @@ def test_the_warning_of_java_is_dropped_and_all_else_passes(capfd: pytest.Captur
         warning,
         b"WARNING: x\n",
     ]
-    with _session._java_warning_dropped():
+    with _job._java_warning_dropped():
         standard_error = os.dup(2)
         for piece in pieces:
             os.write(standard_error, piece)

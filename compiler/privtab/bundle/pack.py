@@ -15,10 +15,9 @@ from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import SigningKey, signed_bundle
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
-from privtab.moments import WINDOWED, parts_of
 from privtab.state.index import index_bytes
 from privtab.state.nodes import State
-from privtab.state.shards import FURTHER_BY_NAME, PEOPLE, content, roots, shards
+from privtab.state.shards import PEOPLE, PartText, roots, shards
 
 REVISION_DIGITS = 16
 SHARDED = "sharded"
@@ -186,19 +185,18 @@ def shard_bundle(
     signing: SigningKey | None = None,
 ) -> bytes:
     """The bundle of one part of a state (`state/shards.py`): `people` or a root key, and its document."""
-    metadata: dict[str, Any] = {"kind": "state", "system": system, "state": SHARDED, "shard": key}
-    if key == PEOPLE:
-        metadata["shards"] = len(document["shards"])
-    always, _ = parts_of(document)
-    further = [part for part in FURTHER_BY_NAME if part in always]
+    more = {"shards": len(document["shards"])} if key == PEOPLE else {}
+    return signed_bundle(
+        shard_files(system, PartText.of(key, document), more | provenance_metadata(provenance)), signing
+    )
+
+
+def shard_files(system: str, part: PartText, more: Mapping[str, Any]) -> dict[str, bytes]:
+    """The files of the bundle of one part of a state; `more`: what its metadata say besides."""
     manifest = {
-        "revision": always["revision"],
-        "roots": roots(system, key, windows=WINDOWED in document, further=further),
+        "revision": part.revision,
+        "roots": roots(system, part.key, windows=part.windows, further=part.further),
         "rego_version": 1,
-        "metadata": metadata | provenance_metadata(provenance),
+        "metadata": {"kind": "state", "system": system, "state": SHARDED, "shard": part.key, **more},
     }
-    files = {
-        ".manifest": json_bytes(manifest),
-        f"privtab_state/{system}/data.json": json_bytes(content(key, document)),
-    }
-    return signed_bundle(files, signing)
+    return {".manifest": json_bytes(manifest), f"privtab_state/{system}/data.json": part.content}

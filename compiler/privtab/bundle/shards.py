@@ -47,6 +47,11 @@ def listing(bundles: Mapping[str, bytes]) -> dict[str, Any]:
             "roots": bundle_contents.roots,
             "bytes": len(bundle),
         }
+    return listing_of(system, rows)
+
+
+def listing_of(system: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The list of a state's bundles from what it says of each: of `people`, and by root key."""
     revisions = {key: str(row["revision"]) for key, row in rows.items() if key != PEOPLE}
     return {
         "system": system,

@@ -12,10 +12,10 @@ from privtab.names import bare_name, check_user
 from privtab.request import NOT_SET, Decision, Request
 from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike
 from privtab.spark.attribute_columns import AttributesLike
+from privtab.spark.choose import Limits
 from privtab.spark.deciding import decide
 from privtab.spark.following import REFRESH
 from privtab.spark.frames import Frame, free, opened
-from privtab.spark.limits import Limits
 from privtab.spark.moments import Moment, at_moment
 from privtab.spark.policies import PolicyLike, open_policy
 

@@ -14,7 +14,7 @@ from privtab.hints import hint
 from privtab.ir.nodes import Program
 from privtab.ir.support import Feature
 from privtab.names import KINDS, bare_name, is_wildcard, last_name
-from privtab.spark.limits import LOCAL
+from privtab.spark.choose import LOCAL
 from privtab.spark.matrix.by_index import IndexMatrix
 from privtab.spark.matrix.compute import ArrayMatrix
 from privtab.spark.matrix.principals import Holding, Subject
