@@ -41,13 +41,15 @@ UNUSED_OBJECT = FindingKind("P308", "unused-object", Severity.WARNING)
 @check(UNUSED_OBJECT)
 def unused_object(policy: Policy) -> Iterator[Diagnostic]:
     """Objects that occur neither in a condition nor in an effect, each once."""
+    from privtab.ir.formula import recipients
+
     program = view_of(policy).program
     reported: set[int] = set()
     for row in policy.rows.values():
         if not row.withs or id(row.decl.withs) in reported:
             continue
         reported.add(id(row.decl.withs))
-        used = {*_slots(row), *(slot.name for slot in program.recipients(program.rules[row.entity, row.operation]))}
+        used = {*_slots(row), *(slot.name for slot in recipients(program, program.rules[row.entity, row.operation]))}
         for with_ in row.decl.withs:
             if with_.name.value not in used:
                 yield UNUSED_OBJECT.at(

@@ -33,6 +33,7 @@ from privtab.ir.nodes import (
     Target,
     Term,
     When,
+    WithSlot,
     nested_on,
 )
 
@@ -319,6 +320,12 @@ def followed(program: Program, formula: Formula) -> Iterator[Formula]:
             if isinstance(node, Can) and node not in visited:
                 visited.add(node)
                 waiting.append(resolve(program, node))
+
+
+def recipients(program: Program, rule: Rule) -> tuple[WithSlot, ...]:
+    """The objects of a delegating row that are principals: one of them is the principal that the request names."""
+    slots = rule.withs if rule.delegations else ()
+    return tuple(slot for slot in slots if all(program.entities[type_].principal for type_ in slot.types))
 
 
 def atoms(formula: Formula) -> Iterator[Atom]:

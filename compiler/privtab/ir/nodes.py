@@ -479,11 +479,6 @@ class Program:
         """The types of the entities, from the root on, where what is held of a privilege counts for a `type_` entity."""
         return self.chain(type_) if self.inherits(privilege) else (type_,)
 
-    def recipients(self, rule: Rule) -> tuple[WithSlot, ...]:
-        """The objects of a delegating row that are principals: one of them is the principal that the request names."""
-        slots = rule.withs if rule.delegations else ()
-        return tuple(slot for slot in slots if all(self.entities[type_].principal for type_ in slot.types))
-
     @property
     def implies(self) -> bool:
         """Whether some privilege implies others."""

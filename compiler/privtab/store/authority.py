@@ -17,7 +17,7 @@ from privtab import moments
 from privtab.effects import Change
 from privtab.errors import AccessDenied, UsageError
 from privtab.hints import hint, listed
-from privtab.ir.formula import followed, item_condition
+from privtab.ir.formula import followed, item_condition, recipients
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import Compare, Effect, OwnerKind, Program, Rule
 from privtab.ir.serialise import vocabulary
@@ -125,7 +125,7 @@ def naming(program: Program, request: Request, rows: Sequence[Mapping[str, str |
         if named:
             given = replace(given, request={**given.request, PRIVILEGE_ATTRIBUTE: named[0]})
     objects = dict(request.with_)
-    for slot in program.recipients(rule):
+    for slot in recipients(program, rule):
         entities = {entity_named(program, *holder_of(row)) for row in rows}
         entity = entities.pop() if len(entities) == 1 else None
         if slot.name not in objects and entity is not None and entity.type in slot.types:
@@ -141,7 +141,7 @@ def check_delegated(program: Program, request: Request, changes: Iterable[Change
     if not declares(program):
         return
     resource, rule = request.resource, program.rules[request.resource.type, request.action]
-    slots = program.recipients(rule)
+    slots = recipients(program, rule)
     named = request.attributes.request.get(PRIVILEGE_ATTRIBUTE) if asks_for_named_privilege(program, rule) else None
     for change in changes:
         row = change.row or {}
