@@ -338,7 +338,6 @@ class Rule:
     """Flags that a request must state, set or not: those of the row and of the rows it reaches through `can`; sorted."""
     report: str | None = None
     effects: tuple[Effect, ...] = ()
-    """What success changes for the caller, or takes from everybody."""
     delegations: tuple[Effect, ...] = ()
     """What the request gives to or takes from a principal that it names."""
     creates: bool = False
