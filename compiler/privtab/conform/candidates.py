@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 from math import prod
 
-from privtab.conform.nodes import Question, QuestionPlan, World
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, MinimalSets, atom_of, canonical
 from privtab.ir.exact import settings
@@ -36,7 +35,6 @@ from privtab.scenarios.coverage import Form
 from privtab.scenarios.needs import Caller, Callers, Denied, comparisons_of
 from privtab.scenarios.suggest import RequestNames
 from privtab.scenarios.ways import HeldAtom, HeldSet, Ways, at_or_below, smallest
-from privtab.state.nodes import TABLES, State
 
 MAX_SETTINGS = 512
 """The most kinds of request (flags, types of objects) that are looked at for one row."""
@@ -348,38 +346,3 @@ class Candidates:
 def _keys(atom: HeldAtom) -> Iterable[str]:
     """The keys of the entities that an atom is about."""
     return [target.slot for target in atom.compare.targets] if atom.compare is not None else [atom.on]
-
-
-def needed(plan: QuestionPlan, questions: Iterable[Question]) -> World:
-    """The users, entities and rows that the questions are about, in the order of the plan's world."""
-    chosen = tuple(questions)
-    whole = plan.world
-    if len(chosen) == len(plan.questions):
-        return whole
-    states = tuple({question.request.user: question.state for question in chosen}.values())
-    tables = {table: {row for state in states for row in getattr(state, table)} for table in TABLES}
-    tables["attributes"] = {row for question in chosen for row in question.state.attributes}
-    request_groups = {f"group:{group}" for question in chosen for group in question.request.groups}
-    tables["owners"] |= {row for row in whole.state.owners if row[1] in request_groups}
-    rows = {t: tuple(row for row in getattr(whole.state, t) if row in tables[t]) for t in TABLES}
-    state = State(**rows)  # type: ignore[arg-type]
-    objects = [entity for q in chosen for entity in (q.request.resource, *q.request.with_.values())]
-    objects += [grant.entity for grant in state.grants]
-    objects += [entity for entity, _ in state.owners]
-    objects += [entity for _, entity in state.members]
-    objects += [row.scope for row in state.assignments if row.scope is not None]
-    principals = {f"user:{question.request.user}" for question in chosen}
-    principals |= request_groups
-    principals |= {f"group:{group}" for _, group in state.memberships}
-    principals |= {name for row in state.assignments for name in (row.principal, f"role:{row.role}")}
-    principals |= {owner for _, owner in state.owners} | {grant.grantee for grant in state.grants}
-    principals |= {f"{plan.program.entities[entity.type].principal}:{entity.id}" for entity in objects}
-    keys = vocabulary(plan.program).keys
-    known = {key for entity in set(objects) for key in keys(entity)}
-    return World(
-        state=state,
-        entities=tuple(entity for entity in whole.entities if str(entity) in known),
-        users=tuple(name for name in whole.users if f"user:{name}" in principals),
-        groups=tuple(name for name in whole.groups if f"group:{name}" in principals),
-        roles=tuple(name for name in whole.roles if f"role:{name}" in principals),
-    )

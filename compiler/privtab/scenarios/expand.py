@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 
 from privtab.attributes import GivenAttributes, Value
@@ -84,15 +84,21 @@ def _need(author: Author, fields: Fields, span: Span, values: Values, generated:
 class CallerStates:
     """Generated callers in few states: those in one state agree on the attributes of entities that their requests are about."""
 
-    def __init__(self, program: Program, placements: Iterable[Placement]) -> None:
-        """`placements`: where entities with flat ids lie."""
+    def __init__(self, program: Program, placements: Iterable[Placement] = (), *, shared: bool = False) -> None:
+        """`placements`: where entities with flat ids lie. `shared`: callers who hold the same are one user."""
         self._program = program
         self.placements = {row.entity: row for row in placements}
         self.where = locations(program, State(entities=tuple(self.placements.values())))
         self._groups: list[tuple[GeneratedCallers, dict[Term, Value | None]]] = []
+        self._shared = shared
+        self._known: dict[Hashable, tuple[int, Request]] = {}
 
-    def add_caller(self, caller: Caller, request: Request) -> tuple[int, Request]:
+    def add_caller(self, caller: Caller, request: Request, *, through_roles: int = 0) -> tuple[int, Request]:
         """Give a new caller what they hold, and return the number of their state, and their request."""
+        key = holdings_key(self._program, caller, request, through_roles) if self._shared else None
+        if key in self._known:
+            number, earlier = self._known[key]
+            return number, asked_by(self._program, earlier, caller, request)
         values = entity_values(self._program, caller.values, request)
         agreeing = (
             number
@@ -105,11 +111,30 @@ class CallerStates:
             self._groups[number][0].placements = self.placements
         generated, known = self._groups[number]
         known.update(values)
-        return number, generated.add_caller(caller, request)
+        asked = generated.add_caller(caller, request, through_roles=through_roles)
+        if key is not None:
+            self._known[key] = number, asked
+        return number, asked
 
     def states(self) -> Iterator[State]:
         """The states, by their numbers."""
         return (generated.state() for generated, _ in self._groups)
+
+
+def holdings_key(program: Program, caller: Caller, request: Request, through_roles: int) -> Hashable | None:
+    """What callers who can be one user have in common; None for those whose request names them."""
+    if HeldAtom("self") in caller.held:
+        return None
+    # No other caller shares an entity of which the state has values.
+    in_state = {term for term, value in entity_values(program, caller.values, request).items() if value is not None}
+    values = ((term, tuple(value) if isinstance(value, list) else value) for term, value in caller.values.items())
+    return caller.held, caller.denied, through_roles, frozenset(values), frozenset(in_state)
+
+
+def asked_by(program: Program, known: Request, caller: Caller, request: Request) -> Request:
+    """A request of the user of an earlier one, who holds what the caller does."""
+    attributes = given_values(program, caller.values, request)
+    return replace(request, user=known.user, groups=known.groups, attributes=attributes)
 
 
 def entity_values(program: Program, values: AttributeValues, request: Request) -> dict[Term, Value | None]:
@@ -151,13 +176,13 @@ def _is_given(program: Program, term: Term, request: Request) -> bool:
 class GeneratedCallers:
     """Generated callers, and the rows that give them what they hold; `prefix` begins the names of all principals."""
 
-    def __init__(self, program: Program, prefix: str = "", placements: Iterable[Placement] = ()) -> None:
-        """`placements`: where entities with flat ids lie."""
+    def __init__(self, program: Program, prefix: str = "", number: int = 0) -> None:
+        """`number`: that of the last caller before these."""
         self.program = program
-        self.placements = {row.entity: row for row in placements}
-        self.where = locations(program, State(entities=tuple(self.placements.values())))
+        self.placements: dict[Entity, Placement] = {}
+        """Where entities with flat ids lie."""
         self.prefix = prefix
-        self.number = 0
+        self.number = number
         self.members: list[tuple[str, Entity]] = []
         self.memberships: list[tuple[str, str]] = []
         self.assignments: list[Assignment] = []
@@ -185,9 +210,9 @@ class GeneratedCallers:
             role = self._role(user) + (f" {number + 1}" if number else "")
             self.assignments.append(Assignment(principal=grantee, role=role))
             grantee = f"role:{role}"
-        for atom in caller.held:
+        for atom in sorted(caller.held, key=str):
             self._give(user, grantee, atom, str(resource) if atom.on == original_key else atom.on)
-        for atom in caller.denied:
+        for atom in sorted(caller.denied, key=str):
             entity = self._entity(str(resource) if atom.on == original_key else atom.on)
             self.grants.append(Grant(grantee=grantee, effect="deny", privilege=atom.what, entity=entity))
         groups = (self._group(user),) if self._names_group(caller) else request.groups

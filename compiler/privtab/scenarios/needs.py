@@ -49,6 +49,8 @@ class _Facts:
     ) -> None:
         self.firm = frozenset(firm)
         self.grants = frozenset(grants)
+        self.alone = self.firm | self.grants
+        """Each of them, without denials, gives the atom."""
         self._denials = frozenset(denials)
 
     def hold(self, atoms: HeldSet, denied: Denied) -> bool:
@@ -252,12 +254,9 @@ class Callers:
         everything = frozenset(self.everything())
         for lacking in transversals(self.ways):
             for denied in self._denied_choices(lacking):
-                excluded = {
-                    fact
-                    for atom in lacking
-                    for fact in everything
-                    if (atom not in denied or fact.kind != "has") and self._implies(fact, atom)
-                }
+                facts = {atom: self._facts(atom) for atom in lacking}
+                # A grant may be held above or below what is denied.
+                excluded = {f for atom in lacking for f in (facts[atom].firm if atom in denied else facts[atom].alone)}
                 for held in self.compared.most(everything - excluded, lacking):
                     unequal = {atom for atom in self.compared.atoms if atom not in held}
                     lacking_text = _join((lacking - denied) | unequal)
@@ -336,11 +335,6 @@ class Callers:
     def holds(self, atom: HeldAtom, atoms: HeldSet, denied: Denied) -> bool:
         """Whether an atom holds, given some facts and some denials."""
         return self._facts(atom).hold(atoms, denied)
-
-    def _implies(self, fact: HeldAtom, atom: HeldAtom) -> bool:
-        """Whether a fact alone, without denials, implies an atom."""
-        facts = self._facts(atom)
-        return fact in facts.grants or fact in facts.firm
 
     def _facts(self, atom: HeldAtom) -> _Facts:
         if atom not in self._known_facts:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from privtab.ir.nodes import Rule
 from privtab.ir.shapes import rule_flags
 from privtab.ir.support import Tool, check_support
-from privtab.reference.evaluate import Reference
 from privtab.scenarios.coverage import Coverage, Form
 from privtab.scenarios.engines import ReferenceEngine
 from privtab.scenarios.masks import Key, Observed
@@ -24,10 +23,15 @@ def observe(plan: CasePlan, passed: Iterable[Case], engine: ReferenceEngine | No
     """The cases of each rule and what their callers hold; `engine`: one that has seen the states already."""
     engine = engine or ReferenceEngine(plan.program)
     references = [engine.reference(world) for world in plan.worlds]
-    by_rule: defaultdict[Key, list[tuple[Case, Reference]]] = defaultdict(list)
+    by_rule: defaultdict[Key, list[Case]] = defaultdict(list)
     for case in passed:
-        by_rule[case.request.resource.type, case.request.action].append((case, references[case.world]))
-    return {key: Observed(plan.program, plan.program.rules[key], cases) for key, cases in by_rule.items()}
+        by_rule[case.request.resource.type, case.request.action].append(case)
+    return {
+        key: Observed(
+            plan.program, plan.program.rules[key], ((case.request, references[case.world]) for case in cases), cases
+        )
+        for key, cases in by_rule.items()
+    }
 
 
 def coverage(plan: CasePlan, observed: dict[Key, Observed]) -> Coverage:
