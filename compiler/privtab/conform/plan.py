@@ -20,7 +20,7 @@ from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import Compare, Program, Rule
 from privtab.reference.evaluate import Reference
 from privtab.scenarios.coverage import Cell
-from privtab.scenarios.expand import CallerStates
+from privtab.scenarios.generated import CallerStates
 from privtab.scenarios.masks import Key, Observed, RuleDependencies
 from privtab.scenarios.mutants import UNSEEN, Mutants
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 
 from privtab.conform.nodes import Question, QuestionPlan, World
 from privtab.ir.formula import item_condition, leaves
-from privtab.ir.nodes import Holds, Member, Owner, OwnsBelow, Program, Rule, ServiceAdmin, Term
+from privtab.ir.nodes import Program, Rule, Term
 from privtab.ir.serialise import vocabulary
 from privtab.paths import base_type, level_of
 from privtab.request import Entity, Request
-from privtab.scenarios.expand import GeneratedCallers, asked_by, entity_values, holdings_key
-from privtab.scenarios.needs import Caller
-from privtab.scenarios.ways import HeldAtom, HeldSet
+from privtab.scenarios.callers import CallerSemantics, HeldSet
+from privtab.scenarios.generated import Caller, GeneratedCallers, asked_by, entity_values, holdings_key
 from privtab.state.nodes import State, merged
 
 _SLOT = re.compile(r"\d*$")
 """What ends the names of an object in `with`, as RequestNames writes them."""
-
-
-_ASKED_OF_TYPES: Mapping[str, type[Member | Holds | Owner]] = {"member": Member, "holds": Holds, "owner": Owner}
-"""What a caller is to entities of some types, by the kind of atom."""
 
 
 class Packing:
@@ -36,18 +31,8 @@ class Packing:
         self._vocabulary = vocabulary(program)
         self._number = 0
         self._known: dict[Hashable, tuple[int, Request, State]] = {}
-        owner = program.semantics.owner
-        self._owners_hold = owner is not None and bool(owner.holds)
-        required = {leaf for rule in rules for leaf in leaves(program, item_condition(rule))}
-        self._has_admins = any(isinstance(leaf, ServiceAdmin) for leaf in required)
-        self._asked = {
-            (kind, leaf.target.type)
-            for leaf in required
-            for kind, atom in _ASKED_OF_TYPES.items()
-            if isinstance(leaf, atom)
-        }
-        owned_below = {leaf.target.type for leaf in required if isinstance(leaf, OwnsBelow)}
-        self._asked |= {("owner", type_) for type_ in program.entities if owned_below & set(program.chain(type_))}
+        asked = {leaf for rule in rules for leaf in leaves(program, item_condition(rule))}
+        self._matters = CallerSemantics(program, self._vocabulary.keys).matters(asked)
 
     def packed(
         self, caller: Caller, request: Request, rule: Rule, *, own: bool, through_roles: int
@@ -85,14 +70,6 @@ class Packing:
         if key is not None:
             self._known[key] = number, packed, state
         return packed, state
-
-    def _matters(self, atom: HeldAtom) -> bool:
-        """Whether some row requires it: no caller becomes a member or the owner of an entity without members or owners."""
-        if atom.kind == "admin":
-            return self._has_admins
-        if atom.kind not in _ASKED_OF_TYPES or (atom.kind == "owner" and self._owners_hold):
-            return True
-        return (atom.kind, atom.on.partition(":")[0]) in self._asked
 
     def _without_created(self, caller: Caller, resource: Entity) -> Caller:
         """The caller without what they hold on an entity that does not exist yet."""

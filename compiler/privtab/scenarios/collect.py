@@ -15,7 +15,7 @@ from privtab.marked_files import SUFFIXES, is_marked
 from privtab.pipeline import check_policy, find_policies, system_folder
 from privtab.scenarios.author import Author
 from privtab.scenarios.cases import read_cases
-from privtab.scenarios.expand import read_needs
+from privtab.scenarios.needs import read_needs
 from privtab.scenarios.nodes import Case, CasePlan, Subject, finding
 from privtab.scenarios.params import read_params
 from privtab.scenarios.suites import read_suites

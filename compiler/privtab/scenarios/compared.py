@@ -1,21 +1,21 @@
 """Which comparisons of attributes callers of one request fulfil, and values with which they do.
 
-A comparison of one request names its entities (`comparison_texts.py`). Single values, `color (item:s/a) = red`, are comparisons too:
+A comparison of one request names its entities (`ways.py`). Single values, `color (item:s/a) = red`, are comparisons too:
 callers with each of them show what conditions do with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
 
 from privtab.attributes import Scalar, Value
 from privtab.ir.comparisons import Comparisons
-from privtab.ir.nodes import Compare, Program, Target, Term
+from privtab.ir.nodes import Compare, Program, Term
 from privtab.request import Request
-from privtab.scenarios.ways import HeldAtom, HeldSet
+from privtab.scenarios.callers import HeldAtom, HeldSet
 
 Values: TypeAlias = "Mapping[Term, Value | None]"
 """The value of each attribute that a request is about; None where it is absent."""
@@ -100,25 +100,6 @@ class ComparedAttributes:
                 return [*constants, f"other {self._terms.index(term) + 1}"]
             case _:
                 return []
-
-
-def about_request(compare: Compare, key: Callable[[Target], str | None]) -> Compare | None:
-    """A comparison about the entities of a request, by their keys; None if the request does not name one of them."""
-
-    def named(term: Term) -> Term | None:
-        found = None if term.target is None else key(term.target)
-        if found is None:
-            return term if term.target is None else None
-        return about_entity(term, found)
-
-    left = named(compare.left)
-    right = named(compare.right) if isinstance(compare.right, Term) else compare.right
-    return None if left is None or right is None else replace(compare, left=left, right=right)
-
-
-def about_entity(term: Term, key: str) -> Term:
-    """An attribute of the entity with a key."""
-    return replace(term, target=Target(slot=key, type=key.partition(":")[0]))
 
 
 def _comparisons(atoms: HeldSet) -> set[Compare]:
