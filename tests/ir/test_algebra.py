@@ -22,7 +22,7 @@ APART = {
     "ir/formula.py": "lists the nodes of a condition, without recursion",
     "ir/exact.py": "compares nodes one by one",
     "ir/serialise.py": "writes the tree as JSON",
-    "ir/deserialise.py": "reads that JSON, and says it in words",
+    "ir/names.py": "says it in words",
     "ir/solver.py": "circuits of the SAT solver, with an order of clauses of their own",
     "reference/evaluate.py": "the first reading",
     "backends/rego/view.py": "the second reading: its clauses",

@@ -14,11 +14,12 @@ import yaml
 from privtab.conform.nodes import Question, QuestionPlan, SystemAnswer
 from privtab.diagnostics import Diagnostic
 from privtab.errors import FileError, PolicyInvalid, UsageError
+from privtab.ir.names import condition_text
 from privtab.ir.nodes import ALWAYS, Program, Rule
 from privtab.pipeline import find_policy, program_of
 from privtab.reference.evaluate import Reference
 from privtab.scenarios.masks import Key, Mask, Observed, RuleDependencies
-from privtab.scenarios.mutants import UNSEEN, Mutants, formula_text
+from privtab.scenarios.mutants import UNSEEN, Mutants
 from privtab.source import SourceFile, load
 from privtab.syntax.keys import OPEN
 from privtab.syntax.yaml_tree import Mapping as MappingNode
@@ -231,9 +232,9 @@ def _written(file: VariantFile, original: Rule, changed: Rule, text: str) -> Row
         fields.pop("each", None)
         fields.pop("report", None)
     elif changed.each != original.each:
-        fields["each"] = formula_text(changed.each, changed)
+        fields["each"] = condition_text(changed.each, changed)
     if changed.requires != original.requires or not ({"requires", "each"} & set(fields)):
-        fields["requires"] = formula_text(changed.requires, changed)
+        fields["requires"] = condition_text(changed.requires, changed)
     written: Any = fields["requires"] if list(fields) == ["requires"] else fields
     change = RowChange(rule=changed, text=text, row=written)
     try:

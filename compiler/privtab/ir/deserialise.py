@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar, assert_never, get_args
+from typing import Any, TypeVar, get_args
 
 from privtab.attributes import AttributeKind, Attributes, Operator
 from privtab.diagnostics import Span
 from privtab.effects import BY_ACTIVE_ROLE
-from privtab.ir.names import compare_text, target_text
+from privtab.ir.names import condition_text
 from privtab.ir.nodes import (
     ALWAYS,
-    RESOURCE,
     Alias,
     And,
     ByType,
@@ -55,7 +54,7 @@ from privtab.ir.nodes import (
     WithSlot,
 )
 from privtab.ir.serialise import FORMAT, FORMAT_NEWER
-from privtab.names import KINDS, quoted
+from privtab.names import KINDS
 from privtab.paths import MOST_LEVELS, Level
 
 T = TypeVar("T")
@@ -261,7 +260,7 @@ def _rule(entity: str, operation: str, part: _JsonObject, span: Span) -> Rule:
         sensitive="sensitive" in part.document and part.flag("sensitive"),
         source=_source(part.text_or_none("source")),
     )
-    texts = [None if f is None or f == ALWAYS else _condition_text(f, rule) for f in (rule.requires, each)]
+    texts = [None if f is None or f == ALWAYS else condition_text(f, rule) for f in (rule.requires, each)]
     return replace(rule, requires_text=texts[0], each_text=texts[1])
 
 
@@ -331,41 +330,3 @@ def _formula(part: _JsonObject) -> Formula:
             return ByType(slot=part.part(kind).text("slot"), cases=cases, text="")
         case _:
             raise ValueError(f"{part.where} has the unknown node `{kind:.80}`")
-
-
-def _condition_text(formula: Formula, rule: Rule, *, inner: bool = False) -> str:
-    """The text of a condition, as tables write it. `inner`: put a condition of several parts in parentheses."""
-    match formula:
-        case Has():
-            return f"{quoted(formula.privilege)} ({target_text(formula.target, rule)})"
-        case Self(target=target):
-            return "self" if target.slot == RESOURCE and target.type == rule.entity else f"self ({target.type})"
-        case Owner(target=target) | Member(target=target) | Holds(target=target):
-            return f"{type(formula).__name__.lower()} ({target_text(target, rule)})"
-        case HasBelow():
-            return f"{quoted(formula.privilege)} ({target_text(formula.target, rule)} or below)"
-        case OwnsBelow():
-            return f"owner ({target_text(formula.target, rule)} or below)"
-        case ServiceAdmin():
-            return "service admin"
-        case Compare():
-            return compare_text(formula, lambda target: target_text(target, rule))
-        case Can():
-            return f"can {formula.operation} ({target_text(formula.target, rule)})"
-        case And(parts=parts) | Or(parts=parts):
-            if not parts:
-                return "anyone" if isinstance(formula, And) else "nobody"
-            words = (" and " if isinstance(formula, And) else " or ").join(
-                _condition_text(p, rule, inner=True) for p in parts
-            )
-            return f"({words})" if inner and len(parts) > 1 else words
-        case When():
-            return f"({_condition_text(formula.body, rule, inner=True)} when {formula.flag})"
-        case ByType():
-            cases: dict[str, list[str]] = {}
-            for type_, case_ in formula.cases:
-                cases.setdefault(_condition_text(case_, rule), []).append(type_)
-            words = "; ".join(f"{'/'.join(types)}: {text}" for text, types in cases.items())
-            return f"[by {formula.slot}: {words}]"
-        case _:
-            assert_never(formula)
