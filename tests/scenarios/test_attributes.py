@@ -23,8 +23,7 @@ from privtab.scenarios.generated import CallerStates
 from privtab.scenarios.masks import RuleDependencies
 from privtab.scenarios.mutants import Mutants
 from privtab.scenarios.needs import Caller, Callers
-from privtab.scenarios.prove import coverage, observe, score, suggested
-from privtab.scenarios.score import Scoring
+from privtab.scenarios.prove import Scoring, coverage, observe, score, suggested
 from privtab.scenarios.suggest import RequestNames
 from privtab.scenarios.ways import comparison, is_comparison
 from privtab.state.names import StateNames

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from privtab.attributes import Value
 from privtab.ir.canonical import Leaf, atom_of
 from privtab.ir.names import compare_text, privilege_names
 from privtab.ir.nodes import (
@@ -71,6 +72,8 @@ Ways: TypeAlias = tuple[HeldSet, ...]
 ANYONE: Ways = (frozenset(),)
 Denied: TypeAlias = frozenset[HeldAtom]
 """Privileges that are denied on their entities."""
+AttributeValues: TypeAlias = "Mapping[Term, Value | None]"
+"""The value of each attribute that a request is about; None where it is absent."""
 
 
 def smallest(sets: Iterable[HeldSet]) -> Ways:
@@ -216,8 +219,11 @@ class CallerSemantics:
 
     def grantable_around(self, atom: HeldAtom, everywhere: Iterable[str]) -> tuple[bool, bool]:
         """Whether a privilege can be granted above its object, and on one of some entities below it."""
+        if not atom.is_privilege:
+            return False, False
         above = any(grant != atom for grant in self.granting(atom))
-        below = any(key != atom.on and atom in self.granting(replace(atom, on=key)) for key in everywhere)
+        lower = [key for key in everywhere if key != atom.on and self.is_grantable(atom.what, key)]
+        below = any(atom.on in self.grant_keys(atom.what, key) for key in lower)
         return above, below
 
     def matters(self, asked: Iterable[Leaf]) -> Callable[[HeldAtom], bool]:

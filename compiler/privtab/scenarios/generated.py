@@ -9,8 +9,7 @@ from typing import Any
 from privtab.attributes import GivenAttributes, Value
 from privtab.ir.nodes import Program, Term
 from privtab.request import Entity, Request
-from privtab.scenarios.callers import Denied, HeldAtom, HeldSet, row_of
-from privtab.scenarios.compared import Values
+from privtab.scenarios.callers import AttributeValues, Denied, HeldAtom, HeldSet, row_of
 from privtab.state import attribute_rows
 from privtab.state.located import locations
 from privtab.state.nodes import Assignment, AttributeRow, Grant, Placement, State
@@ -24,7 +23,7 @@ class Caller:
     denied: Denied
     allowed: bool
     words: str
-    values: Values = field(default_factory=dict)
+    values: AttributeValues = field(default_factory=dict)
     """Those of the attributes that the request is about."""
 
 
@@ -44,7 +43,7 @@ def asked_by(program: Program, known: Request, caller: Caller, request: Request)
     return replace(request, user=known.user, groups=known.groups, attributes=attributes)
 
 
-def entity_values(program: Program, values: Values, request: Request) -> dict[Term, Value | None]:
+def entity_values(program: Program, values: AttributeValues, request: Request) -> dict[Term, Value | None]:
     """The values of entities that the state has, since the request does not give them; None where it must have none."""
     return {
         term: value
@@ -53,7 +52,7 @@ def entity_values(program: Program, values: Values, request: Request) -> dict[Te
     }
 
 
-def given_values(program: Program, values: Values, request: Request) -> GivenAttributes:
+def given_values(program: Program, values: AttributeValues, request: Request) -> GivenAttributes:
     """The values that a request gives."""
     objects = {str(entity): f"with {slot}" for slot, entity in request.with_.items()} | {
         str(request.resource): "entity"

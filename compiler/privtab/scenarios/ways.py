@@ -16,8 +16,7 @@ from privtab.ir.nodes import Compare, Program, Target, Term
 from privtab.names import ANY_PRIVILEGE, unquoted
 from privtab.request import Entity
 from privtab.scenarios.callers import ANYONE, HeldAtom, HeldSet, Ways, set_text, smallest
-from privtab.scenarios.params import Values
-from privtab.scenarios.tree import ScenarioReader, fill
+from privtab.scenarios.tree import ScenarioReader, Values, fill
 from privtab.state.names import Problem, StateNames
 from privtab.syntax import yaml_tree
 from privtab.syntax.expression import Comparison, parse_condition
