@@ -14,8 +14,7 @@ from privtab.ir.names import atom_text
 from privtab.plural import count
 from privtab.report.junit import junit
 from privtab.report.nodes import Case, Failure, Suite
-from privtab.scenarios.results import row_json
-from privtab.scenarios.rows import row_lines
+from privtab.scenarios.results import row_json, row_lines
 from privtab.state.load import to_tables
 from privtab.state.nodes import State
 

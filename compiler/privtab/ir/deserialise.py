@@ -13,10 +13,9 @@ from typing import Any, TypeVar, get_args
 from privtab.attributes import AttributeKind, Attributes, Operator
 from privtab.diagnostics import Span
 from privtab.effects import BY_ACTIVE_ROLE, EffectKind
-from privtab.ir.names import atom_text, target_text
+from privtab.ir.names import condition_text
 from privtab.ir.nodes import (
     ALWAYS,
-    RESOURCE,
     Alias,
     And,
     ByType,
@@ -257,7 +256,7 @@ def _rule(entity: str, operation: str, part: _JsonObject, span: Span) -> Rule:
         sensitive="sensitive" in part.document and part.flag("sensitive"),
         source=_source(part.text_or_none("source")),
     )
-    texts = [None if f is None or f == ALWAYS else _condition_text(f, rule) for f in (rule.requires, each)]
+    texts = [None if f is None or f == ALWAYS else condition_text(f, rule) for f in (rule.requires, each)]
     return replace(rule, requires_text=texts[0], each_text=texts[1])
 
 
@@ -321,29 +320,3 @@ def _formula(part: _JsonObject) -> Formula:
             return ByType(slot=part.part(kind).text("slot"), cases=cases, text="")
         case _:
             raise ValueError(f"{part.where} has the unknown node `{kind:.80}`")
-
-
-def _condition_text(formula: Formula, rule: Rule, *, inner: bool = False) -> str:
-    """The text of a condition, as tables write it. `inner`: put a condition of several parts in parentheses."""
-    match formula:
-        case Self(target=target) if target.slot != RESOURCE or target.type != rule.entity:
-            return f"self ({target.type})"
-        case Can():
-            return f"can {formula.operation} ({target_text(formula.target, rule)})"
-        case And(parts=parts) | Or(parts=parts):
-            if not parts:
-                return "anyone" if isinstance(formula, And) else "nobody"
-            words = (" and " if isinstance(formula, And) else " or ").join(
-                _condition_text(p, rule, inner=True) for p in parts
-            )
-            return f"({words})" if inner and len(parts) > 1 else words
-        case When():
-            return f"({_condition_text(formula.body, rule, inner=True)} when {formula.flag})"
-        case ByType():
-            cases: dict[str, list[str]] = {}
-            for type_, case_ in formula.cases:
-                cases.setdefault(_condition_text(case_, rule), []).append(type_)
-            words = "; ".join(f"{'/'.join(types)}: {text}" for text, types in cases.items())
-            return f"[by {formula.slot}: {words}]"
-        case _:
-            return atom_text(formula, rule)

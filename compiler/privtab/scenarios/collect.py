@@ -14,13 +14,11 @@ from privtab.ir.nodes import Can, Program, Rule
 from privtab.marked_files import SUFFIXES, is_marked
 from privtab.pipeline import check_policy, find_policies, system_folder
 from privtab.scenarios.author import Author
-from privtab.scenarios.cases import read_cases
-from privtab.scenarios.expand import read_needs
+from privtab.scenarios.cases import read_cases, read_walkthroughs
+from privtab.scenarios.needs import read_needs
 from privtab.scenarios.nodes import Case, CasePlan, Subject, finding
-from privtab.scenarios.params import read_params
 from privtab.scenarios.suites import read_suites
-from privtab.scenarios.tree import Fields, ScenarioReader
-from privtab.scenarios.walks import read_walkthroughs
+from privtab.scenarios.tree import Fields, ScenarioReader, read_params
 from privtab.source import SourceFile
 from privtab.state.nodes import State
 from privtab.syntax.yaml_tree import Node, compose
