@@ -7,30 +7,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.text import Text
 
-from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, fail_if, out, print_if_data, table
-from privtab.cli._rollout import (
-    CaOption,
-    ChannelOption,
-    OpaOption,
-    RegistryOption,
-    ServerOption,
-    TokenOption,
-    ago,
-    channel_json,
-    reader_of,
-    registry_of,
-    sidecars,
-)
+from privtab.cli._output import Format, FormatOption, fail_if, out, print_if_data, table
+from privtab.cli._parameters import argument, option, with_options
+from privtab.cli._rollout import ChannelOption, FleetOptions, RegistryOption, ago, channel_json, registry_of, sidecars
 from privtab.errors import FleetError, RegistryError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
     from privtab.registry.deploy.nodes import DecisionCount, Fleet, SidecarStatus
     from privtab.registry.deploy.watch import FleetReader
@@ -40,22 +27,17 @@ if TYPE_CHECKING:
 MAX_REFUSED = 5
 
 
+@with_options
 def run(
-    system: Annotated[str | None, typer.Argument(metavar="SYSTEM", help="Only this system. (default: all)")] = None,
+    system: Annotated[str | None, argument("SYSTEM", "Only this system. (default: all)")] = None,
     registry: RegistryOption = None,
     channel: ChannelOption = "dev",
-    server: ServerOption = None,
-    opa: OpaOption = None,
-    history: Annotated[int, typer.Option("--history", min=0, metavar="N", help="Number of releases to show.")] = 5,
-    watch: Annotated[
-        float | None, typer.Option("--watch", min=0.2, metavar="SECONDS", help="Refresh until Ctrl-C.")
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Exit with 1 if a sidecar does not run its channel's release.")
-    ] = False,
-    token_file: TokenOption = None,
-    ca: CaOption = None,
-    format_: FormatOption = Format.TEXT,
+    *,
+    fleet: FleetOptions,
+    history: Annotated[int, option("--history N", "Number of releases to show.", min=0)] = 5,
+    watch: Annotated[float | None, option("--watch SECONDS", "Refresh until Ctrl-C.", min=0.2)] = None,
+    check: Annotated[bool, option("--check", "Exit with 1 if a sidecar does not run its channel's release.")] = False,
+    format_: FormatOption = "text",
 ) -> None:
     """Show a channel: what it runs, every sidecar with its revisions, errors and last report, and the last releases.
 
@@ -70,10 +52,10 @@ def run(
       privtab registry status -r s3://bundles -c prod --check --format json
       privtab registry status --server http://127.0.0.1:8180 --watch 2
     """
-    if registry is None and server is None and not opa:
+    if registry is None and fleet.server is None and not fleet.opa:
         raise UsageError("give `--registry URL`, `--server URL` or `--opa URL`")
     opened = None if registry is None else registry_of(registry)
-    with reader_of(server, opa, token_file, ca) as read:
+    with fleet.reader() as read:
         if watch is not None:
             _watch_status(opened, channel, system, read, watch, history, format_)
             return
@@ -184,7 +166,7 @@ def _watch_status(
 
     console = out()
     try:
-        if format_ is Format.JSON or not console.is_terminal:
+        if format_ == "json" or not console.is_terminal:
             while True:
                 _print(_take_snapshot(registry, channel, system, read, history), format_)
                 time.sleep(interval)
@@ -198,7 +180,7 @@ def _watch_status(
 
 def _print(snapshot: ChannelSnapshot, format_: Format) -> None:
     if not print_if_data(format_, _json(snapshot)):
-        _show(snapshot, out())
+        out().print(_render(snapshot))
 
 
 def _json(snapshot: ChannelSnapshot) -> dict[str, Any]:
@@ -226,10 +208,6 @@ def _json(snapshot: ChannelSnapshot) -> dict[str, Any]:
             for count in snapshot.fleet.decision_counts
         ],
     }
-
-
-def _show(snapshot: ChannelSnapshot, console: Console) -> None:
-    console.print(_render(snapshot))
 
 
 def _render(snapshot: ChannelSnapshot) -> RenderableType:

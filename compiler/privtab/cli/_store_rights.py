@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from privtab.cli._ask import entity
-from privtab.cli._options import with_options
+from privtab.cli._parameters import argument, option, with_options
 from privtab.cli._store_session import (
     RequestedChange,
     ResourceOption,
@@ -23,18 +21,18 @@ from privtab.cli._store_session import (
     window,
 )
 
-PrivilegeArgument = Annotated[str, typer.Argument(metavar="PRIVILEGE", help="Privilege, or set of privileges.")]
-RoleArgument = Annotated[str, typer.Argument(metavar="ROLE", help="Name or path of a role.")]
-ToOption = Annotated[str, typer.Option("--to", metavar="PRINCIPAL", help="user:NAME, group:NAME or role:NAME.")]
-FromOption = Annotated[str, typer.Option("--from", metavar="PRINCIPAL", help="user:NAME, group:NAME or role:NAME.")]
+PrivilegeArgument = Annotated[str, argument("PRIVILEGE", "Privilege, or set of privileges.")]
+RoleArgument = Annotated[str, argument("ROLE", "Name or path of a role.")]
+ToOption = Annotated[str, option("--to PRINCIPAL", "user:NAME, group:NAME or role:NAME.")]
+FromOption = Annotated[str, option("--from PRINCIPAL", "user:NAME, group:NAME or role:NAME.")]
 
 
 @with_options
 def grant(
     privilege: PrivilegeArgument,
-    on: Annotated[str, typer.Argument(metavar="TYPE:PATH", help="Entity that it is granted on.")],
+    on: Annotated[str, argument("TYPE:PATH", "Entity that it is granted on.")],
     to: ToOption,
-    deny: Annotated[bool, typer.Option("--deny", help="Deny the privilege instead.")] = False,
+    deny: Annotated[bool, option("--deny", "Deny the privilege instead.")] = False,
     since: SinceOption = None,
     until: UntilOption = None,
     *,
@@ -65,9 +63,9 @@ def grant(
 @with_options
 def revoke(
     privilege: PrivilegeArgument,
-    on: Annotated[str, typer.Argument(metavar="TYPE:PATH", help="Entity that it was granted on.")],
+    on: Annotated[str, argument("TYPE:PATH", "Entity that it was granted on.")],
     from_: FromOption,
-    deny: Annotated[bool, typer.Option("--deny", help="Take back a denial instead.")] = False,
+    deny: Annotated[bool, option("--deny", "Take back a denial instead.")] = False,
     *,
     settings: Settings,
 ) -> None:
@@ -155,8 +153,8 @@ def unassign(
 
 @with_options
 def own(
-    on: Annotated[str, typer.Argument(metavar="TYPE:PATH", help="Entity that is owned.")],
-    to: Annotated[str, typer.Option("--to", metavar="PRINCIPAL", help="The only owner from now on.")],
+    on: Annotated[str, argument("TYPE:PATH", "Entity that is owned.")],
+    to: Annotated[str, option("--to PRINCIPAL", "The only owner from now on.")],
     *,
     settings: Settings,
 ) -> None:
@@ -175,9 +173,3 @@ def own(
         owners = [other for other in opened.rows("owners", entity=row["entity"]) if other != row]
         remove = {"owners": owners} if owners else {}
         carry_out(settings, opened, RequestedChange(add={"owners": [row]}, remove=remove))
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to `privtab store`."""
-    for name, command in {"grant": grant, "revoke": revoke, "assign": assign, "unassign": unassign, "own": own}.items():
-        app.command(name)(command)

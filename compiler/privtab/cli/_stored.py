@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl
 
+from privtab.cli._parameters import needing
 from privtab.cli._rollout import TOKEN_VARIABLE
 from privtab.errors import FileError, RegistryError, UsageError
 
@@ -266,12 +267,8 @@ def opened_store(url: str) -> Journal:
 
 def _check_store_extra() -> None:
     """Raise UsageError if what stores need is not installed."""
-    from privtab._install import how_to_install
-
-    try:
+    with needing("a store", "store"):
         import privtab.store  # noqa: F401
-    except ImportError as error:
-        raise UsageError(f"a store needs {error.name}: {how_to_install('store')}") from error
 
 
 def _check_no_database(state: Path) -> None:

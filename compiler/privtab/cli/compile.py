@@ -14,11 +14,11 @@ import typer
 from privtab import backends
 from privtab._staged import write
 from privtab._worker import LARGE, beside
-from privtab.cli._complete import policies
 from privtab.cli._files import json_text, write_outputs
-from privtab.cli._options import FormatOption, PartialOption, ReadingOption, VariantOption, load_state, readings
+from privtab.cli._options import PartialOption, ReadingOption, VariantOption, load_state, readings
 from privtab.cli._output import (
     Format,
+    FormatOption,
     delayed_spinner,
     out,
     print_if_data,
@@ -27,7 +27,8 @@ from privtab.cli._output import (
     show_diagnostics,
     table,
 )
-from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
+from privtab.cli._parameters import argument, option, policies, with_options
+from privtab.cli._signing import SigningOptions
 from privtab.diagnostics import in_order
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
@@ -67,45 +68,32 @@ class Compiled:
     seconds: float
 
 
+@with_options
 def run(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="PATH",
-            help="Policies, by path, folder or name (cdap/final); all by default.",
-            autocompletion=policies,
-        ),
+        argument("PATH", "Policies, by path, folder or name (cdap/final); all by default.", autocompletion=policies),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Output folder.")] = Path("build"),
+    *,
+    output: Annotated[Path, option("--output -o DIR", "Output folder.")] = Path("build"),
     as_name: Annotated[
-        str | None,
-        typer.Option("--as", metavar="NAME", help="Another name for the system, to run two versions in one OPA."),
+        str | None, option("--as NAME", "Another name for the system, to run two versions in one OPA.")
     ] = None,
     variant: VariantOption = None,
     reading: ReadingOption = None,
-    state: Annotated[
-        Path | None, typer.Option("--state", "-s", metavar="STATE", help="Also pack this state; takes a single policy.")
-    ] = None,
+    state: Annotated[Path | None, option("--state -s STATE", "Also pack this state; takes a single policy.")] = None,
     allow_partial: PartialOption = False,
     wasm: Annotated[
-        bool,
-        typer.Option(
-            "--wasm", help="Also write bundles with the policy as WebAssembly; needs OPA (privtab opa install)."
-        ),
+        bool, option("--wasm", "Also write bundles with the policy as WebAssembly; needs OPA (privtab opa install).")
     ] = False,
     also: Annotated[
-        list[Backend] | None,
-        typer.Option("--also", help="Also write the output of this back end, in a folder named after it."),
+        list[Backend] | None, option("--also", "Also write the output of this back end, in a folder named after it.")
     ] = None,
     sharded: Annotated[
-        bool,
-        typer.Option("--sharded", help="Compile for a sharded state: one state bundle for each root entity."),
+        bool, option("--sharded", "Compile for a sharded state: one state bundle for each root entity.")
     ] = False,
-    key: SigningKeyOption = None,
-    key_id: KeyIdOption = None,
-    scope: ScopeOption = "",
-    sequence: SequenceOption = None,
-    format_: FormatOption = Format.TEXT,
+    sign: SigningOptions,
+    format_: FormatOption = "text",
 ) -> None:
     """Compile policy tables into bundles, readable Rego, and the program as JSON.
 
@@ -122,7 +110,7 @@ def run(
       privtab compile cdap/final --signing-key prod.pem --scope prod
       privtab compile gravitino/1.1.0 --sharded --state state.yaml
     """
-    signing = signing_key(key, key_id, scope, sequence)
+    signing = sign.signing_key()
     from privtab._collection import no_collection
     from privtab.bundle.provenance import provenance
     from privtab.pipeline import policies_at, resolve_policy
@@ -231,7 +219,7 @@ def _pack_state(
 
 def _write_state(folder: Path, state: bytes | Mapping[str, bytes]) -> None:
     """Write a state, whole or in shards, and remove the other form."""
-    from privtab.cli._shards import remove_shards, write_shards
+    from privtab.cli._files import remove_shards, write_shards
 
     if isinstance(state, bytes):
         write(folder / STATE, state)
@@ -298,5 +286,5 @@ def _report(compiled: Sequence[Compiled], output: Path, format_: Format, key_id:
     console.print(grid)
     for row in rows:
         if row["state"] is not None:
-            console.print(f"{row['state']}  {row['state_bytes']:,} B", soft_wrap=True)
+            console.print(f"{row['state']}  {row['state_bytes']:,} B")
     console.print(f"written to {output}/" + (f", signed with {key_id}" if key_id else ""), style="dim")

@@ -9,9 +9,8 @@ import typer
 
 from privtab._staged import write
 from privtab.cli import _rollback, _status, deploy
-from privtab.cli._complete import channels
-from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, fail_if, out, print_error, print_if_data, table
+from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data, table
+from privtab.cli._parameters import argument, channels, option
 from privtab.cli._registry_options import (
     ChannelArgument,
     ExpectOption,
@@ -46,16 +45,11 @@ def get(
     channel: ChannelArgument,
     system: SystemArgument,
     at: Annotated[
-        int | None,
-        typer.Option("--at", min=1, metavar="RELEASE", help="Bundles of this release. (default: the current one)"),
+        int | None, option("--at RELEASE", "Bundles of this release. (default: the current one)", min=1)
     ] = None,
-    only: Annotated[
-        Literal["policy", "state"] | None, typer.Option("--only", help="Only the policy or only the state.")
-    ] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write the bundles to.")
-    ] = Path(),
-    replace: Annotated[bool, typer.Option("--replace", help="Overwrite existing bundles.")] = False,
+    only: Annotated[Literal["policy", "state"] | None, option("--only", "Only the policy or only the state.")] = None,
+    output: Annotated[Path, option("--output -o FOLDER", "Folder to write the bundles to.")] = Path(),
+    replace: Annotated[bool, option("--replace", "Overwrite existing bundles.")] = False,
     storage: StorageOption = None,
     token_file: RegistryTokenOption = None,
 ) -> None:
@@ -90,7 +84,7 @@ def get(
             raise UsageError(f"{path} is another bundle: `--replace` overwrites it")
     for path, bundle in bundles.items():
         write(path, bundle)
-        out().print(f"{path}  {keys[path]}", soft_wrap=True)
+        out().print(f"{path}  {keys[path]}")
 
 
 PANEL = "Ship"
@@ -102,11 +96,10 @@ app = typer.Typer(help="Store bundles, and choose which of them each channel run
 def init(
     url: RegistryArgument,
     verification_key: Annotated[
-        list[Path] | None,
-        typer.Option("--verification-key", metavar="FILE", help="Accept only bundles signed by this key; repeatable."),
+        list[Path] | None, option("--verification-key FILE", "Accept only bundles signed by this key; repeatable.")
     ] = None,
-    scope: Annotated[str, typer.Option("--scope", metavar="TEXT", help="Scope that signatures must have.")] = "",
-    replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing registry's settings.")] = False,
+    scope: Annotated[str, option("--scope TEXT", "Scope that signatures must have.")] = "",
+    replace: Annotated[bool, option("--replace", "Overwrite an existing registry's settings.")] = False,
     storage: StorageOption = None,
 ) -> None:
     """Create a registry, or change its settings.
@@ -124,24 +117,21 @@ def init(
     accepts = (
         f"takes what {count(len(verification_key), 'key')} signed" if verification_key else "takes unsigned bundles"
     )
-    out().print(f"{registry.url}  {accepts}", soft_wrap=True)
+    out().print(f"{registry.url}  {accepts}")
 
 
 @app.command("put", cls=RegistryCommand)
 def put(
     url: RegistryArgument,
-    bundle: Annotated[list[Path], typer.Argument(metavar="BUNDLE…", help="Bundles, or folders with bundles.")],
+    bundle: Annotated[list[Path], argument("BUNDLE…", "Bundles, or folders with bundles.")],
     channel: Annotated[
-        str | None,
-        typer.Option("--channel", metavar="NAME", help="Release them to this channel too.", autocompletion=channels),
+        str | None, option("--channel NAME", "Release them to this channel too.", autocompletion=channels)
     ] = None,
     why: WhyOption = "",
     expect: ExpectOption = None,
-    resign: Annotated[
-        bool, typer.Option("--resign", help="Replace the signature of a bundle that is stored already.")
-    ] = False,
+    resign: Annotated[bool, option("--resign", "Replace the signature of a bundle that is stored already.")] = False,
     storage: StorageOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> None:
     """Store bundles. Bundles that are stored already stay as they are.
 
@@ -163,7 +153,7 @@ def put(
     current = release_stored(registry, stored, channel, why, expect) if channel else None
     if print_if_data(
         format_,
-        {"revisions": [revision.to_json() for revision in stored], "channel": current.to_json() if current else None},
+        {"revisions": stored, "channel": current},
     ):
         return
     lines = (
@@ -178,11 +168,11 @@ def put(
 @app.command("list", cls=RegistryCommand)
 def list_(
     url: RegistryArgument,
-    system: Annotated[str | None, typer.Option("--system", metavar="NAME", help="Only this system.")] = None,
-    kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="policy, state, shard or wasm.")] = None,
+    system: Annotated[str | None, option("--system NAME", "Only this system.")] = None,
+    kind: Annotated[str | None, option("--kind KIND", "policy, state, shard or wasm.")] = None,
     storage: StorageOption = None,
     token_file: RegistryTokenOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> None:
     """List stored revisions, newest last, and the channels that run them.
 
@@ -235,13 +225,11 @@ def list_(
 @app.command("show", cls=RegistryCommand)
 def show(
     url: RegistryArgument,
-    channel: Annotated[
-        str | None, typer.Argument(metavar="[CHANNEL]", help="Only this channel.", autocompletion=channels)
-    ] = None,
-    system: Annotated[str | None, typer.Argument(metavar="[SYSTEM]", help="Only this system.")] = None,
+    channel: Annotated[str | None, argument("[CHANNEL]", "Only this channel.", autocompletion=channels)] = None,
+    system: Annotated[str | None, argument("[SYSTEM]", "Only this system.")] = None,
     storage: StorageOption = None,
     token_file: RegistryTokenOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> None:
     """Show what each channel runs.
 
@@ -260,7 +248,7 @@ def show(
     ]
     if not current and channel:
         raise RegistryError(f"{registry.url} has no channel {channel}{f'/{system}' if system else ''}")
-    if print_if_data(format_, [channel_.to_json() for channel_ in current]):
+    if print_if_data(format_, current):
         return
     show_channels(current)
 
@@ -270,10 +258,10 @@ def history(
     url: RegistryArgument,
     channel: ChannelArgument,
     system: SystemArgument,
-    last: Annotated[int | None, typer.Option("--last", min=1, metavar="N", help="Number of entries to show.")] = None,
+    last: Annotated[int | None, option("--last N", "Number of entries to show.", min=1)] = None,
     storage: StorageOption = None,
     token_file: RegistryTokenOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> None:
     """List the releases of a channel, oldest first.
 
@@ -286,7 +274,7 @@ def history(
     releases = registry.history(channel, system, last)
     if not releases:
         raise RegistryError(f"{registry.url} has no channel {channel}/{system}")
-    if print_if_data(format_, [release_.to_json() for release_ in releases]):
+    if print_if_data(format_, releases):
         return
     show_channels(releases)
 
@@ -297,19 +285,13 @@ def release(
     url: RegistryArgument,
     channel: ChannelArgument,
     system: SystemArgument,
-    policy: Annotated[
-        str | None, typer.Option("--policy", metavar="REVISION", help="A revision, or a prefix of one.")
-    ] = None,
-    state: Annotated[
-        str | None, typer.Option("--state", metavar="REVISION", help="A revision, or a prefix of one.")
-    ] = None,
-    to: Annotated[
-        int | None, typer.Option("--to", min=1, metavar="RELEASE", help="All bundles of this earlier release.")
-    ] = None,
+    policy: Annotated[str | None, option("--policy REVISION", "A revision, or a prefix of one.")] = None,
+    state: Annotated[str | None, option("--state REVISION", "A revision, or a prefix of one.")] = None,
+    to: Annotated[int | None, option("--to RELEASE", "All bundles of this earlier release.", min=1)] = None,
     why: WhyOption = "",
     expect: ExpectOption = None,
     storage: StorageOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> None:
     """Release other revisions to a channel, in one step. Other bundles stay; a canary ends.
 
@@ -344,7 +326,7 @@ def release(
             why=why,
             expect=expect,
         )
-    if not print_if_data(format_, current.to_json()):
+    if not print_if_data(format_, current):
         show_channels([current])
 
 
@@ -354,17 +336,11 @@ app.command("get", cls=RegistryCommand)(get)
 @app.command("gc", cls=RegistryCommand)
 def gc(
     url: RegistryArgument,
-    keep: Annotated[
-        int, typer.Option("--keep", min=1, metavar="N", help="Keep the bundles of the last N releases.")
-    ] = 10,
-    older_than: Annotated[
-        float, typer.Option("--older-than", min=0, metavar="DAYS", help="Keep bundles younger than this.")
-    ] = 1.0,
-    remove: Annotated[
-        bool, typer.Option("--remove", help="Remove; without it, only list what would be removed.")
-    ] = False,
+    keep: Annotated[int, option("--keep N", "Keep the bundles of the last N releases.", min=1)] = 10,
+    older_than: Annotated[float, option("--older-than DAYS", "Keep bundles younger than this.", min=0)] = 1.0,
+    remove: Annotated[bool, option("--remove", "Remove; without it, only list what would be removed.")] = False,
     storage: StorageOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> None:
     """List revisions that no channel ran in its last releases; with `--remove`, remove them.
 
@@ -381,7 +357,7 @@ def gc(
     swept = sweep(open_registry(url, storage), keep=keep, older_than=older_than * DAY, remove=remove)
     document = {
         "removed": swept.removed,
-        "revisions": [revision.to_json() for revision in swept.revisions],
+        "revisions": swept.revisions,
         "orphans": list(swept.orphans),
         "litter": list(swept.abandoned_files),
         "unread": list(swept.unreadable_releases),
@@ -407,16 +383,16 @@ def gc(
             "`privtab registry check` tells more"
         )
     fate = "removed" if swept.removed else "would go (`--remove` removes them)"
-    out().print(f"{summary} {fate}; {count(swept.kept, 'revision')} stay", soft_wrap=True)
+    out().print(f"{summary} {fate}; {count(swept.kept, 'revision')} stay")
 
 
 @app.command("check", cls=RegistryCommand)
 def check(
     url: RegistryArgument,
-    repair: Annotated[bool, typer.Option("--repair", help="Rewrite the copies for static servers.")] = False,
+    repair: Annotated[bool, option("--repair", "Rewrite the copies for static servers.")] = False,
     storage: StorageOption = None,
     token_file: RegistryTokenOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> None:
     """Verify a registry: every bundle matches its digest, every channel can be served, and the static copies are current.
 
@@ -428,18 +404,15 @@ def check(
       privtab registry check /srv/registry
       privtab registry check s3://policies/registry --repair
     """
-    from dataclasses import asdict
-
     from privtab.registry.maintenance import check as checked
 
     result = checked(open_registry(url, storage, token_file), repair=repair)
-    if not print_if_data(format_, asdict(result)):
+    if not print_if_data(format_, result):
         for problem in result.problems:
             print_error(f"{problem.path}: {problem.message}{' (repaired)' if problem.repaired else ''}")
         out().print(
             f"{count(result.revisions, 'revision')} with {result.bytes:,} bytes, {count(result.channels, 'channel')} with "
-            f"{count(result.entries, 'release')}: {count(len(result.problems), 'problem')}",
-            soft_wrap=True,
+            f"{count(result.entries, 'release')}: {count(len(result.problems), 'problem')}"
         )
     fail_if(any(not problem.repaired for problem in result.problems))
 

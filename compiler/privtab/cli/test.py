@@ -9,15 +9,12 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
-from privtab.cli._complete import policies
-from privtab.cli._options import ReadingOption, readings
-from privtab.cli._output import as_json, err, fail_if, out, print_error, print_text, progress
+from privtab.cli._options import OutputOption, ReadingOption, readings
+from privtab.cli._output import Report, as_json, deliver, err, fail_if, print_error, progress
+from privtab.cli._parameters import argument, option, policies
 from privtab.errors import UsageError
 from privtab.plural import count
 
@@ -31,20 +28,12 @@ PANEL = "Start here"
 _PLAIN = re.compile(r"[\w./-]+")
 
 
-class Format(StrEnum):
-    """Output format of the outcome."""
-
-    PRETTY = "pretty"
-    JSON = "json"
-    JUNIT = "junit"
+Format = Literal["pretty", "json", "junit"]
+"""Output format of the outcome."""
 
 
-class Engines(StrEnum):
-    """Engines that answer the cases."""
-
-    REFERENCE = "reference"
-    OPA = "opa"
-    BOTH = "both"
+Engines = Literal["reference", "opa", "both"]
+"""Engines that answer the cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,54 +50,39 @@ class _Options:
 def run(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="PATH",
-            help="Policies, by name, system, path or folder, or scenario files; all policies by default.",
+        argument(
+            "PATH",
+            "Policies, by name, system, path or folder, or scenario files; all policies by default.",
             autocompletion=policies,
         ),
     ] = None,
-    engine: Annotated[
-        Engines, typer.Option("--engine", help="Engine; with `both`, they must agree.")
-    ] = Engines.REFERENCE,
+    engine: Annotated[Engines, option("--engine", "Engine; with `both`, they must agree.")] = "reference",
     filter_: Annotated[
         str | None,
-        typer.Option(
-            "--filter",
-            "-k",
-            metavar="TEXT",
-            help="Only cases with TEXT in name, user, operation, entity or tag; `*` and `?` are wildcards.",
+        option(
+            "--filter -k TEXT",
+            "Only cases with TEXT in name, user, operation, entity or tag; `*` and `?` are wildcards.",
         ),
     ] = None,
-    fail_fast: Annotated[bool, typer.Option("--fail-fast", "-x", help="Stop at the first failure.")] = False,
+    fail_fast: Annotated[bool, option("--fail-fast -x", "Stop at the first failure.")] = False,
     coverage: Annotated[
         bool | None,
-        typer.Option(
-            "--coverage/--no-coverage", help="Show which cells of each row are proved. (default: on, without a filter)"
-        ),
+        option("--coverage/--no-coverage", "Show which cells of each row are proved. (default: on, without a filter)"),
     ] = None,
-    mutation: Annotated[bool, typer.Option("--mutation", help="Show which faults no case would notice.")] = False,
+    mutation: Annotated[bool, option("--mutation", "Show which faults no case would notice.")] = False,
     min_coverage: Annotated[
-        float | None,
-        typer.Option("--min-coverage", metavar="PCT", min=0, max=100, help="Fail below this percentage of cells."),
+        float | None, option("--min-coverage PCT", "Fail below this percentage of cells.", min=0, max=100)
     ] = None,
     min_mutation: Annotated[
-        float | None,
-        typer.Option(
-            "--min-mutation", metavar="PCT", min=0, max=100, help="Fail below this percentage of faults noticed."
-        ),
+        float | None, option("--min-mutation PCT", "Fail below this percentage of faults noticed.", min=0, max=100)
     ] = None,
     suggest: Annotated[
-        bool, typer.Option("--suggest", help="Print a scenario file for what is untested, to review and keep.")
+        bool, option("--suggest", "Print a scenario file for what is untested, to review and keep.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show all failures, cells and faults.")] = False,
+    verbose: Annotated[bool, option("--verbose -v", "Show all failures, cells and faults.")] = False,
     reading: ReadingOption = None,
-    format_: Annotated[
-        Format, typer.Option("--format", help="Output format: for people, programs or CI servers.")
-    ] = Format.PRETTY,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output."),
-    ] = None,
+    format_: Annotated[Format, option("--format", "Output format: for people, programs or CI servers.")] = "pretty",
+    output: OutputOption = None,
 ) -> None:
     """Run the scenarios of policies, and report each wrong answer.
 
@@ -141,13 +115,12 @@ def run(
         results.append(_run(plan, options))
         if fail_fast and results[-1].failures:
             break
-    text = _suggestions(results, output) if suggest else _machine_readable(results, format_)
-    if text == "":
-        err().print(
-            "nothing is untested: there is nothing to suggest" + (f", and {output} was not written" if output else "")
-        )
+    report = _suggestions(results, output) if suggest else _report(results, format_, verbose=verbose)
+    if report:
+        deliver(report, output)
     else:
-        _print(text, results, output, verbose=verbose)
+        not_written = f", and {output} was not written" if output else ""
+        err().print(f"nothing is untested: there is nothing to suggest{not_written}")
     shortfalls = [
         *_shortfalls(results, min_coverage, "cells are tested"),
         *_shortfalls(results, min_mutation, "faults are noticed"),
@@ -173,8 +146,8 @@ def _run(plan: CasePlan, options: _Options) -> Result:
     started = time.monotonic()
     with ExitStack() as stack:
         reference = ReferenceEngine(plan.program)
-        engines: list[Engine] = [] if options.engine is Engines.OPA else [reference]
-        engines += [stack.enter_context(opa(plan.program))] if options.engine is not Engines.REFERENCE and cases else []
+        engines: list[Engine] = [] if options.engine == "opa" else [reference]
+        engines += [stack.enter_context(opa(plan.program))] if options.engine != "reference" and cases else []
         bar = stack.enter_context(progress(len(cases) + (len(plan.rules) if options.mutation else 0)))
         [task] = bar.task_ids
         bar.update(task, description=plan.program.system)
@@ -239,36 +212,19 @@ def _suggested_file(subject: Subject, text: str, output: Path | None) -> str:
     return "\n".join(header) + "\n\n" + text
 
 
-def _machine_readable(results: Sequence[Result], format_: Format) -> str | None:
-    """The outcome in a machine-readable format; None for text."""
-    from privtab.report.junit import junit
-    from privtab.scenarios.results import junit_suites, result_json
-
+def _report(results: Sequence[Result], format_: Format, *, verbose: bool) -> Report:
     match format_:
-        case Format.JSON:
+        case "json":
+            from privtab.scenarios.results import result_json
+
             ok = not any(result.failures for result in results)
-            content = {"ok": ok, "policies": [result_json(result) for result in results]}
-            return as_json(content)
-        case Format.JUNIT:
+            return as_json({"ok": ok, "policies": [result_json(result) for result in results]})
+        case "junit":
+            from privtab.report.junit import junit
+            from privtab.scenarios.results import junit_suites
+
             return junit(junit_suites(results))
-        case Format.PRETTY:
-            return None
+        case "pretty":
+            from privtab.scenarios.pretty import show
 
-
-def _print(text: str | None, results: Sequence[Result], output: Path | None, *, verbose: bool) -> None:
-    from privtab._staged import write
-    from privtab.scenarios.pretty import show
-
-    if text is None:
-        console = out()
-        if output is None:
-            show(console, results, verbose=verbose)
-            return
-        with console.capture() as captured:
-            console.no_color = True
-            show(console, results, verbose=verbose)
-        text = captured.get()
-    if output is None:
-        print_text(text)
-    else:
-        write(output, text.encode())
+            return lambda console: show(console, results, verbose=verbose)
