@@ -58,44 +58,33 @@ def _remove(folder: Path, relative: str) -> None:
         parent.rmdir()
 
 
-def write_shards(folder: Path, bundles: Mapping[str, bytes]) -> dict[str, Any]:
-    """Write the bundles of a state (`shard_bundles`) into a folder, with a list of them; returns the list.
+def write_state(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the bundles of a state, with a list of them if it is in shards (`shard_files`), into a folder.
 
-    Bundles in the earlier list but not in this one, the shards of removed root entities, are deleted.
+    Bundles in an earlier list but not in this one, as the shards of removed root entities, are deleted.
     """
-    from privtab.bundle.shards import LISTING, shard_files
+    from privtab.bundle.shards import LISTING
 
-    before = _listed_files(folder)
-    files = shard_files(bundles)
+    before = {LISTING, *_listed_files(folder)}
     for name, content in files.items():
         write(folder / name, content)
     for name in before - files.keys():
         (folder / name).unlink(missing_ok=True)
-    found: dict[str, Any] = strict_json.loads(files[LISTING])
-    return found
 
 
-def remove_shards(folder: Path) -> None:
-    """Remove the shards that an earlier run wrote, since a whole state replaces them."""
+def show_shards(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Print what was written, with the names of the largest shards."""
     from privtab.bundle.shards import LISTING
 
-    for name in _listed_files(folder):
-        (folder / name).unlink(missing_ok=True)
-    (folder / LISTING).unlink(missing_ok=True)
-
-
-def show_shards(folder: Path, listing: Mapping[str, Any]) -> None:
-    """Print what was written, with the names of the largest shards."""
+    listing = strict_json.loads(files[LISTING])
     rows = [listing["people"], *listing["shards"].values()]
     total = sum(row["bytes"] for row in rows)
     largest = sorted(listing["shards"].items(), key=lambda item: (-item[1]["bytes"], item[0]))
-    console = out()
-    shards = count(len(largest), "shard")
-    console.print(f"{folder}/  {total:,} bytes: people {rows[0]['bytes']:,}, {shards}")
+    out().print(f"{folder}/  {total:,} bytes: people {rows[0]['bytes']:,}, {count(len(largest), 'shard')}")
     for key, row in largest[:10]:
-        console.print(f"  {row['file']}  {row['bytes']:,} bytes: {key}")
+        out().print(f"  {row['file']}  {row['bytes']:,} bytes: {key}")
     if len(largest) > 10:
-        console.print(f"  and {len(largest) - 10} smaller ones")
+        out().print(f"  and {len(largest) - 10} smaller ones")
 
 
 def _listed_files(folder: Path) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.text import Text
@@ -15,7 +16,7 @@ from privtab.cli._rollout import ChannelOption, FleetOptions, RegistryOption, ag
 from privtab.errors import FleetError, RegistryError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.console import RenderableType
 
@@ -56,10 +57,11 @@ def run(
         raise UsageError("give `--registry URL`, `--server URL` or `--opa URL`")
     opened = None if registry is None else registry_of(registry)
     with fleet.reader() as read:
+        take = partial(_take_snapshot, opened, channel, system, read, history)
         if watch is not None:
-            _watch_status(opened, channel, system, read, watch, history, format_)
+            _watch_status(take, watch, format_)
             return
-        snapshot = _take_snapshot(opened, channel, system, read, history)
+        snapshot = take()
     _print(snapshot, format_)
     if snapshot.fleet is not None and snapshot.fleet.problem and not snapshot.fleet.sidecars:
         raise FleetError(snapshot.fleet.problem)
@@ -152,15 +154,7 @@ def _sidecar_statuses(channels: list[Channel], fleet: Fleet | None, *, signed: b
     return statuses
 
 
-def _watch_status(
-    registry: Registry | None,
-    channel: str,
-    system: str | None,
-    read: FleetReader | None,
-    interval: float,
-    history: int,
-    format_: Format,
-) -> None:
+def _watch_status(take: Callable[[], ChannelSnapshot], interval: float, format_: Format) -> None:
     """Print the status until Ctrl-C: as a live table on a terminal, else repeatedly."""
     from rich.live import Live
 
@@ -168,11 +162,11 @@ def _watch_status(
     try:
         if format_ == "json" or not console.is_terminal:
             while True:
-                _print(_take_snapshot(registry, channel, system, read, history), format_)
+                _print(take(), format_)
                 time.sleep(interval)
         with Live(console=console, refresh_per_second=4) as live:
             while True:
-                live.update(_render(_take_snapshot(registry, channel, system, read, history)))
+                live.update(_render(take()))
                 time.sleep(interval)
     except KeyboardInterrupt:
         return

@@ -151,11 +151,14 @@ def pack(
 
 def _pack_shards(program: Program, good: State, output: Path, made_of: Provenance, signing: SigningKey | None) -> None:
     from privtab.bundle.pack import shard_bundles
-    from privtab.cli._files import show_shards, write_shards
+    from privtab.bundle.shards import shard_files
+    from privtab.cli._files import show_shards, write_state
 
     if output.is_file() or output.name.endswith(".tar.gz"):
         raise UsageError(f"`--shards` writes several bundles: give a folder, not {output}")
-    show_shards(output, write_shards(output, shard_bundles(program, good, provenance=made_of, signing=signing)))
+    files = shard_files(shard_bundles(program, good, provenance=made_of, signing=signing))
+    write_state(output, files)
+    show_shards(output, files)
 
 
 for _name, _command in {
