@@ -111,14 +111,15 @@ class ReleaseOptions(FleetOptions):
         )
 
 
-def registry_of(url: str | None) -> Registry:
-    """Open the given registry; raises UsageError if none is given."""
+def registry_of(url: str | None, *, with_token: bool = False) -> Registry:
+    """Open the given registry, if it is behind HTTP with the token of the environment; raises UsageError if none is given."""
     if url is None:
         raise UsageError("no registry: give `--registry URL`, or set $PRIVTAB_REGISTRY")
+    token = os.environ.get(TOKEN_VARIABLE) if with_token and url.startswith(("http://", "https://")) else None
     with needing("a registry", "compiler", "registry"):
         from privtab.registry.registry import Registry
 
-        return Registry.open(url)
+        return Registry.open(url, **({"token": token} if token else {}))
 
 
 def scope_of(registry: Registry) -> str:

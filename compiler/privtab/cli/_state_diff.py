@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -30,6 +30,7 @@ from privtab.cli._output import (
     spinner,
 )
 from privtab.cli._parameters import argument, option, policies, words_of
+from privtab.cli._stored import is_stored
 from privtab.errors import UsageError
 from privtab.state.places import NOWHERE, place_text
 
@@ -111,7 +112,7 @@ def run(
             raise UsageError(f"`{option}` needs `--policy POLICY`")
     moment = moment_of(at)
     program = None if policy is None else load_policy(policy, variant=variant)
-    sides = _Sides(program, before, after, without or [], allow_partial=allow_partial)
+    sides = _Sides(program, before, after, without or [], allow_partial)
     found = sides.compared(moment)
     _print(found, (str(before), sides.after_shown), format_, limit, decisions=program is not None)
     fail_if(sides.partial or found.undecided or _fails(found, failing))
@@ -125,18 +126,16 @@ def comparison_progress() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total, description="comparing users")
 
 
+@dataclass
 class _Sides:
     """The two states of a comparison."""
 
-    def __init__(
-        self, program: Program | None, before: Path, after: Path | None, without: list[str], *, allow_partial: bool
-    ) -> None:
-        self.program = program
-        self.before = before
-        self.after = after
-        self.without = without
-        self.partial = False
-        self._allow_partial = allow_partial
+    program: Program | None
+    before: Path
+    after: Path | None
+    without: list[str]
+    allow_partial: bool
+    partial: bool = False
 
     @property
     def after_shown(self) -> str:
@@ -147,6 +146,7 @@ class _Sides:
         """The difference; of decisions, at a moment."""
         from privtab.analysis.state_diff import StateDiff, state_diff
         from privtab.analysis.state_diff.rows import changed_raw_rows
+        from privtab.cli._stored import as_stored
 
         if self.program is None:
             with spinner("reading the states"):
@@ -158,9 +158,7 @@ class _Sides:
             second = first if self.after is None else self._state(self.after)
             states, places = (first[0], second[0]), (first[1], second[1])
             notes: tuple[str, ...] = ()
-            if self._stored():
-                from privtab.cli._stored import as_stored
-
+            if any(is_stored(path) for path in (self.before, self.after) if path is not None):
                 states, places = (
                     (as_stored(self.program, states[0]), as_stored(self.program, states[1])),
                     (NOWHERE, NOWHERE),
@@ -172,26 +170,21 @@ class _Sides:
             found = state_diff(self.program, *states, places=places, moment=moment, tell=tell)
         return replace(found, notes=(*notes, *found.notes)) if found.rows else found
 
-    def _stored(self) -> bool:
-        from privtab.cli._stored import is_stored
-
-        return any(is_stored(path) for path in (self.before, self.after) if path is not None)
-
     def _state(self, path: Path) -> tuple[State, Places]:
         assert self.program is not None
-        state, places, partial = load_for_queries(self.program, path, allow_partial=self._allow_partial)
+        state, places, partial = load_for_queries(self.program, path, allow_partial=self.allow_partial)
         self.partial |= partial
         return state, places
 
     def _raw(self, path: Path) -> RawState:
-        from privtab.cli._stored import is_stored, load_rows
+        from privtab.cli._stored import load_rows
 
         if self.after is not None and is_stored(self.before) != is_stored(self.after):
             raise UsageError("a bundle has sets and roles resolved: give `--policy` to compare it with a file")
         rows = load_rows(None, path)
         errors = [finding for finding in rows.findings if finding.severity == "error"]
         show_state_findings(errors)
-        if errors and not self._allow_partial:
+        if errors and not self.allow_partial:
             stop_for_wrong_rows(f"{len(errors)} wrong row(s) in {path}")
         return rows
 

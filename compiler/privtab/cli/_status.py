@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,16 +70,14 @@ def run(
     fail_if(check and not snapshot.good)
 
 
+@dataclass(frozen=True)
 class ChannelSnapshot:
     """One reading of a channel and its fleet."""
 
-    def __init__(
-        self, channels: list[Channel], histories: dict[str, list[Channel]], fleet: Fleet | None, *, signed: bool
-    ) -> None:
-        self.channels = channels
-        self.histories = histories
-        self.fleet = fleet
-        self.statuses = _sidecar_statuses(channels, fleet, signed=signed)
+    channels: list[Channel]
+    histories: dict[str, list[Channel]]
+    fleet: Fleet | None
+    statuses: list[SidecarStatus]
 
     @property
     def trouble(self) -> tuple[str, ...]:
@@ -124,7 +122,7 @@ def _take_snapshot(
         concerned = tuple(sidecar for sidecar in fleet.sidecars if sidecar.reads(channel, system))
         fleet = replace(fleet, sidecars=concerned)
     signed = registry.requires_signatures() if registry is not None else fleet is not None and fleet.signed
-    return ChannelSnapshot(channels, histories, fleet, signed=signed)
+    return ChannelSnapshot(channels, histories, fleet, _sidecar_statuses(channels, fleet, signed=signed))
 
 
 def _sidecar_statuses(channels: list[Channel], fleet: Fleet | None, *, signed: bool) -> list[SidecarStatus]:

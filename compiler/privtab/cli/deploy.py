@@ -149,7 +149,7 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
     registry = registry_of(release.registry)
     if plan is not None and not release.server:
         raise UsageError("`--canary` needs `--server URL`: it counts what the canary and the others decide")
-    deployment = _Deployment(deploy, release, registry, plan)
+    deployment = _Deployment(deploy, release, registry, plan, DeployReport(quiet=release.quiet))
     try:
         code = deployment.run()
     finally:
@@ -223,17 +223,15 @@ def _push(deploy: DeployOptions, release: ReleaseOptions, url: str) -> None:
         console.print(text, style="yellow")
 
 
+@dataclass(frozen=True)
 class _Deployment:
     """One deployment to a channel: the gates, the bundles, the canary, the release, the watch."""
 
-    def __init__(
-        self, options: DeployOptions, release: ReleaseOptions, registry: Registry, canary: CanaryPlan | None
-    ) -> None:
-        self.options = options
-        self.release = release
-        self.registry = registry
-        self.canary = canary
-        self.report = DeployReport(quiet=release.quiet)
+    options: DeployOptions
+    release: ReleaseOptions
+    registry: Registry
+    canary: CanaryPlan | None
+    report: DeployReport
 
     def run(self) -> int:
         """Run the gates, store the bundles, release them, and watch; returns the exit code."""

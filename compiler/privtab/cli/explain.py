@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.cli._ask import (
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from privtab.analysis.proposals import Proposal
     from privtab.analysis.provenance import Chain
     from privtab.ir.nodes import Program
-    from privtab.state.places import Places
 
 PANEL = "Start here"
 
@@ -75,7 +74,7 @@ def run(
     principals = [f"user:{request.user}", *(f"group:{name}" for name in request.groups)]
     notes = unknown(program, loaded, principals, asked_entities(program, request))
     if not print_if_data(format_, {**_json(explanation), "notes": list(notes)}):
-        _ExplanationPrinter(out(), program, explanation, places, everything=everything).show()
+        _ExplanationPrinter(out(), program, explanation, everything).show()
         show_notes(notes)
     fail_if(partial)
 
@@ -137,19 +136,19 @@ def _change_json(change: Change, user: str) -> dict[str, Any]:
     return {"change": change_kind(change), "text": change_text(change, user), **plain}
 
 
+@dataclass
 class _ExplanationPrinter:
     """Prints one explanation as text."""
 
-    def __init__(
-        self, console: Terminal, program: Program, explanation: RequestExplanation, places: Places, *, everything: bool
-    ) -> None:
-        self.console = console
-        self.program = program
-        self.explanation = explanation
-        self.places = places
-        self.most_ways = len(explanation.sets) + len(explanation.proposals) if everything else MOST_WAYS
-        self.most_chains = 10**6 if everything else MOST_CHAINS
-        self.everything = everything
+    console: Terminal
+    program: Program
+    explanation: RequestExplanation
+    everything: bool
+
+    def __post_init__(self) -> None:
+        explanation = self.explanation
+        self.most_ways = len(explanation.sets) + len(explanation.proposals) if self.everything else MOST_WAYS
+        self.most_chains = 10**6 if self.everything else MOST_CHAINS
 
     def show(self) -> None:
         """Print the decision, the rule and the reasons."""

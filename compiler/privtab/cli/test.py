@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.cli._options import OutputOption, ReadingOption, readings
 from privtab.cli._output import Report, as_json, deliver, err, fail_if, print_error, progress
-from privtab.cli._parameters import argument, option, policies
+from privtab.cli._parameters import argument, option, policies, with_options
 from privtab.errors import UsageError
 from privtab.plural import count
 
@@ -37,16 +37,47 @@ Engines = Literal["reference", "opa", "both"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
-    """What to do with each plan."""
+class RunOptions:
+    """Which cases run, and what is measured."""
 
-    engine: Engines
-    pattern: str | None
-    fail_fast: bool
-    coverage: bool
-    mutation: bool
+    engine: Annotated[Engines, option("--engine", "Engine; with `both`, they must agree.")] = "reference"
+    filter_: Annotated[
+        str | None,
+        option(
+            "--filter -k TEXT",
+            "Only cases with TEXT in name, user, operation, entity or tag; `*` and `?` are wildcards.",
+        ),
+    ] = None
+    fail_fast: Annotated[bool, option("--fail-fast -x", "Stop at the first failure.")] = False
+    coverage: Annotated[
+        bool | None,
+        option("--coverage/--no-coverage", "Show which cells of each row are proved. (default: on, without a filter)"),
+    ] = None
+    mutation: Annotated[bool, option("--mutation", "Show which faults no case would notice.")] = False
+    min_coverage: Annotated[
+        float | None, option("--min-coverage PCT", "Fail below this percentage of cells.", min=0, max=100)
+    ] = None
+    min_mutation: Annotated[
+        float | None, option("--min-mutation PCT", "Fail below this percentage of faults noticed.", min=0, max=100)
+    ] = None
+    suggest: Annotated[bool, option("--suggest", "Print a scenario file for what is untested, to review and keep.")] = (
+        False
+    )
+
+    @property
+    def covers(self) -> bool:
+        """Whether coverage is measured."""
+        if self.coverage is not None:
+            return self.coverage
+        return self.filter_ is None or self.min_coverage is not None or self.suggest
+
+    @property
+    def mutates(self) -> bool:
+        """Whether it is measured which faults are noticed."""
+        return self.mutation or self.min_mutation is not None
 
 
+@with_options
 def run(
     paths: Annotated[
         list[str] | None,
@@ -56,29 +87,8 @@ def run(
             autocompletion=policies,
         ),
     ] = None,
-    engine: Annotated[Engines, option("--engine", "Engine; with `both`, they must agree.")] = "reference",
-    filter_: Annotated[
-        str | None,
-        option(
-            "--filter -k TEXT",
-            "Only cases with TEXT in name, user, operation, entity or tag; `*` and `?` are wildcards.",
-        ),
-    ] = None,
-    fail_fast: Annotated[bool, option("--fail-fast -x", "Stop at the first failure.")] = False,
-    coverage: Annotated[
-        bool | None,
-        option("--coverage/--no-coverage", "Show which cells of each row are proved. (default: on, without a filter)"),
-    ] = None,
-    mutation: Annotated[bool, option("--mutation", "Show which faults no case would notice.")] = False,
-    min_coverage: Annotated[
-        float | None, option("--min-coverage PCT", "Fail below this percentage of cells.", min=0, max=100)
-    ] = None,
-    min_mutation: Annotated[
-        float | None, option("--min-mutation PCT", "Fail below this percentage of faults noticed.", min=0, max=100)
-    ] = None,
-    suggest: Annotated[
-        bool, option("--suggest", "Print a scenario file for what is untested, to review and keep.")
-    ] = False,
+    *,
+    options: RunOptions,
     verbose: Annotated[bool, option("--verbose -v", "Show all failures, cells and faults.")] = False,
     reading: ReadingOption = None,
     format_: Annotated[Format, option("--format", "Output format: for people, programs or CI servers.")] = "pretty",
@@ -101,54 +111,47 @@ def run(
     from privtab.pipeline import given_or_default_paths
     from privtab.scenarios.collect import plans
 
-    options = _Options(
-        engine=engine,
-        pattern=filter_,
-        fail_fast=fail_fast,
-        coverage=coverage if coverage is not None else filter_ is None or min_coverage is not None or suggest,
-        mutation=mutation or min_mutation is not None,
-    )
-    if suggest and output is not None and output.exists():
+    if options.suggest and output is not None and output.exists():
         raise UsageError(f"{output} is there already: name a new file, and move from it what you keep")
     results: list[Result] = []
     for plan in plans(given_or_default_paths(paths), readings(reading)):
         results.append(_run(plan, options))
-        if fail_fast and results[-1].failures:
+        if options.fail_fast and results[-1].failures:
             break
-    report = _suggestions(results, output) if suggest else _report(results, format_, verbose=verbose)
+    report = _suggestions(results, output) if options.suggest else _report(results, format_, verbose=verbose)
     if report:
         deliver(report, output)
     else:
         not_written = f", and {output} was not written" if output else ""
         err().print(f"nothing is untested: there is nothing to suggest{not_written}")
     shortfalls = [
-        *_shortfalls(results, min_coverage, "cells are tested"),
-        *_shortfalls(results, min_mutation, "faults are noticed"),
+        *_shortfalls(results, options.min_coverage, "cells are tested"),
+        *_shortfalls(results, options.min_mutation, "faults are noticed"),
     ]
     for message in shortfalls:
         print_error(message)
-    if filter_ is not None and not any(result.cases for result in results):
-        raise UsageError(f"no case has `{filter_}` in it")
-    if not suggest and not any(result.plan.cases for result in results):
+    if options.filter_ is not None and not any(result.cases for result in results):
+        raise UsageError(f"no case has `{options.filter_}` in it")
+    if not options.suggest and not any(result.plan.cases for result in results):
         raise UsageError("no scenarios, so nothing was tested; `--suggest` prints some to begin with")
     fail_if(shortfalls or any(result.failures for result in results))
 
 
-def _run(plan: CasePlan, options: _Options) -> Result:
+def _run(plan: CasePlan, options: RunOptions) -> Result:
     """Run the cases of a plan, then measure what the passed ones cover."""
     from privtab.scenarios import prove
     from privtab.scenarios.engines import ReferenceEngine, opa
     from privtab.scenarios.results import Result
     from privtab.scenarios.run import Failure, failures, matching
 
-    cases = tuple(matching(plan.cases, options.pattern)) if options.pattern else plan.cases
+    cases = tuple(matching(plan.cases, options.filter_)) if options.filter_ else plan.cases
     found_failures: list[Failure] = []
     started = time.monotonic()
     with ExitStack() as stack:
         reference = ReferenceEngine(plan.program)
         engines: list[Engine] = [] if options.engine == "opa" else [reference]
         engines += [stack.enter_context(opa(plan.program))] if options.engine != "reference" and cases else []
-        bar = stack.enter_context(progress(len(cases) + (len(plan.rules) if options.mutation else 0)))
+        bar = stack.enter_context(progress(len(cases) + (len(plan.rules) if options.mutates else 0)))
         [task] = bar.task_ids
         bar.update(task, description=plan.program.system)
         for failure in failures(plan, cases, engines, lambda advance: bar.advance(task, advance)) if cases else ():
@@ -156,12 +159,12 @@ def _run(plan: CasePlan, options: _Options) -> Result:
             if options.fail_fast:
                 break
         result = Result(plan=plan, cases=cases, failures=tuple(found_failures))
-        if not (options.fail_fast and found_failures) and (options.coverage or options.mutation):
+        if not (options.fail_fast and found_failures) and (options.covers or options.mutates):
             failed = {id(failure.case) for failure in found_failures}
             observed = prove.observe(plan, (case for case in cases if id(case) not in failed), reference)
-            if options.coverage:
+            if options.covers:
                 result = replace(result, coverage=prove.coverage(plan, observed))
-            if options.mutation:
+            if options.mutates:
                 score = prove.score(plan, observed, lambda advance: bar.advance(task, advance))
                 result = replace(result, score=score)
     return replace(result, seconds=time.monotonic() - started)
