@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -144,6 +144,29 @@ def show_channels(channels: list[Channel]) -> None:
     out().print(grid)
 
 
+REVISION_CELLS: Mapping[str, Callable[[Revision], str]] = {
+    "system": lambda revision: revision.system,
+    "kind": lambda revision: f"shard {revision.shard}" if revision.shard else revision.kind,
+    "revision": lambda revision: revision.id,
+    "version": lambda revision: str(revision.metadata.get("version", "")),
+    "created": lambda revision: time_text(revision.created),
+    "bytes": lambda revision: f"{revision.size:,}",
+    "signed": lambda revision: "yes" if revision.signed else "no",
+}
+"""What tables show of a revision, by column."""
+
+
+def show_revisions(revisions: Iterable[Revision], *columns: str, runs_in: Sequence[str] | None = None) -> None:
+    """Print a line for each revision, with these columns of `REVISION_CELLS`, and what runs each."""
+    shown = ("system", "kind", "revision", *columns)
+    grid = table(*shown, *([] if runs_in is None else ["runs in"]), right=("bytes",))
+    no_wrapping(grid)
+    for number, revision in enumerate(revisions):
+        cells = [REVISION_CELLS[column](revision) for column in shown]
+        grid.add_row(*cells, *([] if runs_in is None else [runs_in[number]]))
+    out().print(grid)
+
+
 def _short(revision: str | None) -> str:
     """The prefix of a revision, which commands accept instead of it."""
     return (revision or "")[:10]
@@ -190,16 +213,6 @@ def read_file(path: Path) -> bytes:
         raise FileError(f"{path}: {error.strerror or error}") from None
 
 
-def kind_of(revision: Revision) -> str:
-    """The kind of a revision, with the name of the shard if it is one."""
-    return f"shard {revision.shard}" if revision.shard else revision.kind
-
-
 def time_text(text: str) -> str:
     """A time to the second."""
     return text[:19].replace("T", " ")
-
-
-def yes_no(value: bool) -> str:  # noqa: FBT001  (one value, shown)
-    """`yes` or `no`, for tables."""
-    return "yes" if value else "no"

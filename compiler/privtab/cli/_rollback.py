@@ -48,8 +48,6 @@ def run(
     ends. Exits with 3 if a sidecar fails to activate.
 
     Example:
-
-    \b
       privtab registry rollback gravitino --registry registry/ --channel prod
       privtab registry rollback gravitino -r registry/ --to 3f5a0c2be1d94f77 --why "orders were open to all"
       privtab registry rollback gravitino -r registry/ --to 12 --policy

@@ -143,8 +143,6 @@ def serve_registry(
     Requests are logged to standard error as JSON lines.
 
     Example:
-
-    \b
       privtab serve registry s3://policies/registry --channel prod
       privtab serve registry /srv/registry --host 0.0.0.0 --token-file tokens --tls-cert c.pem --tls-key k.pem
     """

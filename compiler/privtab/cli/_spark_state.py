@@ -93,8 +93,6 @@ def read(
     Exits with 1 if any row is invalid.
 
     Example:
-
-    \b
       privtab state read exports/ --policy gravitino/1.1.0
       privtab state read sources.yaml --policy gravitino/1.1.0 -o /lake/iam/checked --master 'local[4]'
     """
@@ -146,8 +144,6 @@ def build(
     For a policy compiled with `--sharded`. Exits with 1 if any row is invalid: the last build stays, and `rejected/` has every finding.
 
     Example:
-
-    \b
       privtab state build exports/ --policy gravitino/1.1.0 -o build/state
       privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --master 'local[4]' --format json
       privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --signing-key prod.pem --sequence 812

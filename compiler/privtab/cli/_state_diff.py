@@ -94,8 +94,6 @@ def run(
     The comparison is exact, and names the rows behind each difference.
 
     Example:
-
-    \b
       privtab state diff yesterday/ today/
       privtab state diff yesterday/ today/ -p gravitino/1.1.0 --fail-on wider
       privtab state diff registry:/srv/registry#prod state.yaml -p gravitino/1.1.0 --format markdown

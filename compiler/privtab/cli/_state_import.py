@@ -16,7 +16,7 @@ import typer
 from privtab._resources import import_documents, push_documents
 from privtab._staged import write
 from privtab.cli._options import AtOption, PartialOption, PolicyChoice, StateOption, load_state_and_places, moment_of
-from privtab.cli._output import FormatOption, err, out, print_error, print_if_data, show_state_findings
+from privtab.cli._output import FormatOption, err, fail_if, out, print_error, print_if_data, show_state_findings
 from privtab.cli._parameters import argument, needing, option, with_options
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
@@ -88,8 +88,6 @@ def import_(
     does not answer, or if something that denies or narrows would be lost (unless --accept names it, or --allow-partial).
 
     Example:
-
-    \b
       privtab state import gravitino https://gravitino.acme.example --set metalake=prod -p gravitino/1.1.0 -o state/
       privtab state import postgresql postgresql+psycopg://audit@db/sales -p warehouse.yaml -o state.json
       privtab state import ranger policies.json --entities tables.txt -p lake.yaml -o state/ --accept data-mask
@@ -198,8 +196,6 @@ def push(
     Shows what would change, and changes nothing without --apply. Rows that the system cannot express are findings, and stop the push.
 
     Example:
-
-    \b
       privtab state push postgresql postgresql+psycopg://admin@db/sales -p postgresql/15 -s state.yaml
       privtab state push warehouse.yaml postgresql+psycopg://admin@db/sales -p lake.yaml -s store:grants.db --expand --apply
       privtab state push postgresql postgresql+psycopg://admin@db/sales -p postgresql/15 -s state.yaml --check --format json
@@ -243,8 +239,7 @@ def push(
     elif check and (result.plan.changes or (result.drifted and not allow_foreign)):
         print_error(f"{result.where} differs from {state}")
         failed = True
-    if failed:
-        raise typer.Exit(ExitCode.FINDINGS)
+    fail_if(failed)
 
 
 def _push_json(result: PushReport) -> dict[str, Any]:

@@ -46,8 +46,6 @@ def run(
     with 3 if the last release cannot be read, or nothing answers.
 
     Example:
-
-    \b
       privtab registry status --registry registry/ --channel prod --server http://127.0.0.1:8180
       privtab registry status gravitino --opa http://127.0.0.1:8181 --opa http://127.0.0.1:8182
       privtab registry status -r s3://bundles -c prod --check --format json

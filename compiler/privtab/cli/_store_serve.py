@@ -127,8 +127,6 @@ def run(
     The name of a token is the user who makes its requests. The OpenAPI document is at /store/v1/openapi.json.
 
     Example:
-
-    \b
       privtab serve store grants.db --policy lake.yaml --token-file tokens
       privtab serve store grants.db -p lake.yaml --anonymous root --authorise owners=grant
       privtab serve store grants.db -p gravitino/1.1.0 --token-file tokens --api gravitino

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
@@ -18,7 +18,7 @@ from privtab.cli._output import out, print_error
 from privtab.cli._parameters import argument, needing, option, policies
 from privtab.cli._rollout import TOKEN_VARIABLE, token_of
 from privtab.effects import Change
-from privtab.errors import AccessDenied, StoreConflict, StoreError, UnsupportedError, UsageError
+from privtab.errors import StoreConflict, StoreError, UnsupportedError, UsageError
 from privtab.exit_codes import ExitCode
 from privtab.plural import count
 from privtab.request import Entity
@@ -127,21 +127,9 @@ def is_server(store: str) -> bool:
     return store.startswith(("http://", "https://"))
 
 
-@contextmanager
-def session(settings: Settings) -> Iterator[Session]:
-    """Open the store. A denial is printed, with exit code 1."""
-    with denials_shown():
-        yield _Remote(settings) if is_server(settings.store) else _Local(settings)
-
-
-@contextmanager
-def denials_shown() -> Iterator[None]:
-    """Print a denial, with exit code 1."""
-    try:
-        yield
-    except AccessDenied as denied:
-        print_error(str(denied))
-        raise typer.Exit(ExitCode.FINDINGS) from None
+def session(settings: Settings) -> Session:
+    """Open the store."""
+    return _Remote(settings) if is_server(settings.store) else _Local(settings)
 
 
 def carry_out(settings: Settings, opened: Session, intent: RequestedChange) -> None:
@@ -324,10 +312,8 @@ def listed(settings: Settings, name: str | None, at: str | None = None) -> list[
     if is_server(settings.store):
         if at is not None:
             raise UsageError("a server shows the rows of now: leave `--at` out, or give the database")
-        with session(settings) as opened:
-            assert isinstance(opened, _Remote)
-            entries = opened.listed("/rows", {} if name is None else {"about": name})
-            return [(entry["table"], entry["row"]) for entry in entries]
+        entries = _Remote(settings).listed("/rows", {} if name is None else {"about": name})
+        return [(entry["table"], entry["row"]) for entry in entries]
     from privtab.cli._stored import rows_of_store
     from privtab.store.view import names_in
 

@@ -53,8 +53,6 @@ def sign_bundles(
     """Sign bundles, replacing any signature they have. Content and revision stay.
 
     Example:
-
-    \b
       privtab bundle sign build/gravitino/1.1.0/policy.tar.gz --signing-key prod.pem --scope prod
       privtab bundle sign old.tar.gz --signing-key prod.pem --sequence 43 -o again.tar.gz
     """
@@ -101,8 +99,6 @@ def verify(
     which may accept unsigned bundles.
 
     Example:
-
-    \b
       privtab bundle verify policy.tar.gz --verification-key prod.pub.pem --scope prod
       privtab bundle verify new/state.tar.gz --verification-key prod.pub.pem --newer-than old/state.tar.gz
     """
@@ -187,8 +183,6 @@ def inspect(
     With a key, exits with 1 if the signature is not valid.
 
     Example:
-
-    \b
       privtab bundle inspect build/gravitino/1.1.0/policy.tar.gz
       privtab bundle inspect state.tar.gz --verification-key prod.pub.pem --format json
     """
@@ -290,8 +284,6 @@ def new(
     Existing files are never overwritten. With PRIVTAB_SIGNING_KEY_PASSWORD the private key is encrypted.
 
     Example:
-
-    \b
       privtab bundle keys new prod.pem
       PRIVTAB_SIGNING_KEY_PASSWORD=… privtab bundle keys new prod.pem --algorithm RS256
     """
@@ -319,8 +311,6 @@ def public(keys: KeyArgument) -> None:
     """Print public keys as PEM.
 
     Example:
-
-    \b
       privtab bundle keys public prod.pem > prod.pub.pem
     """
     from privtab.bundle.sign import public_keys
@@ -334,8 +324,6 @@ def show(keys: KeyArgument, format_: FormatOption = "text") -> None:
     """Show the ids and algorithms of keys.
 
     Example:
-
-    \b
       privtab bundle keys show prod.pub.pem
     """
     from privtab.bundle.sign import public_keys
@@ -361,8 +349,6 @@ def config(
     `keyid` is left out then, and OPA before 1.21.3 accepts unsigned bundles.
 
     Example:
-
-    \b
       privtab bundle keys config prod.pub.pem --scope prod
       privtab bundle keys config old.pub.pem new.pub.pem --bundle policy --bundle state
     """

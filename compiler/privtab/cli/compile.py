@@ -111,8 +111,6 @@ def run(
     If any policy has errors, nothing is written. Files not written by this command are left alone.
 
     Example:
-
-    \b
       privtab compile
       privtab compile cdap/final policy_src/gravitino -o build
       privtab compile gravitino/1.1.0 --as gravitino_next --state state.yaml

@@ -97,8 +97,6 @@ def run(
     what it made. Exits with 1 if an answer differs, with 3 if the system or its driver fails.
 
     Example:
-
-    \b
       privtab conform cdap/final --driver authzen --url http://127.0.0.1:8181 --write-state state.json
       privtab conform cdap/final --driver authzen --url http://127.0.0.1:8181
       privtab conform warehouse.yaml --driver postgresql.yaml --url postgresql+psycopg://admin@db/postgres --dry-run

@@ -48,8 +48,6 @@ def run(
     exits with 1 at the end.
 
     Example:
-
-    \b
       privtab decide --policy cdap/final --state state.yaml < asked.jsonl
       privtab decide -p cdap/final -s state.yaml -r asked.jsonl --engine opa
       privtab decide -p cdap/final --url http://127.0.0.1:8181 < asked.jsonl

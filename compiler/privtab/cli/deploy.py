@@ -130,8 +130,6 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
     sidecar fails to activate, and says which and why.
 
     Example:
-
-    \b
       privtab deploy gravitino/1.1.0 --registry registry/ --state policy_src/gravitino/state.yaml
       privtab deploy gravitino/1.1.0 -r s3://bundles -c prod --server https://registry:8080 --expect 12
       privtab deploy my.yaml -r registry/ --canary zone=a,10% --rollback-on-failure --why "orders can be read"

@@ -26,8 +26,6 @@ def run(policy: PolicyArguments, format_: FormatOption = "text") -> None:
     The text shows the revision of a policy of 1,000 rows or more only if it is known, since computing it takes longer.
 
     Example:
-
-    \b
       privtab describe cdap/final
       privtab describe gravitino/1.1.0 --format json
       privtab describe cdap/final --reading namespace/list=parent

@@ -64,8 +64,6 @@ def run(
     checks; a single policy with `--reading` or `--variant` is compared with itself.
 
     Example:
-
-    \b
       privtab diff cdap/revised cdap/final
       privtab diff HEAD~1:policy_src/cdap/final.yaml cdap/final
       privtab diff cdap/final

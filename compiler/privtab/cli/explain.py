@@ -52,8 +52,6 @@ def run(
     """Explain why a request is allowed, row by row of the state, or what would allow it: roles, groups, grants, ownership.
 
     Example:
-
-    \b
       privtab explain alice load table:m/c/s/t -p gravitino/1.1.0 -s state.yaml
       privtab explain bob run job:m/j -p gravitino/1.1.0 -s state.yaml \\
               --with template=job_template:m/nightly

@@ -62,8 +62,6 @@ def run(
     are shown and nothing is written.
 
     Example:
-
-    \b
       privtab fmt
       privtab fmt --check
       privtab fmt my.yaml --diff

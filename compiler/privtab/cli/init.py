@@ -61,8 +61,6 @@ def run(
     On a terminal, asks for missing options. Existing files are never overwritten.
 
     Example:
-
-    \b
       privtab init shop
       privtab init . --system lake --start data
     """

@@ -39,8 +39,6 @@ def run(
     policies lie; without it, policy_src/.
 
     Example:
-
-    \b
       privtab lint
       privtab lint policy_src/cdap --fail-on warning
       privtab lint my.yaml --select P310,P305 --format json

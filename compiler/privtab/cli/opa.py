@@ -40,8 +40,6 @@ def install(require_built: RequireBuiltOption = False) -> None:
     The build verifies every module by its hash. Standard error says which OPA is used, and why.
 
     Example:
-
-    \b
       privtab opa install
       privtab opa install --require-built
     """
@@ -59,8 +57,6 @@ def path(require_built: RequireBuiltOption = False) -> None:
     Exits with 3 if there is none.
 
     Example:
-
-    \b
       $(privtab opa path) version
     """
     from privtab.opa.binary import choose
@@ -87,8 +83,6 @@ def run(
     If OPA exits by itself, exits with its code (128 plus the number of the signal that ended it).
 
     Example:
-
-    \b
       privtab opa run -p gravitino/1.1.0 -s policy_src/gravitino/state.yaml
       privtab opa run -p mine.yaml -s state.yaml --watch --restart
     """

@@ -81,8 +81,6 @@ def run(
     With `--all`: what any user could gain on existing entities; exits with 1 if any could.
 
     Example:
-
-    \b
       privtab paths bob WRITE dataset:web/clicks -p studio.yaml -s state.yaml
       privtab paths bob dataset:web/clicks --operation drop \\
               -p studio.yaml -s state.yaml

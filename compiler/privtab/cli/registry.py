@@ -9,7 +9,7 @@ import typer
 
 from privtab._staged import write
 from privtab.cli import _rollback, _status, deploy
-from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data, table
+from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data
 from privtab.cli._parameters import argument, channels, option
 from privtab.cli._registry_options import (
     ChannelArgument,
@@ -21,15 +21,12 @@ from privtab.cli._registry_options import (
     SystemArgument,
     WhyOption,
     bundle_paths,
-    kind_of,
-    no_wrapping,
     open_registry,
     read_file,
     release_stored,
     resolve_revision,
     show_channels,
-    time_text,
-    yes_no,
+    show_revisions,
 )
 from privtab.cli._stored import bundle_of, release_at
 from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
@@ -58,8 +55,6 @@ def get(
     Each bundle is verified: its digest, and its signature where the registry requires one.
 
     Example:
-
-    \b
       privtab registry get /srv/registry prod lake -o running/
       privtab registry get /srv/registry prod lake --at 12 --only state
       privtab explain ann read table:h/s/t -p running/policy.tar.gz -s running/state.tar.gz
@@ -107,8 +102,6 @@ def init(
     Without it, the first `put` creates a registry that accepts unsigned bundles.
 
     Example:
-
-    \b
       privtab registry init /srv/registry
       privtab registry init s3://policies/registry --verification-key release.pub.pem
     """
@@ -138,8 +131,6 @@ def put(
     `privtab deploy` does this after its gates, and then watches the sidecars.
 
     Example:
-
-    \b
       privtab registry put /srv/registry build/lake/1
       privtab registry put /srv/registry state.tar.gz --channel dev --why "new grants of May"
     """
@@ -156,11 +147,7 @@ def put(
         {"revisions": stored, "channel": current},
     ):
         return
-    lines = (
-        (revision.system, kind_of(revision), revision.id, f"{revision.size:,}", yes_no(revision.signed))
-        for revision in stored
-    )
-    out().print(table("system", "kind", "revision", "bytes", "signed", rows=lines, right=("bytes",)))
+    show_revisions(stored, "bytes", "signed")
     if current:
         out().print(f"{current.channel}/{current.system} is at release {current.sequence}")
 
@@ -177,8 +164,6 @@ def list_(
     """List stored revisions, newest last, and the channels that run them.
 
     Example:
-
-    \b
       privtab registry list /srv/registry
       privtab registry list s3://policies/registry --system lake --kind policy --format json
     """
@@ -203,22 +188,14 @@ def list_(
     ]
     if print_if_data(format_, [revision.to_json() | {"channels": channels} for revision, channels in listed]):
         return
-    grid = table("system", "kind", "revision", "version", "created", "bytes", "signed", "runs in", right=("bytes",))
-    no_wrapping(grid)
-    for revision, running_channels in listed:
-        version = str(revision.metadata.get("version", ""))
-        size, signed = f"{revision.size:,}", yes_no(revision.signed)
-        grid.add_row(
-            revision.system,
-            kind_of(revision),
-            revision.id,
-            version,
-            time_text(revision.created),
-            size,
-            signed,
-            ", ".join(running_channels),
-        )
-    out().print(grid)
+    show_revisions(
+        [revision for revision, _ in listed],
+        "version",
+        "created",
+        "bytes",
+        "signed",
+        runs_in=[", ".join(running_channels) for _, running_channels in listed],
+    )
     out().print(count(len(listed), "revision"), style="dim")
 
 
@@ -234,8 +211,6 @@ def show(
     """Show what each channel runs.
 
     Example:
-
-    \b
       privtab registry show /srv/registry
       privtab registry show /srv/registry prod lake --format json
     """
@@ -266,8 +241,6 @@ def history(
     """List the releases of a channel, oldest first.
 
     Example:
-
-    \b
       privtab registry history /srv/registry prod lake --last 5
     """
     registry = open_registry(url, storage, token_file)
@@ -298,8 +271,6 @@ def release(
     `privtab registry rollback` does this and watches the sidecars.
 
     Example:
-
-    \b
       privtab registry release /srv/registry prod lake --policy 35f8e515 --why "as in dev"
       privtab registry release /srv/registry prod lake --to 7
     """
@@ -347,8 +318,6 @@ def gc(
     Histories stay, so it remains known what ran when; rolling back to a removed revision is no longer possible.
 
     Example:
-
-    \b
       privtab registry gc /srv/registry
       privtab registry gc /srv/registry --keep 20 --older-than 30 --remove
     """
@@ -367,11 +336,7 @@ def gc(
     if print_if_data(format_, document):
         return
     if swept.revisions:
-        lines = (
-            (revision.system, kind_of(revision), revision.id, time_text(revision.created), f"{revision.size:,}")
-            for revision in swept.revisions
-        )
-        out().print(table("system", "kind", "revision", "created", "bytes", rows=lines, right=("bytes",)))
+        show_revisions(swept.revisions, "created", "bytes")
     summary = f"{count(len(swept.revisions), 'revision')} with {swept.bytes:,} bytes"
     if swept.orphans:
         summary += f", {count(len(swept.orphans), 'bundle')} without a record"
@@ -399,8 +364,6 @@ def check(
     Exits with 1 if a problem is found and not repaired.
 
     Example:
-
-    \b
       privtab registry check /srv/registry
       privtab registry check s3://policies/registry --repair
     """

@@ -15,8 +15,6 @@ def run(
     """Print the JSON Schema of policy files, for editors and validators.
 
     Example:
-
-    \b
       privtab schema -o build/schema/policy.schema.json
     """
     from privtab.cli._files import json_text

@@ -73,8 +73,6 @@ def run(
     error as JSON lines.
 
     Example:
-
-    \b
       privtab serve -p gravitino/1.1.0 -s policy_src/gravitino/state.yaml
       privtab serve -p lake.yaml -s store:grants.db --max-staleness 5
       privtab serve --bundles build/ --system gravitino --refresh 10 \\

@@ -50,8 +50,6 @@ def validate(state: StateArgument, policy: PolicyChoice, format_: FormatOption =
     Exits with 1 if any row is invalid.
 
     Example:
-
-    \b
       privtab state validate state.yaml --policy gravitino/1.1.0
       privtab state validate exports/ --policy cdap/final --format json
     """
@@ -82,8 +80,6 @@ def lint(
     Exits with 1 for any finding except notes.
 
     Example:
-
-    \b
       privtab state lint state.yaml --policy gravitino/1.1.0
       privtab state lint exports/ --policy cdap/final --soon 30d --format json
     """
@@ -127,8 +123,6 @@ def pack(
     """Build the state bundle that OPA loads beside the policy bundle.
 
     Example:
-
-    \b
       privtab state pack state.yaml --policy gravitino/1.1.0 -o build/gravitino/1.1.0/state.tar.gz
       privtab state pack exports/ --policy gravitino/1.1.0 --signing-key prod.pem --sequence 812
       privtab state pack exports/ --policy gravitino/1.1.0 --shards -o build/shards

@@ -16,7 +16,7 @@ from privtab.cli._ask import (
     entity,
 )
 from privtab.cli._options import PolicyChoice
-from privtab.cli._output import FormatOption, out, print_error, print_if_data, print_text
+from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data, print_text
 from privtab.cli._parameters import argument, option, with_options
 from privtab.cli._store_session import (
     CaFileOption,
@@ -25,7 +25,6 @@ from privtab.cli._store_session import (
     TokenFileOption,
     UrlArgument,
     confirm,
-    denials_shown,
     is_server,
     listed,
     print_changes,
@@ -34,7 +33,6 @@ from privtab.cli._store_session import (
     store_class,
 )
 from privtab.errors import PrivtabError, StateInvalid, UsageError
-from privtab.exit_codes import ExitCode
 from privtab.plural import count
 from privtab.state.row_text import row_text
 
@@ -69,8 +67,6 @@ def create(
     `[tool.privtab]` of pyproject.toml, in the working directory or above.
 
     Example:
-
-    \b
       privtab store create grants.db --policy gravitino/1.1.0 --admin root
       privtab store create postgresql+psycopg://privtab@db/grants -p lake.yaml
     """
@@ -97,8 +93,6 @@ def load(
     No decision is made. Later changes are requests: `privtab store change`.
 
     Example:
-
-    \b
       privtab store load grants.db state.yaml --policy gravitino/1.1.0
       privtab store load grants.db import:ranger:policies.json -p lake.yaml --actor migration
     """
@@ -127,8 +121,6 @@ def show(
     `store:STORE@MOMENT`. A server shows the rows that the user of the token may see.
 
     Example:
-
-    \b
       privtab store show grants.db role:reader
       privtab store show grants.db --at 2026-03-03T12:00Z --format json > state.json
       privtab store show https://grants.example user:ben --token-file token
@@ -154,8 +146,6 @@ def verify(url: UrlArgument) -> None:
     Exits with 1 if not.
 
     Example:
-
-    \b
       privtab store verify grants.db
     """
     from privtab.cli._stored import opened_store
@@ -164,8 +154,7 @@ def verify(url: UrlArgument) -> None:
     found = journal.verify()
     for problem in found:
         print_error(problem)
-    if found:
-        raise typer.Exit(ExitCode.FINDINGS)
+    fail_if(found)
     head = journal.head()
     out().print(f"{count(head.number, 'change')}, the last with hash {head.hash}")
 
@@ -197,8 +186,6 @@ def change(
     Exits with 1 if the operation is denied, a row is wrong, or another change came first.
 
     Example:
-
-    \b
       privtab store change grants.db ann create_table table:web/new -p lake.yaml
       privtab store change grants.db ann grant schema:web -p lake.yaml \\
         --add 'grants:{grantee: user:ben, effect: allow, privilege: SELECT, entity: schema:web}' --dry-run
@@ -210,15 +197,14 @@ def change(
     added, removed = _rows(add, "--add"), _rows(remove, "--remove")
     created = None if new is None else entity(new)
     store = store_class().open(url, program)
-    with denials_shown():
-        done = None if request_id is None else store.done(request_id, request, add=added, remove=removed, new=created)
-        if done is None:
-            planned = store.propose(request, add=added, remove=removed, new=created)
-            confirm(store, planned, dry_run=dry_run, yes=yes)
-            if dry_run:
-                return
-            expected = planned.number if expect is None else expect
-            done = store.change(request, add=added, remove=removed, new=created, request_id=request_id, expect=expected)
+    done = None if request_id is None else store.done(request_id, request, add=added, remove=removed, new=created)
+    if done is None:
+        planned = store.propose(request, add=added, remove=removed, new=created)
+        confirm(store, planned, dry_run=dry_run, yes=yes)
+        if dry_run:
+            return
+        expected = planned.number if expect is None else expect
+        done = store.change(request, add=added, remove=removed, new=created, request_id=request_id, expect=expected)
     print_done(done)
 
 
@@ -268,8 +254,6 @@ def delete(
     Exits with 1 if one is denied. The others are deleted, in one transaction.
 
     Example:
-
-    \b
       privtab store delete grants.db ann drop table:web/old --policy lake.yaml
       privtab store delete grants.db ann drop table:web/a table:web/b -p lake.yaml --dry-run
     """
@@ -284,8 +268,7 @@ def delete(
             continue
         out().print(f"{request.resource}: {count(len(result.changes), 'row')}")
         print_changes(result.changes)
-    if any(isinstance(result, PrivtabError) for result in results):
-        raise typer.Exit(ExitCode.FINDINGS)
+    fail_if(any(isinstance(result, PrivtabError) for result in results))
 
 
 def _proposed(store: Store, request: Request) -> Plan | PrivtabError:
@@ -305,8 +288,6 @@ def log(
     """List who changed what in a store, and when.
 
     Example:
-
-    \b
       privtab store log grants.db
       privtab store log grants.db --after 120 --format json
       privtab store log grants.db --page journal.html
@@ -348,8 +329,6 @@ def undo(
     Without a user, nothing is changed. The change is authorised as any other: `privtab store change`.
 
     Example:
-
-    \b
       privtab store undo grants.db 120 --policy lake.yaml
       privtab store undo grants.db 120 ann grant schema:web --policy lake.yaml --yes
     """
@@ -363,10 +342,9 @@ def undo(
         raise UsageError("write the user, the operation and its entity, as in `ann grant schema:web`")
     user, action, resource = by
     request = options.request(program, user, action, resource)
-    with denials_shown():
-        planned = store.propose(request, add=add or None, remove=remove or None)
-        confirm(store, planned, dry_run=False, yes=yes)
-        done = store.change(request, add=add or None, remove=remove or None, expect=planned.number)
+    planned = store.propose(request, add=add or None, remove=remove or None)
+    confirm(store, planned, dry_run=False, yes=yes)
+    done = store.change(request, add=add or None, remove=remove or None, expect=planned.number)
     print_done(done)
 
 

@@ -28,8 +28,6 @@ def run(
     further objects and flags. The module needs only the base install of privtab.
 
     Example:
-
-    \b
       privtab stubs gravitino/1.1.0 -o src/service/gravitino.py
       privtab stubs gravitino/1.1.0 -o src/service/gravitino.py --check
     """

@@ -99,8 +99,6 @@ def run(
     Exits with 1 if a case fails, or a percentage is below its minimum.
 
     Example:
-
-    \b
       privtab test
       privtab test cdap
       privtab test cdap/final --engine both --mutation

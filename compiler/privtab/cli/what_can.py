@@ -47,8 +47,6 @@ def run(
     An operation with further objects is listed if some entities of the state fit them.
 
     Example:
-
-    \b
       privtab what-can alice -p gravitino/1.1.0 -s state.yaml
       privtab what-can alice table:m/c/s/t -p gravitino/1.1.0 -s state.yaml
       privtab what-can role:analyst -p gravitino/1.1.0 -s state.yaml

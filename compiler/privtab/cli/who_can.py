@@ -63,8 +63,6 @@ def run(
     """List every user who may do an operation on an entity, and through which role, group, grant or ownership.
 
     Example:
-
-    \b
       privtab who-can drop table:m/c/s/t -p gravitino/1.1.0 -s state.yaml
       privtab who-can drop table:m/c/s/t --by principal \\
               -p gravitino/1.1.0 -s state.yaml
