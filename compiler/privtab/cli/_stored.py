@@ -75,8 +75,13 @@ def place_of(location: str | os.PathLike[str]) -> ChannelReference:
         raise UsageError(
             f"`{os.fspath(location)}`: write registry:URL#CHANNEL, as in registry:/srv/registry#prod, with @N for release N or @ID for a revision"
         )
-    places = found.groupdict()
-    return ChannelReference(**places | {"release": None if found["release"] is None else int(found["release"])})
+    return ChannelReference(
+        url=found["url"],
+        channel=found["channel"],
+        system=found["system"],
+        release=None if found["release"] is None else int(found["release"]),
+        revision=found["revision"],
+    )
 
 
 def load_policy(
