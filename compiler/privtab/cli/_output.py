@@ -282,14 +282,14 @@ def progress(total: int) -> Iterator[Progress]:
 
 
 @contextmanager
-def spinner(message: str) -> Iterator[None]:
-    """A spinner on standard error; none without a terminal."""
+def spinner(message: str) -> Iterator[Callable[[str], None]]:
+    """A spinner on standard error; yields what changes its message. None without a terminal."""
     console = err()
     if not console.is_terminal:
-        yield
+        yield lambda _: None
         return
-    with console.status(message):
-        yield
+    with console.status(message) as status:
+        yield status.update
 
 
 @contextmanager

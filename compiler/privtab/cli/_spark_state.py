@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab.cli._options import PartialOption, PolicyChoice
-from privtab.cli._output import FormatOption, err, fail_if, out, print_error, print_if_data, table
+from privtab.cli._output import FormatOption, err, fail_if, out, print_error, print_if_data, spinner, table
 from privtab.cli._parameters import argument, needing, option, with_options
 from privtab.cli._signing import SigningOptions
 from privtab.exit_codes import ExitCode
@@ -67,8 +67,7 @@ class SparkOptions:
         )
         try:
             with ExitStack() as stack:
-                with _stage_display() as show_stage:
-                    show_stage("starting Spark")
+                with spinner("starting Spark"):
                     spark = stack.enter_context(opening)
                 yield spark
         except spark_errors() as error:
@@ -103,8 +102,7 @@ def read(
         from privtab.spark.state import read_state
 
         checked_state = read_state(spark, sources, program)
-        with _stage_display() as show_stage:
-            show_stage("checking rows")
+        with spinner("checking rows"):
             if output is not None:
                 manifest = checked_state.write(output, files)
                 valid_counts, findings = manifest["rows"], manifest["findings"]
@@ -158,7 +156,7 @@ def build(
         from privtab.spark.state import build as built
 
         started = time.perf_counter()
-        with _stage_display() as show_stage:
+        with spinner("building") as show_stage:
             result = built(
                 spark, sources, program, output, allow_partial=allow_partial, full=full,
                 provenance=origin, signing=signing, progress=show_stage,
@@ -169,17 +167,6 @@ def build(
         return
     _show_findings(findings)
     _show_build(result, seconds)
-
-
-@contextmanager
-def _stage_display() -> Iterator[Any]:
-    """A status line on standard error for the current step; none without a terminal."""
-    console = err()
-    if not console.is_terminal:
-        yield lambda _: None
-        return
-    with console.status("") as status:
-        yield status.update
 
 
 def _show_findings(findings: list[list[Any]]) -> None:

@@ -203,12 +203,11 @@ class _PathsQuery:
         with delayed_spinner("looking for paths"):
             reach = self.reach(user, goal)
             path = reach.path(goal)
-        path_document = None if path is None else _path_json(path)
         answer = {
             "user": user,
             "goal": goal.text,
             "reachable": path is not None,
-            "path": path_document,
+            "path": None if path is None else _path_json(path),
             "not_considered": NOT_CONSIDERED,
         }
         if print_if_data(self.format, {**answer, "notes": self.notes}):
@@ -216,21 +215,23 @@ class _PathsQuery:
         console = out()
         if path is None:
             within = "" if self.max_steps is None else f" within {count(self.max_steps, 'step')}"
-            console.print("NO PATH", style="bold green", end="  ")
-            console.print(f"user:{user} cannot gain {goal.text}{within}")
+            verdict, style, text = "NO PATH", "bold green", f"user:{user} cannot gain {goal.text}{within}"
         elif not path.certain:
-            console.print("PERHAPS", style="bold red", end="  ")
             why = "by these steps" if path.steps else f": {'; '.join(reach.undecided())}, and that is not followed"
-            console.print(f"it is not ruled out that user:{user} gains {goal.text} {why}")
-            _show_steps(console, path.steps)
-            _legend(console, path.steps)
+            verdict, style, text = (
+                "PERHAPS",
+                "bold red",
+                f"it is not ruled out that user:{user} gains {goal.text} {why}",
+            )
         elif not path.steps:
-            console.print("HELD", style="bold", end="  ")
-            console.print(f"user:{user} has {goal.text} already")
+            verdict, style, text = "HELD", "bold", f"user:{user} has {goal.text} already"
         else:
-            console.print("PATH", style="bold red", end="  ")
             remark = "" if path.shortest else ", perhaps not the fewest"
-            console.print(f"user:{user} to {goal.text} in {count(len(path.steps), 'step')}{remark}")
+            steps = count(len(path.steps), "step")
+            verdict, style, text = "PATH", "bold red", f"user:{user} to {goal.text} in {steps}{remark}"
+        console.print(verdict, style=style, end="  ")
+        console.print(text)
+        if path is not None:
             _show_steps(console, path.steps)
             _legend(console, path.steps)
         _show_not_considered(console)
