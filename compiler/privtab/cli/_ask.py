@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.attribute_options import attribute_values
-from privtab.cli._output import err
+from privtab.cli._output import err, styled
 from privtab.cli._parameters import option
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
@@ -156,8 +156,7 @@ def principal_name(text: str) -> str:
 def show_notes(notes: Iterable[str]) -> None:
     """Print notes about the limits of an answer to standard error."""
     for note in notes:
-        err().print("note: ", style="bold", end="")
-        err().print(note)
+        err().print(styled(("note: ", "bold"), note))
 
 
 def flag_names(options: Iterable[str] | None, program: Program) -> frozenset[str]:
@@ -183,9 +182,8 @@ def check_required_flags(flags: frozenset[str], program: Program) -> None:
 
 def show_rule(console: Console, program: Program, rule: Rule) -> None:
     """Print a rule with its source text, its position, and the document it comes from."""
-    console.print("\nrule  ", style="dim", end="")
-    console.print(rule.id, end="")
-    console.print(f"  {rule.span.path}:{rule.span.line}", style="dim")
+    console.print()
+    console.print(styled(("rule  ", "dim"), rule.id, (f"  {rule.span.path}:{rule.span.line}", "dim")))
     for line in _source(rule.span):
         console.print(f"      {line}")
     if rule.source is not None:
@@ -194,26 +192,25 @@ def show_rule(console: Console, program: Program, rule: Rule) -> None:
             (name for name, document in program.sources.items() if document == rule.source.document), None
         )
         suffix = "" if source_name is None else f" ({source_name})"
-        console.print("from  ", style="dim", end="")
-        console.print(f"{rule.source.document}{line}{suffix}")
+        console.print(styled(("from  ", "dim"), f"{rule.source.document}{line}{suffix}"))
 
 
-def show_list(console: Console, title: str, words: Sequence[str], *, indent: int) -> None:
-    """Print words after a title, wrapped and aligned with the first word."""
-    margin = " " * (indent + len(title))
-    console.print(" " * indent + title, style="dim", end="")
-    column = len(margin)
+def show_words(
+    console: Console, head: str, words: Iterable[str], *, margin: int, gap: str = " ", style: str = ""
+) -> None:
+    """Print words after a head, wrapped in the column of the first one: `margin`, or further right after a long head."""
+    console.print(head, style=style, end="")
+    column = max(margin, len(head))
     for number, word in enumerate(words):
-        text = word + ("," if number + 1 < len(words) else "")
-        if number and column + 1 + len(text) > min(console.width, WIDEST):
+        if number and column + len(gap) + len(word) > min(console.width, WIDEST):
             console.print()
-            console.print(margin, end="")
-            column = len(margin)
+            console.print(" " * margin, end="")
+            column = margin
         elif number:
-            console.print(" ", end="")
-            column += 1
-        console.print(text, end="")
-        column += len(text)
+            console.print(gap, end="")
+            column += len(gap)
+        console.print(word, style="dim" if word.startswith("[") else "", end="")
+        column += len(word)
     console.print()
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from privtab.cli._output import out, show_diagnostics, table
+from privtab.cli._output import out, show_diagnostics, styled, table
 from privtab.cli._rollout import channel_json, snapshot_json
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ MAX_SHOWN = 10
 def show_gate(gate: Gate) -> None:
     """Print the result of a gate, with its findings if it failed."""
     colour = {"passed": "green", "failed": "bold red", "skipped": "yellow"}[str(gate.outcome)]
-    text = Text.assemble((f"{gate.name:<6}", "bold"), (f"{gate.outcome!s:<8}", colour), gate.says)
+    text = styled((f"{gate.name:<6}", "bold"), (f"{gate.outcome!s:<8}", colour), gate.says)
     console = out()
     console.print(text)
     if gate.state is not None and gate.state.access:

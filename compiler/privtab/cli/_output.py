@@ -103,11 +103,14 @@ def _console(*, stderr: bool) -> Terminal:
     return console
 
 
+def styled(*parts: str | tuple[str, str]) -> Text:
+    """A line of parts, some of them with a style; control characters are escaped before Rich drops them."""
+    return Text.assemble(*(printable(p) if isinstance(p, str) else (printable(p[0]), p[1]) for p in parts))
+
+
 def print_error(message: str) -> None:
     """Print one line about a problem to standard error."""
-    console = err()
-    console.print("privtab: ", style="bold red", end="")
-    console.print(message)
+    err().print(styled(("privtab: ", "bold red"), message))
 
 
 def recorder(file: IO[str] | None = None, *, width: int = 120) -> Terminal:

@@ -28,6 +28,7 @@ from privtab.cli._output import (
     progress,
     show_state_findings,
     spinner,
+    styled,
 )
 from privtab.cli._parameters import argument, option, policies, words_of
 from privtab.cli._stored import is_stored
@@ -289,8 +290,7 @@ def _group(console: Terminal, group: Group, most: int) -> None:
         if line.subjects != subjects:
             subjects = line.subjects
             console.print(f"    {subjects}", style="bold")
-        console.print(f"      {line.operations}  ", end="")
-        console.print(line.entities, style="dim")
+        console.print(styled(f"      {line.operations}  ", (line.entities, "dim")))
 
 
 def _rows(console: Terminal, rows: Iterable[ChangedRow], *, indent: int) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.text import Text
 
-from privtab.cli._output import Format, FormatOption, fail_if, out, print_if_data, table
+from privtab.cli._output import Format, FormatOption, fail_if, out, print_if_data, styled, table
 from privtab.cli._parameters import argument, option, with_options
 from privtab.cli._rollout import ChannelOption, FleetOptions, RegistryOption, ago, channel_json, registry_of, sidecars
 from privtab.errors import FleetError, RegistryError, UsageError
@@ -227,7 +227,7 @@ def _channel(channel: Channel) -> list[RenderableType]:
     shards = f" in {len(channel.shards)} shards" if channel.shards else ""
     state = f", state {channel.state}" if channel.state else f", state{shards}" if shards else ", no state"
     lines: list[RenderableType] = [
-        Text.assemble((f"{channel.channel}/{channel.system}", "bold"), f": policy {channel.policy or 'none'}{state}"),
+        styled((f"{channel.channel}/{channel.system}", "bold"), f": policy {channel.policy or 'none'}{state}"),
         Text(
             f"release {channel.sequence} at {channel.when} by {channel.by or 'nobody'}{': ' + channel.why if channel.why else ''}",
             "dim",

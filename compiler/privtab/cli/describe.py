@@ -9,7 +9,7 @@ from typing import Any
 
 from privtab._worker import LARGE, beside
 from privtab.cli._options import PolicyArguments
-from privtab.cli._output import FormatOption, Terminal, delayed_spinner, out, print_if_data, table
+from privtab.cli._output import FormatOption, Terminal, delayed_spinner, out, print_if_data, styled, table
 from privtab.cli._parameters import with_options
 
 PANEL = "Ask"
@@ -50,8 +50,7 @@ def run(policy: PolicyArguments, format_: FormatOption = "text") -> None:
 
 
 def _show(console: Terminal, policy: dict[str, Any]) -> None:
-    console.print(f"{policy['system']} {policy['version']}", style="bold", end="")
-    console.print(f"  {policy['title'] or ''}")
+    console.print(styled((f"{policy['system']} {policy['version']}", "bold"), f"  {policy['title'] or ''}"))
     console.print(f"revision {policy['revision'] or UNKNOWN_REVISION}", style="dim")
     own = ", ".join(f"{d['inheritance']} for {name}" for name, d in policy["privileges"].items() if "inheritance" in d)
     inheritance = policy["semantics"]["inheritance"] + (f" ({own})" if own else "")

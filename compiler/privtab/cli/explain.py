@@ -10,15 +10,15 @@ from privtab.cli._ask import (
     RequestOptions,
     chain_rows,
     rule_json,
-    show_list,
     show_notes,
     show_place,
     show_rows,
     show_rule,
+    show_words,
     step_json,
 )
 from privtab.cli._options import Question
-from privtab.cli._output import FormatOption, Terminal, delayed_spinner, fail_if, out, print_if_data
+from privtab.cli._output import FormatOption, Terminal, delayed_spinner, fail_if, out, print_if_data, styled
 from privtab.cli._parameters import argument, option, with_options
 from privtab.plural import count
 from privtab.request import Request
@@ -151,8 +151,9 @@ class _ExplanationPrinter:
     def show(self) -> None:
         """Print the decision, the rule and the reasons."""
         request, allowed = self.explanation.request, self.explanation.decision.allowed
-        self.console.print("ALLOW" if allowed else "DENY", style="bold green" if allowed else "bold red", end="  ")
-        self.console.print(f"user:{request.user} {request.action} {request.resource}{_besides(request)}")
+        verdict = ("ALLOW", "bold green") if allowed else ("DENY", "bold red")
+        asked = f"  user:{request.user} {request.action} {request.resource}{_besides(request)}"
+        self.console.print(styled(verdict, asked))
         show_rule(self.console, self.program, self.explanation.rule)
         if allowed:
             self._allowed()
@@ -223,11 +224,14 @@ class _ExplanationPrinter:
             text = ("and " if n else "") + change_text(change, user)
             if proposal.new_role and isinstance(change, GrantChange):
                 text = text.removesuffix(f"user:{user}") + "a new role"
-            self.console.print(label, style="dim", end="")
-            self.console.print(text, end="")
+            self.console.print(styled((label, "dim"), text), end="")
             show_place(self.console, self._place(change), at=len(label) + len(text))
             if isinstance(change, GrantChange) and change.also_at:
-                show_list(self.console, "or at ", [str(above) for above in change.also_at], indent=digits + 6)
+                *others, last = map(str, change.also_at)
+                head = " " * (digits + 6) + "or at "
+                show_words(
+                    self.console, head, [*(f"{above}," for above in others), last], margin=len(head), style="dim"
+                )
         if proposal.new_role:
             self.console.print(" " * (digits + 4) + f"and assign that role to user:{user}")
         if proposal.exact and len(self.explanation.proposals) > 1:
@@ -254,10 +258,9 @@ class _ExplanationPrinter:
             self._part(part)
 
     def _part(self, part: Part) -> None:
-        self.console.print("  ✓ " if part.holds else "  ✗ ", style="green" if part.holds else "red", end="")
-        self.console.print(part.atom, end="")
+        sign = ("  ✓ ", "green") if part.holds else ("  ✗ ", "red")
         state = "" if part.holds else "  denied" if part.denied else "  missing"
-        self.console.print(state, style="dim")
+        self.console.print(styled(sign, part.atom, (state, "dim")))
         self._chains(part.denied_by)
         if part.because and part.denied:
             self.console.print("      though", style="dim")

@@ -31,6 +31,7 @@ from privtab.cli._output import (
     print_if_data,
     progress,
     spinner,
+    styled,
 )
 from privtab.cli._parameters import argument, needing, option, with_options
 from privtab.errors import UsageError
@@ -229,8 +230,7 @@ class _PathsQuery:
             remark = "" if path.shortest else ", perhaps not the fewest"
             steps = count(len(path.steps), "step")
             verdict, style, text = "PATH", "bold red", f"user:{user} to {goal.text} in {steps}{remark}"
-        console.print(verdict, style=style, end="  ")
-        console.print(text)
+        console.print(styled((verdict, style), f"  {text}"))
         if path is not None:
             _show_steps(console, path.steps)
             _legend(console, path.steps)
@@ -269,8 +269,8 @@ class _PathsQuery:
         else:
             console.print(f"{count(len(facts), 'right')} on existing entities", style="dim")
         for _, path in found:
-            console.print(f"\n{path.goal}", style="bold red", end="")
-            console.print(f"  in {count(len(path.steps), 'step')}", style="dim")
+            console.print()
+            console.print(styled((path.goal, "bold red"), (f"  in {count(len(path.steps), 'step')}", "dim")))
             _show_steps(console, path.steps)
         _show_omitted(console, len(facts) - len(shown))
         if creations:
@@ -320,9 +320,9 @@ class _PathsQuery:
         console = out()
         for user, _, path in found[: self.most or len(found)]:
             subject = f"user:{user}" if user else "a stranger"
-            console.print(f"{subject} {'could' if path.certain else 'may perhaps'} gain ", end="")
-            console.print(path.goal, style="bold red", end="")
-            console.print(f"  in {count(len(path.steps), 'step')}", style="dim")
+            gain = f"{subject} {'could' if path.certain else 'may perhaps'} gain "
+            steps = f"  in {count(len(path.steps), 'step')}"
+            console.print(styled(gain, (path.goal, "bold red"), (steps, "dim")))
             _show_steps(console, path.steps)
             console.print()
         _show_omitted(console, len(found) - (self.most or len(found)))
@@ -354,9 +354,8 @@ def _administrators(program: Program) -> tuple[str, ...]:
 def _show_steps(console: Terminal, steps: Sequence[Step]) -> None:
     for number, step in enumerate(steps, start=1):
         with_ = "".join(f" {name}={object_}" for name, object_ in step.with_.items())
-        console.print(f"  {number}  ", style="dim", end="")
         text = f"{step.rule.operation} {step.resource}{with_}"
-        console.print(text, end="")
+        console.print(styled((f"  {number}  ", "dim"), text), end="")
         show_place(console, f"{step.rule.span.path}:{step.rule.span.line}", at=5 + len(text))
         needs = [
             reason["atom"] + (f" by {reason['through']}" if not reason["through"].startswith("user:") else "")
@@ -370,8 +369,7 @@ def _show_steps(console: Terminal, steps: Sequence[Step]) -> None:
             ("brings", _join_by_object(gained)),
         ):
             if content:
-                console.print(f"     {label:<6} ", style="dim", end="")
-                console.print(content)
+                console.print(styled((f"     {label:<6} ", "dim"), content))
 
 
 def _join_by_object(words: Sequence[str]) -> str:

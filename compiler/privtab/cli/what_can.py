@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
-from privtab.cli._ask import WIDEST, CallerOptions, entity, limit_option, principal_name, show_notes
+from privtab.cli._ask import CallerOptions, entity, limit_option, principal_name, show_notes, show_words
 from privtab.cli._options import Question
 from privtab.cli._output import TableFormatOption, Terminal, fail_if, out, print_error, print_if_data, spinner
 from privtab.cli._parameters import argument, with_options
@@ -121,7 +121,7 @@ def _show(console: Terminal, program: Program, found: WhatCan, most: int) -> Non
     for type_, of_type in groupby(shown, key=lambda line: line[0]):
         console.print(f"\n{type_}", style="bold")
         for _, path, words in of_type:
-            _line(console, path, words, wide)
+            show_words(console, f"  {path:<{wide}}  ", words, margin=4 + wide, gap="  ")
     if len(lines) > len(shown):
         console.print()
         console.more(len(lines) - len(shown), "lines")
@@ -170,20 +170,3 @@ def _joined(parent: str, paths: list[str]) -> str:
     last = [path.rpartition("/")[2] for path in paths]
     listed = f"{{{','.join(last)}}}" if len(last) <= MOST_NAMES else f"{{{','.join(last[:3])},…}} ({len(last):,})"
     return f"{parent}/{listed}" if parent else listed
-
-
-def _line(console: Terminal, path: str, words: list[str], wide: int) -> None:
-    """Print a path and its operations, wrapped under the first operation."""
-    indent = 4 + wide
-    console.print(f"  {path:<{wide}}  ", end="")
-    column = max(indent, 4 + len(path))
-    for number, word in enumerate(words):
-        if number and column + len(word) > min(console.width, WIDEST):
-            console.print()
-            console.print(" " * indent, end="")
-            column = indent
-        elif number:
-            console.print("  ", end="")
-        console.print(word, style="dim" if word.startswith("[") else "", end="")
-        column += len(word) + 2
-    console.print()
