@@ -180,6 +180,14 @@ def check_required_flags(flags: frozenset[str], program: Program) -> None:
             raise UsageError(f"`{rule.id}` needs the flag `{flag}`: add `--flag {flag}` or `--flag {flag}{NOT_SET}`")
 
 
+def besides(request: Request) -> str:
+    """What a request gives beside its user, operation and entity, as text."""
+    words = [f" {name}={object_}" for name, object_ in sorted(request.with_.items())]
+    flags = [f" +{flag}" for flag in sorted(request.flags)]
+    active = [] if request.active_roles is None else [f" as {', '.join(request.active_roles) or 'no role'}"]
+    return "".join([*words, *flags, *active])
+
+
 def show_rule(console: Console, program: Program, rule: Rule) -> None:
     """Print a rule with its source text, its position, and the document it comes from."""
     console.print()

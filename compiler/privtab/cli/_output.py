@@ -66,9 +66,13 @@ class Terminal(Console):
                 return
         super().print(*objects, **options)
 
-    def more(self, number: int, noun: str = "", how: str = "`--limit 0` lists them", *, indent: int = 0) -> None:
-        """Print how many things of a list were left out, if any, and what shows them."""
+    def more(
+        self, number: int, noun: str = "", how: str = "`--limit 0` lists them", *, indent: int = 0, apart: bool = False
+    ) -> None:
+        """Print how many things of a list were left out, if any, and what shows them; `apart`: below an empty line."""
         if number > 0:
+            if apart:
+                self.print()
             self.print(f"{' ' * indent}… and {number:,} more{noun and ' '}{noun}; {how}", style="dim")
 
     def render_str(self, text: str, **options: Any) -> Text:

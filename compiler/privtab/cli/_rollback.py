@@ -11,7 +11,15 @@ import typer
 from privtab.cli._output import out, print_error, print_json
 from privtab.cli._parameters import argument, option, with_options
 from privtab.cli._registry_options import matching_revisions
-from privtab.cli._rollout import ReleaseOptions, channel_json, print_late, registry_of, scope_of, snapshot_json
+from privtab.cli._rollout import (
+    ReleaseOptions,
+    channel_json,
+    no_channel,
+    print_late,
+    registry_of,
+    scope_of,
+    snapshot_json,
+)
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 
@@ -61,7 +69,7 @@ def run(
         if before.trouble:
             print_error(before.trouble)
         if before.sequence == 0:
-            raise UsageError(_nothing_runs(opened, channel, system))
+            raise no_channel(opened, f"{channel}/{system}")
         goal = _target(rollout, before, to, policy=policy, state=state)
         if signing_key is not None:
             _sign_again(rollout, goal, before, signing_key, scope)
@@ -148,8 +156,3 @@ def _describe_changes(before: Channel, after: Channel) -> str:
     if before.held and not changes:
         changes.append(f"all that ran at release {before.sequence}")
     return ", ".join(changes) or "signed again"
-
-
-def _nothing_runs(registry: Registry, channel: str, system: str) -> str:
-    running = [f"{channel_.channel}/{channel_.system}" for channel_ in registry.channels()]
-    return f"{registry.url} has no channel {channel}/{system}; there are: {', '.join(running) or 'none'}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -122,6 +123,12 @@ def registry_of(url: str | None, *, with_token: bool = False) -> Registry:
         return Registry.open(url, **({"token": token} if token else {}))
 
 
+def no_channel(registry: Registry, name: str) -> UsageError:
+    """The error for a channel that a registry does not have, which says which it has."""
+    available = sorted({f"{channel.channel}/{channel.system}" for channel in registry.channels()})
+    return UsageError(f"{registry.url} has no channel {name}; there are: {', '.join(available) or 'none'}")
+
+
 def scope_of(registry: Registry) -> str:
     """The scope that a registry requires in signatures; empty if it requires none."""
     trust = registry.trust()
@@ -146,18 +153,10 @@ def watcher(console: Console | None) -> Callable[[Iterator[FleetSnapshot], str],
 
     def follow(snapshots: Iterator[FleetSnapshot], title: str) -> FleetSnapshot:
         if console is None:
-            return _last(snapshots)
+            return deque(snapshots, maxlen=1)[0]
         return _live(snapshots, title, console) if console.is_terminal else _lines(snapshots, title, console)
 
     return follow
-
-
-def _last(snapshots: Iterable[FleetSnapshot]) -> FleetSnapshot:
-    last = None
-    for snapshot in snapshots:
-        last = snapshot
-    assert last is not None
-    return last
 
 
 def _live(snapshots: Iterator[FleetSnapshot], title: str, console: Console) -> FleetSnapshot:

@@ -22,12 +22,12 @@ from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.key_values import key_values
 from privtab.plural import count
+from privtab.request import Entity
 from privtab.source import read_text
 
 if TYPE_CHECKING:
     from privtab.importing.run import ImportResult
     from privtab.pushdown.run import PushReport
-    from privtab.request import Entity
 
 MAX_SHOWN = 20
 """How many lines of what was translated or not taken are shown."""
@@ -100,7 +100,8 @@ def import_(
     program = policy.program()
     import_document = load(document)
     variables = connection.values(allow_empty=True)
-    known_entities = [] if entities is None else _entities(entities)
+    lines = [] if entities is None else read_text(entities).splitlines()
+    known_entities = [Entity.parse(line.strip()) for line in lines if line.strip()]
     with answers.opened(source, **connection.sent()) as system:
         result = run.run(import_document, system, program, values=variables, entities=known_entities)
     refused = result.refused(strict=strict, allow_partial=allow_partial, accept=accept or ())
@@ -114,12 +115,6 @@ def import_(
         things = count(sum(item.count for item in refused), "thing")
         print_error(f"{things} cannot be expressed: {explanation}; to do without: {names}")
         raise typer.Exit(ExitCode.FINDINGS)
-
-
-def _entities(path: Path) -> list[Entity]:
-    from privtab.request import Entity
-
-    return [Entity.parse(line.strip()) for line in read_text(path).splitlines() if line.strip()]
 
 
 def _write(output: Path, tables: dict[str, list[dict[str, str]]]) -> None:

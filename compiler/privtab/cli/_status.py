@@ -12,7 +12,16 @@ from rich.text import Text
 
 from privtab.cli._output import Format, FormatOption, fail_if, out, print_if_data, styled, table
 from privtab.cli._parameters import argument, option, with_options
-from privtab.cli._rollout import ChannelOption, FleetOptions, RegistryOption, ago, channel_json, registry_of, sidecars
+from privtab.cli._rollout import (
+    ChannelOption,
+    FleetOptions,
+    RegistryOption,
+    ago,
+    channel_json,
+    no_channel,
+    registry_of,
+    sidecars,
+)
 from privtab.errors import FleetError, RegistryError, UsageError
 
 if TYPE_CHECKING:
@@ -107,9 +116,7 @@ def _take_snapshot(
         )
         channels = [current for current in candidates if current.last]
         if not channels:
-            available = sorted({f"{current.channel}/{current.system}" for current in registry.channels()})
-            name = f"{channel}/{system}" if system else channel
-            raise UsageError(f"{registry.url} has no channel {name}; there are: {', '.join(available) or 'none'}")
+            raise no_channel(registry, f"{channel}/{system}" if system else channel)
     histories = {
         current.system: registry.history(current.channel, current.system, history) if history else []
         for current in channels

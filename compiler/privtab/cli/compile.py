@@ -123,6 +123,7 @@ def run(
     from privtab._collection import no_collection
     from privtab.bundle.provenance import provenance
     from privtab.pipeline import policies_at, resolve_policy
+    from privtab.syntax.schema import policy_schema
 
     policies = policies_at(paths)
     if len(policies) > 1 and (compiling.as_name or compiling.variant or compiling.reading or state):
@@ -155,7 +156,7 @@ def run(
         if result.name in outputs:
             raise UsageError(f"two of the policies are `{result.name}`: their outputs would overwrite each other")
         outputs[result.name] = result.files
-    outputs["schema"] = {"schema/policy.schema.json": _schema()}
+    outputs["schema"] = {"schema/policy.schema.json": json_text(policy_schema()).encode()}
     write_outputs(output, outputs, complete=paths is None)
     for result in compiled:
         if result.state:
@@ -224,12 +225,6 @@ def _state_files(
     if sharded:
         return shard_files(shard_bundles(program, state, provenance=origin, signing=signing))
     return {STATE: state_bundle(program, state, provenance=origin, signing=signing)}
-
-
-def _schema() -> bytes:
-    from privtab.syntax.schema import policy_schema
-
-    return json_text(policy_schema()).encode()
 
 
 def _report(compiled: Sequence[Compiled], output: Path, format_: Format, key_id: str | None) -> None:

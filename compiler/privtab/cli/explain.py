@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.cli._ask import (
     RequestOptions,
+    besides,
     chain_rows,
     rule_json,
     show_notes,
@@ -21,7 +22,6 @@ from privtab.cli._options import Question
 from privtab.cli._output import FormatOption, Terminal, delayed_spinner, fail_if, out, print_if_data, styled
 from privtab.cli._parameters import argument, option, with_options
 from privtab.plural import count
-from privtab.request import Request
 
 if TYPE_CHECKING:
     from privtab.analysis.changes import Change
@@ -152,7 +152,7 @@ class _ExplanationPrinter:
         """Print the decision, the rule and the reasons."""
         request, allowed = self.explanation.request, self.explanation.decision.allowed
         verdict = ("ALLOW", "bold green") if allowed else ("DENY", "bold red")
-        asked = f"  user:{request.user} {request.action} {request.resource}{_besides(request)}"
+        asked = f"  user:{request.user} {request.action} {request.resource}{besides(request)}"
         self.console.print(styled(verdict, asked))
         show_rule(self.console, self.program, self.explanation.rule)
         if allowed:
@@ -289,10 +289,3 @@ def _order(proposals: Sequence[Proposal]) -> str:
     if not exact and measured:
         return "fewest rows first: the state is too large to count permissions"
     return f"least privilege first among {exact} that were counted" if exact else "not in order of privilege"
-
-
-def _besides(request: Request) -> str:
-    words = [f" {name}={object_}" for name, object_ in sorted(request.with_.items())]
-    flags = [f" +{flag}" for flag in sorted(request.flags)]
-    active = [] if request.active_roles is None else [f" as {', '.join(request.active_roles) or 'no role'}"]
-    return "".join([*words, *flags, *active])

@@ -69,7 +69,7 @@ def run(
     """
     if paths and STDIN in paths and len(paths) > 1:
         raise UsageError("`-` must be the only path: standard input is one file")
-    formatted = _format([_stdin()] if paths == [STDIN] else [_load(path) for path in _files(paths)])
+    formatted = _format(_sources(paths))
     changed = [file for file in formatted if file.changed]
     if diff:
         for file in changed:
@@ -102,16 +102,13 @@ def _files(paths: Sequence[str] | None) -> list[Path]:
     return list(found)
 
 
-def _load(path: Path) -> tuple[Path, SourceFile]:
-    from privtab.source import load
+def _sources(paths: Sequence[str] | None) -> list[tuple[Path | None, SourceFile]]:
+    """The files, each with its path; None for standard input."""
+    from privtab.source import decode, load
 
-    return path, load(path)
-
-
-def _stdin() -> tuple[None, SourceFile]:
-    from privtab.source import decode
-
-    return None, decode(sys.stdin.buffer.read(), "<stdin>")
+    if paths == [STDIN]:
+        return [(None, decode(sys.stdin.buffer.read(), "<stdin>"))]
+    return [(path, load(path)) for path in _files(paths)]
 
 
 def _format(files: Sequence[tuple[Path | None, SourceFile]]) -> list[FormattedFile]:

@@ -272,7 +272,7 @@ class _PathsQuery:
             console.print()
             console.print(styled((path.goal, "bold red"), (f"  in {count(len(path.steps), 'step')}", "dim")))
             _show_steps(console, path.steps)
-        _show_omitted(console, len(facts) - len(shown))
+        console.more(len(facts) - len(shown), apart=True)
         if creations:
             console.print("\nwhat they could make, and then hold", style="bold")
             for action, created in list(facts_created.items())[: self.most or len(creations)]:
@@ -280,7 +280,7 @@ class _PathsQuery:
                     f": {_join_by_object(created)}" if created else ""
                 )
                 console.print(text)
-            _show_omitted(console, len(creations) - (self.most or len(creations)))
+            console.more(len(creations) - (self.most or len(creations)), apart=True)
         _legend(console, [step for _, path in found for step in path.steps], creates=bool(creations))
         for text in reach.undecided():
             console.print(f"\nnot followed: {text}")
@@ -325,7 +325,7 @@ class _PathsQuery:
             console.print(styled(gain, (path.goal, "bold red"), (steps, "dim")))
             _show_steps(console, path.steps)
             console.print()
-        _show_omitted(console, len(found) - (self.most or len(found)))
+        console.more(len(found) - (self.most or len(found)), apart=True)
         if found:
             names = sorted({user for user, _, _ in found})
             err().print(f"{count(len(found), 'escalation')} of {count(len(names), 'user')}")
@@ -393,12 +393,6 @@ def _show_not_considered(console: Terminal) -> None:
     from privtab.analysis.authorised import NOT_CONSIDERED
 
     console.print(f"\nnot considered: {'; '.join(NOT_CONSIDERED)}", style="dim")
-
-
-def _show_omitted(console: Terminal, number: int) -> None:
-    if number > 0:
-        console.print()
-        console.more(number)
 
 
 def _path_json(path: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -42,13 +41,6 @@ def run(
         print_file(text)
     elif not check:
         write(output, text.encode())
-    elif not _same(output, text):
+    elif not output.is_file() or output.read_bytes() != text.encode():
         print_error(f"{output} is not what the policy says now; `privtab stubs {policy.policy} -o {output}` writes it")
         raise typer.Exit(ExitCode.FINDINGS)
-
-
-def _same(path: Path, text: str) -> bool:
-    try:
-        return path.read_bytes() == text.encode()
-    except FileNotFoundError:
-        return False

@@ -122,9 +122,7 @@ def _show(console: Terminal, program: Program, found: WhatCan, most: int) -> Non
         console.print(f"\n{type_}", style="bold")
         for _, path, words in of_type:
             show_words(console, f"  {path:<{wide}}  ", words, margin=4 + wide, gap="  ")
-    if len(lines) > len(shown):
-        console.print()
-        console.more(len(lines) - len(shown), "lines")
+    console.more(len(lines) - len(shown), "lines", apart=True)
     legend = ["[…] calls that name no item"] if any(may.unnamed for may in found.allowed) else []
     legend += ["* with some further object, which --format json names"] if any(m.with_ for m in found.allowed) else []
     if legend:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from privtab.cli._ask import (
     FlagOption,
     WithOption,
+    besides,
     entity,
     flag_names,
     limit_option,
@@ -153,7 +154,7 @@ def _show_users(found: WhoCan, users: tuple[str, ...]) -> None:
         console.print()
         lines = ((user, _text(found.through(user))) for user in users)
         console.print(table("user", "through", rows=lines))
-    _more(len(found.users) - len(users))
+    console.more(len(found.users) - len(users), apart=True)
 
 
 def _principals(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[str]) -> None:
@@ -174,19 +175,11 @@ def _principals(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[
             needs_text = needs.replace("member (", "a member of ").replace(")", "") or "nothing"
             shown.add_row(principal, *((scope,) if any(s for _, s, _ in lines) else ()), needs_text)
         console.print(shown)
-    _more(len(principals) - len(listed))
+    console.more(len(principals) - len(listed), apart=True)
 
 
 def _heading(found: WhoCan) -> None:
     console = out()
     request = found.request
-    besides = "".join(f" {name}={object_}" for name, object_ in sorted(request.with_.items()))
-    besides += "".join(f" +{flag}" for flag in sorted(request.flags))
-    console.print(f"who can {request.action} {request.resource}{besides}", style="bold")
+    console.print(f"who can {request.action} {request.resource}{besides(request)}", style="bold")
     console.print(f"rule {found.rule.id}  {found.rule.span.path}:{found.rule.span.line}", style="dim")
-
-
-def _more(number: int) -> None:
-    if number > 0:
-        out().print()
-        out().more(number)
