@@ -102,8 +102,8 @@ def pushed(url: str, folder: Path) -> None:
 
 def stored(url: str, folder: Path) -> None:
     (folder / "token").write_text(TOKEN)
-    with session(Settings(store=url, token_file=folder / "token")) as opened:
-        carry_out(Settings(store=url, yes=True), opened, RequestedChange())
+    opened = session(Settings(store=url, token_file=folder / "token"))
+    carry_out(Settings(store=url, yes=True), opened, RequestedChange())
 
 
 def imported(url: str, folder: Path) -> None:
