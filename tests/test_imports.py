@@ -23,6 +23,7 @@ ALLOWED = {
     "report": set(),
     "opa": set(),
     "engines": set(),
+    "entitlements": {"engines"},
     "ir": set(),
     "syntax": {"findings"},
     "fmt": {"syntax"},
@@ -68,7 +69,7 @@ ALLOWED = {
         "state",
         "syntax",
     },
-    "spark": {"bundle", "client", "engines", "importing", "ir", "pipeline", "state", "syntax"},
+    "spark": {"bundle", "client", "engines", "entitlements", "importing", "ir", "pipeline", "state", "syntax"},
     "registry": {"analysis", "bundle", "client", "ir", "lint", "pipeline", "scenarios", "serving", "state"},
     "cli": {
         "analysis",

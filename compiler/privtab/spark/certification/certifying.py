@@ -27,9 +27,10 @@ from privtab.spark.certification.making import MatrixMaker, SessionLike
 from privtab.spark.certification.results import HeatMap, Rows, Totals
 from privtab.spark.folders import atomic_folder
 from privtab.spark.frames import of_spark
+from privtab.spark.matrix.matrix import Matrix
 from privtab.spark.matrix.named import objects
 from privtab.spark.matrix.opening import StateSource, listed, open_matrix
-from privtab.spark.matrix.question import AttributesLike, Matrix, Question, given
+from privtab.spark.matrix.question import AttributesLike, Question, given
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.state.nodes import State
 

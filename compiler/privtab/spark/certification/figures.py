@@ -20,7 +20,7 @@ from privtab.spark.certification.results import (
     Totals,
     assembled,
 )
-from privtab.spark.matrix.ways import ANYONE, KINDS
+from privtab.spark.matrix.matrix import ANYONE, KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -31,9 +31,8 @@ from privtab.spark.certification.results import (
 )
 from privtab.spark.frames import is_frame
 from privtab.spark.matrix import named
+from privtab.spark.matrix.matrix import ANYONE, DDL, SCHEMA, Matrix, report_omitted
 from privtab.spark.matrix.opening import StateSource, open_state
-from privtab.spark.matrix.question import DDL, SCHEMA, Matrix, report_omitted
-from privtab.spark.matrix.ways import ANYONE
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.schemas import TABLES, is_written
 from privtab.state.nodes import State

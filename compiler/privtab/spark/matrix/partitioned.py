@@ -15,10 +15,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.engines.conditions import ALWAYS, atoms_of
-from privtab.spark.matrix.compute import ArrayMatrix
+from privtab.spark.matrix.matrix import DDL, Matrix
 from privtab.spark.matrix.named import Chains, closed
 from privtab.spark.matrix.opening import StateSource, all_users, open_matrix
-from privtab.spark.matrix.question import DDL, Question
+from privtab.spark.matrix.question import Question
 from privtab.spark.paths import decoded, last_name
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.portions import (
@@ -65,7 +65,7 @@ class MatrixRequest:
 
 
 def partitioned_matrix(
-    policy: OpenPolicy, state: SparkState, matrix: ArrayMatrix, request: MatrixRequest, partitions: int
+    policy: OpenPolicy, state: SparkState, matrix: Matrix, request: MatrixRequest, partitions: int
 ) -> DataFrame:
     """The rows of a matrix, computed in portions; `matrix`: a matrix for the same question, without subjects.
 
@@ -77,7 +77,7 @@ def partitioned_matrix(
 class _PartitionedMatrix:
     """Computes one matrix. Frames of rows have the columns of their table and `portion`."""
 
-    def __init__(self, policy: OpenPolicy, state: SparkState, matrix: ArrayMatrix, request: MatrixRequest) -> None:
+    def __init__(self, policy: OpenPolicy, state: SparkState, matrix: Matrix, request: MatrixRequest) -> None:
         self.policy, self.state, self.matrix, self.request = policy, state, matrix, request
         hierarchy = policy.json["semantics"].get("hierarchy", ())
         self.tables = with_chains(hierarchy, policy.vocabulary.keys, state.tables)
@@ -234,7 +234,7 @@ class _PartitionedMatrix:
             return
         found: list[DataFrame] = []
         conditions = {
-            (type_, named): [operation.condition for operation in self.matrix.operations(type_, named=named)]
+            (type_, named): self.matrix.conditions(type_, named=named)
             for type_ in self.chains
             for named in (True, False)
         }
