@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from privtab.analysis.universe import Universe
 from privtab.attributes import NONE_GIVEN, GivenAttributes, Value
+from privtab.entitlements.universe import Universe
 from privtab.errors import InvalidRequest
 from privtab.ir.canonical import Leaf, Listing, atom_of, canonical
 from privtab.ir.formula import RequestAlgebra, uses_below

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from privtab.analysis.state_diff.addresses import Addresses, written
-from privtab.analysis.universe import universe
+from privtab.entitlements.universe import universe
 from privtab.ir.nodes import Program, nested_on
 from privtab.names import last_name
 from privtab.paths import count_names
@@ -53,7 +53,7 @@ class EntityClass:
 
 
 class EntityTree:
-    """The entities that states name, by type and address, with those that `analysis.universe.Universe` adds."""
+    """The entities that states name, by type and address, with those that `entitlements.universe.Universe` adds."""
 
     def __init__(self, program: Program, *states: State) -> None:
         self.addresses = Addresses(program, states)

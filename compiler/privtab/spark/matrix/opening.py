@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, cast
 
 from privtab.engines.index import Index
 from privtab.entitlements.subjects import Holding, Subject
+from privtab.entitlements.universe import users as users_of
 from privtab.errors import HasWindows, UsageError
 from privtab.hints import hint
 from privtab.ir.nodes import Program
 from privtab.ir.support import Feature
-from privtab.names import KINDS, bare_name, is_wildcard, last_name
+from privtab.names import KINDS, bare_name, is_wildcard
 from privtab.spark.limits import LOCAL
 from privtab.spark.matrix.matrix import Matrix
 from privtab.spark.matrix.question import Question
@@ -22,7 +23,6 @@ from privtab.spark.moments import Moment, moment_of, state_at
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.bundles import bundled, is_bundle, require_complete
 from privtab.spark.states import opened
-from privtab.state.chains import GROUP
 from privtab.state.hierarchy import closed
 from privtab.state.holdings import Holdings
 from privtab.state.index import index
@@ -110,7 +110,7 @@ def open_matrix(
         assert source.index is not None
         found, groups, through_groups = source.index, {}, {}
     if subjects_asked is None:
-        subjects_asked = [f"user:{name}" for name in all_users(policy, source)]
+        subjects_asked = [f"user:{name}" for name in user_names_of(policy, source)]
     subjects = []
     for principal in subjects_asked:
         kind, _, name = principal.partition(":")
@@ -158,22 +158,12 @@ def requested_principals(users: Collection[str] | None, principals: Collection[s
     return list(dict.fromkeys(found))
 
 
-def all_users(policy: OpenPolicy, source: StateSource) -> list[str]:
+def user_names_of(policy: OpenPolicy, source: StateSource) -> list[str]:
     """Every user that the state names, sorted; for a bundle, every user that holds anything."""
-    state = source.rows
-    if state is None:
-        assert source.index is not None
-        return sorted(_holders(source.index))
-    named_users = state.distinct(
-        ("members", "user"), ("memberships", "user"), ("service_admins", "user"), ("attributes", "user")
-    )
-    found = {user for user in named_users if not user.startswith(GROUP)}
-    named = state.distinct(("assignments", "principal"), ("grants", "grantee"), ("owners", "owner"))
-    found |= {principal[5:] for principal in named if principal.startswith("user:")}
-    kinds = {name for name, kind in policy.json["entities"].items() if kind["principal"] == "user"}
-    keys = (key.partition(":") for key in state.named_entities())
-    found |= {last_name(path) for type_, _, path in keys if type_ in kinds}
-    return sorted(found)
+    if source.rows is not None:
+        return sorted(users_of(policy.as_program, source.rows))
+    assert source.index is not None
+    return sorted(_holders(source.index))
 
 
 def _holders(index: Index) -> set[str]:

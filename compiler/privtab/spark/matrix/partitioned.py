@@ -15,9 +15,11 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.engines.conditions import ALWAYS, atoms_of
+from privtab.entitlements.universe import Universe
+from privtab.ir.nodes import Program
+from privtab.request import Entity
 from privtab.spark.matrix.matrix import DDL, Matrix
-from privtab.spark.matrix.named import Chains, closed
-from privtab.spark.matrix.opening import StateSource, all_users, open_matrix
+from privtab.spark.matrix.opening import StateSource, open_matrix, user_names_of
 from privtab.spark.matrix.question import Question
 from privtab.spark.paths import decoded, last_name
 from privtab.spark.policies import OpenPolicy
@@ -136,7 +138,7 @@ class _PartitionedMatrix:
             path = F.expr("substr(entity, instr(entity, ':') + 1)")
             return entities.select("entity", F.substring_index("entity", ":", 1).alias("type"), path.alias("path"))
         related = {
-            type_: F.array(*(_place(kind, depth) for kind, depth in _closure(type_, self.chains)))
+            type_: F.array(*(_place(kind, depth) for kind, depth in _related(self.policy.as_program, type_)))
             for type_ in self.chains
         }
         found = self._named().select(F.explode(_by_type(related)).alias("each")).select("each.*").distinct()
@@ -295,7 +297,7 @@ def _work(
         source = StateSource(rows=as_written(policy.checked("a state"), from_arrow(parts)))
         users = set(parts[USER].column("user").to_pylist()) if USER in parts else set()
         if with_all_users:
-            users |= set(all_users(policy, source))
+            users.update(user_names_of(policy, source))
         keys = parts[ENTITY].column("entity").to_pylist() if ENTITY in parts else []
         matrix = open_matrix(policy, source, question, users=sorted(users), principals=principals)
         for begin in range(0, len(keys), ENTITIES):
@@ -315,11 +317,10 @@ def _by_type(cases: Mapping[str, Column]) -> Column:
     return found  # type: ignore[no-any-return]  # a column: there are types
 
 
-def _closure(type_: str, chains: Chains) -> list[tuple[str, int]]:
-    """The types, with their numbers of names, of the entities that `closed` gives for an entity of a type."""
-    path = "/".join("x" * chains[type_][-1][1])
-    keys = (key.partition(":") for key in closed([f"{type_}:{path}"], chains))
-    return [(kind, len(path_.split("/")) if path_ else 0) for kind, _, path_ in keys]
+def _related(program: Program, type_: str) -> list[tuple[str, int]]:
+    """The types, with their numbers of names, of the entities that exist with an entity of a type."""
+    path = "/".join("x" * program.depth(type_))
+    return [(entity.type, len(entity.names)) for entity in Universe(program, [Entity(type_, path)])]
 
 
 def _scoped(assignments: DataFrame) -> DataFrame:
