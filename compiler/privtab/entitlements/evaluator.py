@@ -19,41 +19,41 @@ from privtab.engines.attributes import Comparison, RequestValues
 from privtab.engines.conditions import RESOURCE
 from privtab.engines.index import OWNER, Index
 from privtab.engines.rows import RowEngine
-from privtab.entitlements.forms import ALWAYS, Asked, Form, Part
+from privtab.entitlements.forms import (
+    ADMIN,
+    ALWAYS,
+    ATTRIBUTE,
+    GRANT,
+    HOLDS,
+    MEMBER,
+    NEEDED,
+    OWNS,
+    ROLE,
+    SELF,
+    Asked,
+    Form,
+    Part,
+    Source,
+)
 from privtab.entitlements.subjects import NOBODY, Numbers, Subject, Subjects, shown
 from privtab.names import last_name, path_of
 from privtab.paths import base_type
 from privtab.request import Request
 
-KINDS = ("grant", "role", "owner", "member", "holds", "self", "service admin", "needed", "attribute")
-"""The source of an atom: a row of grants, a default grant of a declared role, and so on. `needed`: a membership that a group or role
-cannot have, so that its holder must have it. `attribute`: a comparison."""
-GRANT, ROLE, OWNS, MEMBER, HOLDS, SELF, ADMIN, NEEDED, ATTRIBUTE = range(len(KINDS))
 MOST_REMEMBERED = 4_000_000
 """How many subjects are kept in sets, and in sources, that are worked out once."""
 FEW = 8
-"""How many times fewer subjects than principals are looked up one by one."""
+"""How many subjects are looked at one by one, and how many times fewer subjects than principals."""
 Entries: TypeAlias = Mapping[int, Sequence[tuple[str, int, Numbers]]]
 """What is held on an entity: by how far above it the rows are, the name of the principal, the kind, and who has the principal; in order."""
 
 
-class Source(NamedTuple):
-    """Through what an atom holds for a subject; of several, the smallest is reported: the nearest, then the first by name."""
-
-    distance: int
-    """The number of entities from the source to that of the atom; 0 as well if it concerns no entity."""
-    principal: str
-    """Empty for the subject itself."""
-    kind: int
-
-
 class _Reach(NamedTuple):
-    """Who is granted and denied a privilege, and who owns, on an entity and on what contains it; the most who can have it."""
+    """Who is granted and denied a privilege, and who owns, on an entity and on what contains it."""
 
     granted: tuple[Numbers, ...]
     denied: tuple[Numbers, ...]
     owners: tuple[Numbers, ...]
-    most: int
 
 
 class Evaluator:
@@ -76,6 +76,7 @@ class Evaluator:
     def _forget(self) -> None:
         self._kept = 0
         self._held: dict[tuple[int, str, str], Numbers] = {}
+        self._counts: dict[tuple[int, str, str], int] = {}
         self._kept_parts: dict[tuple[int, str], Numbers] = {}
         self._reached: dict[tuple[str, str, str, int], _Reach] = {}
         self._entries: dict[tuple[int, str, str], Entries] = {}
@@ -133,7 +134,10 @@ class Evaluator:
             case "any":
                 return _united([self.holders(inner, asked, among) for inner in part.parts])
             case "has":
-                reach = self._reach(part, asked.paths[part.slot], len(part.chain))
+                path = asked.paths[part.slot]
+                if among is not None and len(among) <= FEW:
+                    return frozenset(number for number in among if self._has(part, path, number))
+                reach = self._reach(part, path, len(part.chain))
                 if among is None:
                     among = _united(reach.granted + reach.owners)
                 else:
@@ -189,11 +193,47 @@ class Evaluator:
             case "any":
                 return sum(self._most(inner, asked) for inner in part.parts)
             case "has":
-                return self._reach(part, asked.paths[part.slot], len(part.chain)).most
+                path, bit = asked.paths[part.slot], self.index.numbers.allowed(part.privilege) | OWNER * part.owned
+                found = sum(self._count(bit, base_type(type_), path[depth]) for type_, depth in part.chain)
+                if self.semantics.roles:
+                    links = range(1, len(part.chain) + 1)
+                    found += sum(len(numbers) for n in links for _, numbers in self._by_default(part, path, n))
+                return found
             case "compare":
                 return len(self.subjects.all)
             case _:
                 return len(self._direct(part, asked))
+
+    def _has(self, part: Part, path: list[str], number: int) -> bool:
+        """Whether one subject has a privilege, by a look-up for each of their principals."""
+        principals, bits = self.subjects.all[number].principals, 0
+        for type_, depth in part.chain:
+            holders = self.index.table(base_type(type_)).get(path[depth])
+            if holders:
+                for principal in principals:
+                    bits |= holders.get(principal, 0)
+        if part.owned and bits & OWNER:
+            return True
+        if self.semantics.denies and bits & self.index.numbers.denied(part.privilege):
+            return False
+        if bits & self.index.numbers.allowed(part.privilege):
+            return True
+        links = range(1, len(part.chain) + 1) if self.semantics.roles else ()
+        return any(number in numbers for n in links for _, numbers in self._by_default(part, path, n))
+
+    def _count(self, bits: int, type_: str, path: str) -> int:
+        """How many subjects have any of some bits on an entity, those who have them in several ways counted several times."""
+        holders = self.index.table(type_).get(path)
+        if not holders:
+            return 0
+        key = bits, type_, path
+        found = self._counts.get(key)
+        if found is None:
+            bearers = self.subjects.bearers
+            having = (principal for principal, held in holders.items() if held & bits)
+            found = sum(len(bearers[principal]) for principal in having if principal in bearers)
+            self._keep(self._counts, key, found, 1)
+        return found
 
     def _comparing(self, part: Part, asked: Asked, among: Numbers | None) -> Numbers:
         """The subjects whose attributes in the state compare so; everyone or nobody if it is not about these."""
@@ -237,9 +277,9 @@ class Evaluator:
             self._keep(self._held, key, found)
         return found
 
-    def _keep(self, known: dict[Any, Any], key: object, found: Any) -> Any:
+    def _keep(self, known: dict[Any, Any], key: object, found: Any, size: int | None = None) -> Any:
         """Remember something, and forget the rest if that is too much."""
-        self._kept += len(found) + 1
+        self._kept += 1 + (len(found) if size is None else size)
         if self._kept > MOST_REMEMBERED:
             self._forget()
         else:
@@ -254,14 +294,14 @@ class Evaluator:
         if known is not None:
             return known
         base, at, numbers = base_type(type_), path[depth], self.index.numbers
-        granted, denied, owners, _ = self._reach(part, path, links - 1) if links > 1 else ((), (), (), 0)
+        granted, denied, owners = self._reach(part, path, links - 1) if links > 1 else ((), (), ())
         granted += tuple(filter(None, [self._at(numbers.allowed(part.privilege), base, at)]))
         granted += tuple(filter(None, (numbers for _, numbers in self._by_default(part, path, links))))
         if self.semantics.denies:
             denied += tuple(filter(None, [self._at(numbers.denied(part.privilege), base, at)]))
         if part.owned:
             owners += tuple(filter(None, [self._at(OWNER, base, at)]))
-        found = _Reach(granted, denied, owners, sum(map(len, granted + owners)))
+        found = _Reach(granted, denied, owners)
         self._keep(self._reached, key, found)
         return found
 

@@ -1,4 +1,4 @@
-"""Conditions of requests in the form in which the evaluator reads them, with what is the same for all entities."""
+"""What the evaluator reads and finds: conditions of requests with what is the same for all entities, and sources of atoms."""
 
 from __future__ import annotations
 
@@ -16,10 +16,24 @@ from privtab.engines.plan import Caller, FormPlan
 from privtab.engines.rows import RowEngine
 from privtab.paths import Link, base_type
 
+KINDS = ("grant", "role", "owner", "member", "holds", "self", "service admin", "needed", "attribute")
+"""The source of an atom: a row of grants, a default grant of a declared role, and so on. `needed`: a membership that a group or role
+cannot have, so that its holder must have it. `attribute`: a comparison."""
+GRANT, ROLE, OWNS, MEMBER, HOLDS, SELF, ADMIN, NEEDED, ATTRIBUTE = range(len(KINDS))
 ALWAYS = 1
 """The bit of what concerns every operation."""
 NEVER_KEPT = 1 << 20
 _STRANGER = Caller(user="", principals=(), scopes={}, active=())
+
+
+class Source(NamedTuple):
+    """Through what an atom holds for a subject; of several, the smallest is reported: the nearest, then the first by name."""
+
+    distance: int
+    """The number of entities from the source to that of the atom; 0 as well if it concerns no entity."""
+    principal: str
+    """Empty for the subject itself."""
+    kind: int
 
 
 class Part(NamedTuple):

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from privtab.engines.conditions import RESOURCE
-from privtab.entitlements.evaluator import ADMIN, ATTRIBUTE, GRANT, HOLDS, ROLE, SELF, Evaluator
-from privtab.entitlements.forms import Asked, Part
+from privtab.entitlements.evaluator import Evaluator
+from privtab.entitlements.forms import ADMIN, ATTRIBUTE, GRANT, HOLDS, ROLE, SELF, Asked, Part
 from privtab.entitlements.subjects import Numbers
 
 _BELOW = ("has_below", "owns_below")

@@ -14,8 +14,8 @@ from privtab.arrow import Codes
 from privtab.engines.conditions import RESOURCE, Condition
 from privtab.engines.index import Index
 from privtab.engines.rows import Place
-from privtab.entitlements.evaluator import KINDS, Evaluator, Source
-from privtab.entitlements.forms import Asked
+from privtab.entitlements.evaluator import Evaluator
+from privtab.entitlements.forms import KINDS, Asked, Source
 from privtab.entitlements.rows import NOT_ON_ENTITIES, Way, ways
 from privtab.entitlements.subjects import Subject
 from privtab.errors import InvalidRequest
