@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, reduce
 from itertools import repeat
-from operator import or_
 from typing import Any, NamedTuple, TypeAlias
 
 from privtab.engines.attributes import Comparison, RequestValues
@@ -21,7 +19,6 @@ from privtab.engines.index import OWNER, Index
 from privtab.engines.rows import RowEngine
 from privtab.entitlements.forms import (
     ADMIN,
-    ALWAYS,
     ATTRIBUTE,
     GRANT,
     HOLDS,
@@ -36,7 +33,7 @@ from privtab.entitlements.forms import (
     Source,
 )
 from privtab.entitlements.subjects import NOBODY, Numbers, Subject, Subjects, shown
-from privtab.names import last_name, path_of
+from privtab.names import last_name
 from privtab.paths import base_type
 from privtab.request import Request
 
@@ -468,45 +465,6 @@ class Evaluator:
         for links in range(len(part.chain), 0, -1):
             for entries in self._entries_on(part, bit, path, links, [number]).values():
                 yield from (name for name, _, numbers in entries if number in numbers)
-
-    # --- for which entities the answers are equal -------------------------------------------------------------------
-
-    def concerns(self, path: Sequence[str], given: Mapping[tuple[str, str], object]) -> list[int]:
-        """What concerns the subjects on a path, by number of names: bits as `Form.bits` has them. `given`: what requests give of entities.
-
-        Entities of a type have the same rights, but for their names, if they have the same nearest entity with a bit of the form.
-        """
-        found = [self._concerned.get(at, 0) for at in path]
-        by_request = {path_of(key) for key, _ in given} if given else ()
-        for depth, at in enumerate(path):
-            if at in self._names or (at and last_name(at) in self._names) or at in by_request:
-                found[depth] |= ALWAYS
-        return found
-
-    @cached_property
-    def _concerned(self) -> dict[str, int]:
-        """By path, the bits of what the subjects have on entities with it."""
-        index, subjects = self.index, self.subjects
-        bearers = subjects.bearers
-        found: dict[str, int] = defaultdict(int)
-        for table in index.tables.values():
-            for path, holders in table.items():
-                bits = reduce(or_, {held for principal, held in holders.items() if principal in bearers}, 0)
-                if bits:
-                    found[path] |= bits << 1
-        for members in index.members.values():
-            for path in members:
-                found[path] |= ALWAYS
-        keys = [*subjects.within, *index.owned_below, *index.entity_attributes]
-        keys += [key for entries in index.below.values() for key in entries]
-        keys += [scope for subject in subjects.all for held in subject.through.values() for _, scope in held]
-        for key in keys:
-            found[path_of(key)] |= ALWAYS
-        return dict(found)
-
-    @cached_property
-    def _names(self) -> set[str]:
-        return self.subjects.names()
 
 
 def _united(sets: Sequence[Numbers]) -> Numbers:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import TypeAlias
 
 from privtab.engines.index import Index
-from privtab.names import last_name
+from privtab.entitlements.forms import ALWAYS
+from privtab.names import last_name, path_of
 
 Holding: TypeAlias = tuple[str, str]
 """How a subject holds a role: through which group (empty: directly), and the key of the scope (empty: everywhere)."""
@@ -82,3 +85,38 @@ class Subjects:
     def names(self) -> set[str]:
         """Every name by which an entity may stand for a subject or for a principal of one."""
         return {*self.number, *self.named["role"], *self.named["group"]}
+
+
+class Concerns:
+    """What of a state concerns some subjects, by entity: so that entities with equal answers are answered once."""
+
+    def __init__(self, subjects: Subjects, index: Index) -> None:
+        bearers = subjects.bearers
+        found: dict[str, int] = defaultdict(int)
+        for table in index.tables.values():
+            for path, holders in table.items():
+                bits = reduce(or_, {held for principal, held in holders.items() if principal in bearers}, 0)
+                if bits:
+                    found[path] |= bits << 1
+        for members in index.members.values():
+            for path in members:
+                found[path] |= ALWAYS
+        keys = [*subjects.within, *index.owned_below, *index.entity_attributes]
+        keys += [key for entries in index.below.values() for key in entries]
+        keys += [scope for subject in subjects.all for held in subject.through.values() for _, scope in held]
+        for key in keys:
+            found[path_of(key)] |= ALWAYS
+        self._bits = dict(found)
+        self._names = subjects.names()
+
+    def on(self, path: Sequence[str], given: Mapping[tuple[str, str], object]) -> list[int]:
+        """What concerns the subjects on a path, by number of names: bits as `Form.bits` has them. `given`: what requests give of entities.
+
+        Entities of a type have the same rights, but for their names, if they have the same nearest entity with a bit of the form.
+        """
+        found = [self._bits.get(at, 0) for at in path]
+        by_request = {path_of(key) for key, _ in given} if given else ()
+        for depth, at in enumerate(path):
+            if at in self._names or (at and last_name(at) in self._names) or at in by_request:
+                found[depth] |= ALWAYS
+        return found

@@ -17,7 +17,7 @@ from privtab.engines.rows import Place
 from privtab.entitlements.evaluator import Evaluator
 from privtab.entitlements.forms import KINDS, Asked, Source
 from privtab.entitlements.rows import NOT_ON_ENTITIES, Way, ways
-from privtab.entitlements.subjects import Subject
+from privtab.entitlements.subjects import Concerns, Subject
 from privtab.errors import InvalidRequest
 from privtab.paths import base_type
 from privtab.request import Entity, Request
@@ -84,6 +84,7 @@ class Matrix:
         self._kept = 0
         self.names_of_principals = {"": 0}
         self._groups: dict[tuple[str, bool, int], list[_Group]] = {}
+        self._concerns = Concerns(self.evaluator.subjects, self.evaluator.index)
         subjects = self.evaluator.subjects.all
         self.sources = _Sources(self.names_of_principals)
         number = self.names_of_principals.setdefault
@@ -108,7 +109,7 @@ class Matrix:
             place = None if entity is None else self.evaluator.engine.place(entity)
             if entity is None or place is None:
                 continue
-            concerns = self.evaluator.concerns(place.path, self._given)
+            concerns = self._concerns.on(place.path, self._given)
             for group in self._groups_on(entity, place):
                 # Entities below the same one get the same answers if no row concerns what lies between.
                 depth = next((depth for depth in range(len(concerns) - 1, 0, -1) if concerns[depth] & group.bits), 0)
