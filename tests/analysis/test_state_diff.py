@@ -21,9 +21,9 @@ from seeds import seeds
 from privtab.analysis.state_diff import ChangedAccess, ChangedRow, StateDiff, changed_rows, state_diff
 from privtab.analysis.state_diff.subjects import ANY_OTHER
 from privtab.analysis.state_diff.summary import groups as by_rows
-from privtab.analysis.universe import Universe, named_principals
-from privtab.analysis.universe import universe as universe_of
 from privtab.attributes import GivenAttributes
+from privtab.entitlements.universe import Universe, named_principals
+from privtab.entitlements.universe import universe as universe_of
 from privtab.ir.formula import compares_given, item_condition, leaves
 from privtab.ir.nodes import RESOURCE, Compare, Program, Rule
 from privtab.ir.serialise import vocabulary

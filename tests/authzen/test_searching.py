@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privtab import InvalidRequest
-from privtab.analysis.universe import universe
 from privtab.analysis.who_can import who_can
 from privtab.authzen.messages import SearchKind
 from privtab.authzen.paging import PagePosition
@@ -24,6 +23,7 @@ from privtab.authzen.searching import AT_ONCE, SearchPlan, page
 from privtab.authzen.service import Service
 from privtab.bundle.pack import state_bundle
 from privtab.client.embedded import Embedded
+from privtab.entitlements.universe import universe
 from privtab.pipeline import load_program, policy_bundle
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from privtab.analysis.caller import Caller
 from privtab.analysis.effects import GainedFact
-from privtab.analysis.universe import Universe
 from privtab.effects import PRINCIPAL_TABLES
+from privtab.entitlements.universe import Universe
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import RESOURCE, OwnerKind, Rule
 from privtab.names import decode_name, encode_name, refers_to

@@ -30,8 +30,8 @@ from privtab.analysis.effects import (
     grants_on_existing_entities,
 )
 from privtab.analysis.goals import Goal, RelevantFacts
-from privtab.analysis.universe import names, universe
 from privtab.analysis.what_can import Choices
+from privtab.entitlements.universe import names, universe
 from privtab.ir.formula import item_condition, leaves, recipients
 from privtab.ir.nodes import RESOURCE, Atom, Rule
 from privtab.ir.support import Tool, check_support
