@@ -117,6 +117,8 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
     for item in items:
+        if "seed" in getattr(getattr(item, "callspec", None), "params", ()):
+            item.add_marker(pytest.mark.generated)
         fixtures = getattr(item, "_fixtureinfo", None)
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
