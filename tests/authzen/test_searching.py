@@ -18,9 +18,8 @@ from privtab import InvalidRequest
 from privtab.analysis.universe import universe
 from privtab.analysis.who_can import who_can
 from privtab.authzen.messages import SearchKind
-from privtab.authzen.paging import PagePosition
 from privtab.authzen.points import LocalDecisionPoint
-from privtab.authzen.searching import AT_ONCE, SearchPlan, page
+from privtab.authzen.searching import AT_ONCE, PagePosition, SearchPlan, page
 from privtab.authzen.service import Service
 from privtab.bundle.pack import state_bundle
 from privtab.client.embedded import Embedded

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from privtab.authzen import messages, paging, searching
+from privtab.authzen import messages, searching
 from privtab.authzen.messages import Body, Evaluations, Malformed, Search, SearchKind, Semantic
-from privtab.authzen.paging import PagePosition
 from privtab.authzen.points import DecisionPoint
+from privtab.authzen.searching import PagePosition
 from privtab.errors import InvalidRequest, PrivtabError
 from privtab.request import Decision, Request
 from privtab.vocabulary import Vocabulary
@@ -66,7 +66,7 @@ class Service:
     async def search(self, kind: SearchKind, body: Body) -> ResponseBody:
         """Subject, Resource and Action Search (§8). For names unknown to the policy there are no results, and `context` says why."""
         search = messages.search(kind, body)
-        position = paging.page_position(search, self.system, self._page_size)
+        position = searching.page_position(search, self.system, self._page_size)
         vocabulary = await self.point.vocabulary()
         try:
             plan = await self._plan(search, vocabulary)

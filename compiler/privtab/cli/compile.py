@@ -201,10 +201,10 @@ def _compile(
         backend_texts = backend_files(program, backend, artifacts)
         files |= {f"{name}/{backend}/{path}": text.encode() for path, text in backend_texts.items()}
     if wasm:
-        from privtab.opa.wasm import build
+        from privtab.opa.binary import build_wasm
         from privtab.pipeline import wasm_modules
 
-        module = build(wasm_modules(program, as_name), artifacts.entrypoints)
+        module = build_wasm(wasm_modules(program, as_name), artifacts.entrypoints)
         files[f"{name}/policy.wasm.tar.gz"] = artifacts.wasm_bundle(module, signing)
     return Compiled(
         name=name,

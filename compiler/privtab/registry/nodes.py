@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from privtab import strict_json
@@ -168,6 +169,12 @@ def pin(kind: str, identity: str, shard: str = "") -> str:
     return f"{kind}/{shard}/{identity}" if shard else f"{kind}/{identity}"
 
 
+def timestamp(seconds: float | None = None) -> str:
+    """A time in seconds since 1970, or now, as RFC 3339 in UTC: the format of records, releases and answers."""
+    moment = datetime.now(UTC) if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def encoded(value: Mapping[str, Any]) -> bytes:
     """A record as it is stored: indented JSON."""
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8", "replace")
@@ -260,8 +267,6 @@ def channel_of(where: str, content: bytes) -> Channel:
         parsed_canary = _typed(where, Canary(**{name: canary[name] for name in Canary.__slots__}), _OF_CANARY)
     except (KeyError, TypeError, AttributeError) as error:
         raise RegistryError(f"{where} is broken: {error}") from None
-    from dataclasses import replace
-
     return _pinned(where, replace(channel, canary=parsed_canary))
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from privtab.registry.deploy.nodes import Fleet
-    from privtab.registry.deploy.watch import FleetReader
+    from privtab.registry.deploy.rollout import FleetReader
 
 
 EVERY = 0.5

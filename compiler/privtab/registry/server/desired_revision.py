@@ -1,12 +1,33 @@
-"""Sidecars that request bundles, and the revisions they should run."""
+"""Sidecars that request bundles, what they say of themselves, and the revisions they should run."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from privtab.printable import printable
 from privtab.registry.nodes import Channel
+
+LONGEST = 100
+
+
+def sanitize(text: str, longest: int = LONGEST, *, one_line: bool = True) -> str:
+    r"""Untrusted text for storage and display: at most `longest` characters, all of them printable.
+
+    >>> print(sanitize("\x1b[31mred\ud800"))
+    \x1b[31mred\ud800
+    """
+    return printable(text[:longest], one_line=one_line)[:longest]
+
+
+def valid_labels(value: Any) -> dict[str, str]:
+    """The valid labels in a value."""
+    if not isinstance(value, dict):
+        return {}
+    return {sanitize(str(name)): sanitize(text) for name, text in list(value.items())[:50] if isinstance(text, str)}
+
 
 MARK = 16
 """Number of hex digits of a bundle's SHA-256 in its ETag."""

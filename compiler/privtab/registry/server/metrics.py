@@ -11,8 +11,7 @@ from prometheus_client.registry import Collector
 
 from privtab.registry.server.desired_revision import DesiredRevision, stream_name
 from privtab.registry.server.feeds import Feeds
-from privtab.registry.server.fleet import FleetTracker
-from privtab.registry.server.sidecar import LastPoll
+from privtab.registry.server.fleet import FleetTracker, LastPoll
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "privtab_registry_"
