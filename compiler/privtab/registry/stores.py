@@ -10,9 +10,10 @@ import os
 import re
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from privtab._install import how_to_install
@@ -29,35 +30,45 @@ class Exists(Exception):
     """The file exists already: another writer created it."""
 
 
-class Store(Protocol):
-    """Storage of files. Every method raises RegistryError if the storage fails."""
+class Store(ABC):
+    """Storage of files, read only unless a kind of storage writes. Every method raises RegistryError if the storage fails."""
 
     url: str
-    writable: bool
+    writable = False
 
+    @abstractmethod
     def read(self, path: str) -> bytes:
         """Read a file; raises Missing."""
 
-    def size(self, path: str) -> int:
-        """The size of a file in bytes; raises Missing."""
-
-    def create(self, path: str, content: bytes) -> None:
-        """Create a file; raises Exists if it exists already. Of several writers, one wins."""
-
-    def replace(self, path: str, content: bytes) -> None:
-        """Create or replace a file atomically."""
-
-    def remove(self, path: str) -> None:
-        """Remove a file, if it exists."""
-
-    def abandoned_files(self, seconds: float) -> list[str]:
-        """Paths of temporary files older than `seconds`, left by writers that died; object stores have none."""
-
+    @abstractmethod
     def names(self, path: str) -> list[str]:
         """The sorted names in a folder; empty if it does not exist."""
 
-    def renew(self) -> None:
-        """Reset the limits on what is read from untrusted storage; for long-running programs."""
+    def size(self, path: str) -> int:
+        """The size of a file in bytes; raises Missing."""
+        return len(self.read(path))
+
+    def create(self, path: str, content: bytes) -> None:  # noqa: ARG002
+        """Create a file; raises Exists if it exists already. Of several writers, one wins."""
+        raise self._read_only(path)
+
+    def replace(self, path: str, content: bytes) -> None:  # noqa: ARG002
+        """Create or replace a file atomically."""
+        raise self._read_only(path)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it exists."""
+        raise self._read_only(path)
+
+    def abandoned_files(self, seconds: float) -> list[str]:  # noqa: ARG002
+        """Paths of temporary files older than `seconds`, left by writers that died; object stores have none."""
+        return []
+
+    def renew(self) -> None:  # noqa: B027  (most have no limits)
+        """Reset the limits on what is read from untrusted storage, if there are any; for long-running programs."""
+
+    def _read_only(self, path: str) -> UsageError:
+        return UsageError(f"{self.url} is read-only, and so is its {path}: write to the registry itself")
 
 
 def opened(url: str, **options: Any) -> Store:
@@ -77,7 +88,7 @@ def opened(url: str, **options: Any) -> Store:
 _STAGED = ".new-"
 
 
-class LocalStore:
+class LocalStore(Store):
     """A folder. `create` makes a hard link, which succeeds for only one writer."""
 
     writable = True
@@ -138,9 +149,6 @@ class LocalStore:
                         found.append(path.relative_to(self.folder).as_posix())
         return sorted(found)
 
-    def renew(self) -> None:
-        """As Store.renew; there are no limits."""
-
     def _create_locked(self, path: str, temporary: Path) -> None:
         """For file systems without hard links: check and rename under a lock, which ends with its process."""
         import fcntl
@@ -166,7 +174,7 @@ _CREATES = frozenset({"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
 _MEMORY = threading.Lock()
 
 
-class FsspecStore:
+class FsspecStore(Store):
     """Storage through fsspec. `create` is a conditional write (`If-None-Match: *` on S3)."""
 
     def __init__(self, url: str, **options: Any) -> None:
@@ -221,10 +229,6 @@ class FsspecStore:
         with contextlib.suppress(Missing), self._storage_errors(path), self._lock:
             self._fs.rm_file(self._full_path(path))
 
-    def abandoned_files(self, seconds: float) -> list[str]:  # noqa: ARG002
-        """As Store.abandoned_files."""
-        return []
-
     def names(self, path: str) -> list[str]:
         """As Store.names."""
         try:
@@ -233,9 +237,6 @@ class FsspecStore:
         except Missing:
             return []
         return sorted({name for entry in found if (name := str(entry).rstrip("/").rpartition("/")[2])})
-
-    def renew(self) -> None:
-        """As Store.renew; there are no limits."""
 
     def _full_path(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
@@ -307,13 +308,11 @@ MOST_RECORDS = 512 << 20
 _LINK = re.compile(rb"""href\s*=\s*["']([^"'?#]{1,1000})["']""", re.IGNORECASE)
 
 
-class HttpStore:
+class HttpStore(Store):
     """A registry behind a static server or `privtab serve registry`, read only. It is not trusted: all that it sends is bounded.
 
     `token`: a bearer token; `verify`: False or a file of CA certificates. Folders need a server that lists them.
     """
-
-    writable = False
 
     def __init__(self, url: str, *, token: str | None = None, verify: bool | str = True) -> None:
         from privtab.client._sender import Sender
@@ -353,26 +352,6 @@ class HttpStore:
             raise RegistryError(f"{self.url} sent more than {MOST_RECORDS >> 20} MiB of records, the most that is read")
         return answer.body
 
-    def size(self, path: str) -> int:
-        """As Store.size."""
-        return len(self.read(path))
-
-    def create(self, path: str, content: bytes) -> None:  # noqa: ARG002
-        """Raises: the storage is read only."""
-        raise self._read_only(path)
-
-    def replace(self, path: str, content: bytes) -> None:  # noqa: ARG002
-        """Raises: the storage is read only."""
-        raise self._read_only(path)
-
-    def remove(self, path: str) -> None:
-        """Raises: the storage is read only."""
-        raise self._read_only(path)
-
-    def abandoned_files(self, seconds: float) -> list[str]:  # noqa: ARG002
-        """As Store.abandoned_files."""
-        return []
-
     def names(self, path: str) -> list[str]:
         """As Store.names, from the links in the server's listing."""
         try:
@@ -384,6 +363,3 @@ class HttpStore:
         if len(names) > MOST_NAMES:
             raise RegistryError(f"{self.url}/{path} lists more than {MOST_NAMES:,} names")
         return names
-
-    def _read_only(self, path: str) -> UsageError:
-        return UsageError(f"{self.url} is read-only, and so is its {path}: write to the registry itself")

@@ -165,10 +165,7 @@ def _route(
             _record_refusal(server, request, refusal)
             raise
 
-    async def guarded(request: Request) -> Response:
-        return await answered(request, checked, _refuse)
-
-    return Route(path, guarded, methods=[method])
+    return Route(path, partial(answered, endpoint=checked, refuse=_refuse), methods=[method])
 
 
 def _refuse(request: Request, error: PrivtabError) -> Never:

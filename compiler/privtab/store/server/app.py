@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any, Never, TypeAlias
+from typing import Any, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -106,10 +106,7 @@ def routes(server: StoreServer) -> list[Route]:
                 return json_response(status, content, dict(getattr(error, "headers", {})))
             return Response(made, media_type=media, headers=headers)
 
-        async def guarded(request: Request) -> Response:
-            return await answered(request, answer, _no_error)
-
-        return Route(f"{PREFIX}/{path}", guarded, methods=["GET"])
+        return Route(f"{PREFIX}/{path}", partial(answered, endpoint=answer), methods=["GET"])
 
     def listing(path: str, handler: Callable[[GuardedStore, Call], JsonResponse]) -> Route:
         return route(server, f"{PREFIX}/{path}", lambda server, call: handler(server.guarded, call), StoreScope.READ)
@@ -175,10 +172,7 @@ def route(
                 headers["Retry-After"] = "1"
             return json_response(status, content, headers, media=media)
 
-    async def endpoint(request: Request) -> Response:
-        return await answered(request, answer, _no_error)
-
-    return Route(path, endpoint, methods=[method])
+    return Route(path, partial(answered, endpoint=answer), methods=[method])
 
 
 def json_response(
@@ -216,11 +210,6 @@ def failure(error: PrivtabError | HttpError) -> JsonResponse:
 
 def _error(kind: str, message: str, **more: Any) -> dict[str, Any]:
     return {"error": {"kind": kind, "message": message, **more}}
-
-
-def _no_error(request: Request, error: PrivtabError) -> Never:
-    del request
-    raise error
 
 
 # --- changes ---------------------------------------------------------------------------------------------------------
