@@ -45,18 +45,17 @@ class PagePosition:
 def page_position(search: Search, system: str, default_limit: int) -> PagePosition:
     """Where a page begins; raises Malformed for a token of another search or a changed limit (§8.2)."""
     search_hash = _search_hash(search, system)
-    page = search.page
-    if page.token is None:
+    if search.token is None:
         return PagePosition(
             after=None,
-            limit=min(page.limit if page.limit is not None else default_limit, MOST_RESULTS),
+            limit=min(default_limit if search.limit is None else search.limit, MOST_RESULTS),
             search_hash=search_hash,
         )
-    page_hash, limit, after = _read(page.token)
+    page_hash, limit, after = _read(search.token)
     if page_hash != search_hash:
         raise Malformed("`page.token` is of another search: everything but the page must stay as it was")
-    if page.limit is not None and min(page.limit, MOST_RESULTS) != limit:
-        raise Malformed(f"`page.limit` is {page.limit}, and was {limit} on the page before; it must stay as it was")
+    if search.limit is not None and min(search.limit, MOST_RESULTS) != limit:
+        raise Malformed(f"`page.limit` is {search.limit}, and was {limit} on the page before; it must stay as it was")
     return PagePosition(after=after, limit=limit, search_hash=search_hash)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, BinaryIO
 
 from privtab import strict_json
@@ -220,15 +220,7 @@ def _signature(bundle: BundleSource, signatures: bytes | None, trust: Trust | No
     try:
         signed = verify(bundle, trust)
     except SignatureRefused as error:
-        empty = claims or Signature(key=None, algorithm=None)
-        return Signature(
-            key=empty.key,
-            algorithm=empty.algorithm,
-            scope=empty.scope,
-            sequence=empty.sequence,
-            verified=False,
-            why=str(error),
-        )
+        return replace(claims or Signature(key=None, algorithm=None), verified=False, why=str(error))
     return Signature(
         key=signed.key, algorithm=signed.algorithm, scope=signed.scope, sequence=signed.sequence, verified=True
     )

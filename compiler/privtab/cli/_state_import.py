@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab._install import how_to_install
-from privtab._resources import import_documents
+from privtab._resources import documents
 from privtab._staged import write
 from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption
 from privtab.cli._output import Format, err, out, print_error, print_if_data
@@ -35,7 +35,7 @@ def import_(
         str,
         typer.Argument(
             metavar="DOCUMENT",
-            help=f"Import document: a name ({', '.join(import_documents())}) or a YAML file.",
+            help=f"Import document: a name ({', '.join(documents('import'))}) or a YAML file.",
         ),
     ],
     source: Annotated[

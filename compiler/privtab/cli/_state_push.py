@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab._install import how_to_install
-from privtab._resources import push_documents
+from privtab._resources import documents
 from privtab.cli._options import (
     AtOption,
     FormatOption,
@@ -38,7 +38,7 @@ def push(
     document: Annotated[
         str,
         typer.Argument(
-            metavar="DOCUMENT", help=f"Mapping document: a name ({', '.join(push_documents())}) or a YAML file."
+            metavar="DOCUMENT", help=f"Mapping document: a name ({', '.join(documents('mapping'))}) or a YAML file."
         ),
     ],
     target: Annotated[

@@ -6,13 +6,11 @@ import re
 from collections.abc import Iterable
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
 
 from privtab import _plugins, _resources, source
 from privtab.diagnostics import Diagnostic, Located, in_order
-from privtab.errors import FormatError, PolicyInvalid, UsageError
-from privtab.hints import did_you_mean
+from privtab.errors import FormatError, PolicyInvalid
 from privtab.importing.template import Template
 from privtab.ir.nodes import Program
 from privtab.names import KINDS, decode_name, encode_name, last_name
@@ -73,26 +71,13 @@ def load(document: str, program: Program, values: MappingOf[str, str]) -> Mappin
 
     `values`: what placeholders under `within` stand for.
     """
-    file = source.load(find(document))
+    file = source.load(_resources.document(document, "mapping"))
     found: list[Diagnostic] = []
     root = compose(file, found, f"a mapping document begins with `{MARK}: 1`")
     read = None if root is None else _Reader(file, found, program, values).document(root)
     if read is None or found:
         raise PolicyInvalid(in_order(found))
     return read
-
-
-def find(document: str) -> Path:
-    """The file of a mapping document: a path, else the name of a shipped one. Raises UsageError."""
-    path = Path(document)
-    if path.is_file():
-        return path
-    shipped = _resources.pushes() / f"{document}.yaml"
-    if path.suffix not in {".yaml", ".yml"} and shipped.is_file():
-        return shipped
-    names = _resources.push_documents()
-    advice = did_you_mean(document, names) or f"there are {', '.join(names)}"
-    raise UsageError(f"no mapping document `{document}`: {advice}")
 
 
 class _Reader(DocumentReader):
