@@ -12,7 +12,7 @@ from typing import Any
 
 from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.bundle.provenance import provenance
-from privtab.bundle.sign import SigningKey, signed
+from privtab.bundle.sign import SigningKey
 from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
@@ -119,9 +119,7 @@ def watch(
         given_up = refused_since is not None and now - refused_since > PATIENCE
         in_grace = not snapshot.awaited and not expect and now - started < min(GRACE, timeout)
         if (snapshot.complete and not in_grace) or given_up or now - started >= timeout:
-            yield FleetSnapshot(
-                statuses=statuses, seconds=now - started, expected=expect, problem=fleet.problem, final=True
-            )
+            yield replace(snapshot, final=True)
             return
         yield snapshot
         time.sleep(min(every, max(0.0, started + timeout - now)))
@@ -150,34 +148,29 @@ def _still_refuses(status: SidecarStatus, first_requests: Mapping[tuple[str, str
 
 def judge(sidecar: Sidecar, desired: DesiredRevisions, system: str, now: datetime) -> SidecarStatus:
     """The progress of one sidecar."""
+    standing, why = _progress(sidecar, desired, system, now)
+    return SidecarStatus(sidecar=sidecar, standing=standing, why="; ".join(filter(None, why)))
+
+
+def _progress(
+    sidecar: Sidecar, desired: DesiredRevisions, system: str, now: datetime
+) -> tuple[SidecarProgress, Sequence[str]]:
+    """The progress of a sidecar, and why."""
     if sidecar.problem is not None:
-        return SidecarStatus(sidecar=sidecar, standing=SidecarProgress.UNREACHABLE, why=sidecar.problem)
+        return SidecarProgress.UNREACHABLE, [sidecar.problem]
     is_silent = sidecar.seen is not None and now - sidecar.seen > SILENT
     if desired.signed and not is_silent and (why := sidecar.verifier_problem):
-        return SidecarStatus(sidecar=sidecar, standing=SidecarProgress.UNSAFE, why=why)
+        return SidecarProgress.UNSAFE, [why]
     missing = [revision for revision in desired.revisions if not sidecar.runs(revision)]
     old = [bundle for bundle in sidecar.bundles if bundle.revision in desired.outdated]
     if not missing and not old:
         # It may refuse a later bundle, which is not watched but displayed.
-        return SidecarStatus(
-            sidecar=sidecar,
-            standing=SidecarProgress.ACTIVE,
-            why="; ".join(_with_doubt(sidecar.problems, sidecar.doubt)),
-        )
+        return SidecarProgress.ACTIVE, [*sidecar.problems, sidecar.doubt]
     if sidecar.seen is not None and is_silent:
-        return SidecarStatus(
-            sidecar=sidecar, standing=SidecarProgress.SILENT, why=f"silent for {age(now - sidecar.seen)}"
-        )
+        return SidecarProgress.SILENT, [f"silent for {age(now - sidecar.seen)}"]
     if sidecar.problems:
-        return SidecarStatus(sidecar=sidecar, standing=SidecarProgress.REFUSED, why="; ".join(sidecar.problems))
-    running = _running_instead(sidecar, desired, system, missing, old)
-    return SidecarStatus(
-        sidecar=sidecar, standing=SidecarProgress.WAITING, why="; ".join(_with_doubt([running], sidecar.doubt))
-    )
-
-
-def _with_doubt(problems: Sequence[str], doubt: str) -> list[str]:
-    return [*problems, doubt] if doubt else list(problems)
+        return SidecarProgress.REFUSED, sidecar.problems
+    return SidecarProgress.WAITING, [_running_instead(sidecar, desired, system, missing, old), sidecar.doubt]
 
 
 def _running_instead(
@@ -253,21 +246,10 @@ def pack(
     if state is None:
         return packed
     rows, path = state
-    shards = None
-    whole_state = None
     if sharded:
-        unsigned = shard_bundles(program, rows)
-        shards = unsigned if signing is None else {key: signed(bundle, signing) for key, bundle in unsigned.items()}
-    else:
-        whole_state = state_bundle(
-            program,
-            rows,
-            provenance=provenance(path, policy=f"{program.system}/{program.version}"),
-            signing=signing,
-        )
-    return PackedBundles(
-        system=packed.system, policy=packed.policy, revision=packed.revision, state=whole_state, shards=shards
-    )
+        return replace(packed, shards=shard_bundles(program, rows, signing=signing))
+    origin = provenance(path, policy=f"{program.system}/{program.version}")
+    return replace(packed, state=state_bundle(program, rows, provenance=origin, signing=signing))
 
 
 def running_revisions(channel: Channel) -> NextRevisions:
@@ -339,13 +321,8 @@ class Rollout:
 
     def begin_canary(self, revisions: NextRevisions, before: Channel, why: str, part: Canary) -> Channel:
         """Release other revisions to a part of the sidecars."""
-        canary = Canary(
-            policy=revisions.policy,
-            state=revisions.state,
-            shards=dict(revisions.shards or {}),
-            share=part.share,
-            labels=part.labels,
-        )
+        shards = dict(revisions.shards or {})
+        canary = replace(part, policy=revisions.policy, state=revisions.state, shards=shards)
         return self.registry.release(self.channel, self.system, why=why, expect=before.last, canary=canary)
 
     def end_canary(self, channel: Channel, why: str) -> Channel:
