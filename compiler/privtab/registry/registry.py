@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import getpass
 import hashlib
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -280,11 +279,6 @@ class Registry:
         other_broken = {sequence: why for sequence, why in known.broken.items() if sequence != known.sequence}
         own_broken = {entry.sequence: entry.why} if isinstance(entry, UnreadableRelease) else {}
         return replace(known, broken={**other_broken, **own_broken})
-
-    def switch(self, channel: str, system: str, **options: Any) -> Channel:
-        """The former name of `release`."""
-        warnings.warn("`Registry.switch` is now `Registry.release`", DeprecationWarning, stacklevel=2)
-        return self.release(channel, system, **options)
 
     def release(
         self,
