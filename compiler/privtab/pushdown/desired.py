@@ -70,14 +70,9 @@ class Holders:
 
 def users_of(state: State) -> tuple[str, ...]:
     """Every user that a row names as a principal."""
-    found = {str(user) for user, _ in state.memberships if not str(user).startswith("group:")}
-    principals = [
-        *(row.principal for row in state.assignments),
-        *(row.grantee for row in state.grants),
-        *(owner for _, owner in state.owners),
-    ]
-    found |= {principal.partition(":")[2] for principal in principals if principal.startswith("user:")}
-    return tuple(sorted(found))
+    members = {user for user in state.distinct(("memberships", "user")) if not user.startswith("group:")}
+    principals = state.distinct(("assignments", "principal"), ("grants", "grantee"), ("owners", "owner"))
+    return tuple(sorted(members | {text.removeprefix("user:") for text in principals if text.startswith("user:")}))
 
 
 EXPAND = "`--expand` grants what follows from the rows: to roles where that is exact, else to users"
