@@ -303,9 +303,11 @@ class Releases(Protocol):
 
     def newer(self, known: Channel, /) -> Channel:
         """The active release, searched from a known one."""
+        return self.channel(known.channel, known.system)
 
     def confirm(self, known: Channel, /) -> Channel:
-        """Check that a known release still exists."""
+        """Check that a known release still exists, unless `newer` does."""
+        return known
 
     def blob(self, digest: str, /) -> bytes:
         """The bundle with this SHA-256."""
