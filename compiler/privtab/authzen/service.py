@@ -182,6 +182,9 @@ def _decision_json(decision: Decision, request: Request) -> dict[str, Any]:
     return answer
 
 
+# --- searches --------------------------------------------------------------------------------------------------------
+
+
 MOST_RESULTS = 1000
 """Maximum results of a page, regardless of `limit`."""
 

@@ -47,6 +47,9 @@ def json_object(values: Mapping[str, bytes]) -> bytes:
     return b"{" + b",".join(json_bytes(key) + b":" + value for key, value in sorted(values.items())) + b"}"
 
 
+# --- reading and writing piece by piece ------------------------------------------------------------------------------
+
+
 Entries: TypeAlias = Iterator[tuple[str, tarfile.TarInfo, BinaryIO]]
 """Path, entry and content, which must be read before the next entry is requested."""
 

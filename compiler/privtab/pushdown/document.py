@@ -275,6 +275,9 @@ class _Reader(DocumentReader):
         return found
 
 
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
 _WILDCARD_NAME = re.compile(r"(?:%2A|%3F)+")
 _KINDS: dict[str, AccountKind] = {"user": "login", "group": "group", "role": "role"}
 

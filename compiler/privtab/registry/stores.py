@@ -290,6 +290,9 @@ def check_empty(store: Store) -> None:
         raise UsageError(f"{store.url} is not a registry and not empty: it contains {', '.join(others[:3])}")
 
 
+# --- over HTTP -------------------------------------------------------------------------------------------------------
+
+
 TIMEOUT = (5.0, 60.0)
 """Seconds to connect, and between two pieces of an answer."""
 LONGEST = 600.0

@@ -141,6 +141,9 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
+# --- group commit ----------------------------------------------------------------------------------------------------
+
+
 T = TypeVar("T")
 Take: TypeAlias = Callable[[], Sequence[T]]
 """Returns what threads have asked for and nobody has taken yet; nothing once a transaction has enough."""

@@ -194,6 +194,9 @@ def age(span: timedelta) -> str:
     return f"{seconds} s"
 
 
+# --- releases --------------------------------------------------------------------------------------------------------
+
+
 Follow = Callable[[Iterator[FleetSnapshot], str], FleetSnapshot]
 """Displays the snapshots of a watch under a title and returns the last one."""
 

@@ -416,6 +416,9 @@ async def watching(server: ServerState) -> AsyncIterator[None]:
         await server.feeds.close()
 
 
+# --- bodies ----------------------------------------------------------------------------------------------------------
+
+
 LARGEST = 4 << 20
 """Maximum bytes of a body as received."""
 LARGEST_UNPACKED = 16 << 20

@@ -319,6 +319,9 @@ def _proposed(planned: Plan) -> JsonResponse:
     return 200, {**answer, "effect": effect, **({"undecided": undecided} if effect is None else {})}
 
 
+# --- listings --------------------------------------------------------------------------------------------------------
+
+
 NAMES = {"users": "user", "groups": "group", "roles": "role"}
 """The listings of principals, and the column that names each."""
 
