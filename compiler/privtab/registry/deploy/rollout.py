@@ -362,7 +362,7 @@ class Rollout:
         """Whether a release concerns a sidecar; with `channel`, which has a canary, only those in the canary."""
         if channel is None:
             return sidecar.reads(self.channel, self.system)
-        from privtab.registry.server.desired_revision import SidecarIdentity, in_canary
+        from privtab.registry.server.sidecar import SidecarIdentity, in_canary
 
         # The same choice as the server's, to include sidecars that have not polled since the release.
         return (

@@ -28,11 +28,11 @@ from privtab.registry import names
 from privtab.registry.nodes import timestamp
 from privtab.registry.registry import Registry
 from privtab.registry.server import decisions
-from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity
 from privtab.registry.server.feeds import Feeds
-from privtab.registry.server.fleet import FleetTracker, LastPoll, sidecar_identity
+from privtab.registry.server.fleet import FleetTracker, LastPoll
 from privtab.registry.server.metrics import CONTENT_TYPE, Metrics
 from privtab.registry.server.page import contents, difference, history, page
+from privtab.registry.server.sidecar import DesiredRevision, SidecarIdentity, sidecar_identity
 from privtab.registry.stores import Missing
 from privtab.serving.access_log import AccessLog, caller_of, note
 from privtab.serving.endpoint import HttpError, answered, authorize, check_binding, read_body, running

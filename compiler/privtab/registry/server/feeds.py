@@ -20,7 +20,7 @@ from privtab.errors import PrivtabError, UsageError
 from privtab.registry import names
 from privtab.registry.nodes import Channel, pin
 from privtab.registry.server.decisions import RunningCanary
-from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity, in_canary, stream_name
+from privtab.registry.server.sidecar import DesiredRevision, SidecarIdentity, in_canary, stream_name
 
 LOG = logging.getLogger("privtab.serve")
 

@@ -7,7 +7,6 @@ time of one long poll.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterator, Mapping
@@ -19,7 +18,7 @@ from privtab.errors import UsageError
 from privtab.registry import names
 from privtab.registry.nodes import timestamp
 from privtab.registry.server.decisions import CountedEvents, Counts, RunningCanary
-from privtab.registry.server.desired_revision import (
+from privtab.registry.server.sidecar import (
     DesiredRevision,
     SidecarIdentity,
     sanitize,
@@ -30,7 +29,6 @@ from privtab.registry.server.desired_revision import (
 MOST_COUNTED = 10
 """Maximum revisions of one sidecar whose decisions are counted."""
 LONGEST_TEXT = 500
-_AGENT = re.compile(r"Open[ -]Policy[ -]Agent/([\w.+-]{1,50})(?: |$)", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -74,22 +72,6 @@ class KnownSidecar:
     def labels(self) -> dict[str, str]:
         """The labels from its reports and from its headers."""
         return {**self.reported_labels, **self.header_labels}
-
-
-def sidecar_identity(instance: str | None, labels: str | None, agent: str | None = None) -> SidecarIdentity:
-    """The sidecar's identity from headers: a name, and labels as `app=x,zone=y`. Invalid parts are dropped.
-
-    `agent`: OPA's User-Agent, whose version becomes a label, as in OPA's reports.
-    """
-    name = (instance or "").strip()
-    found: dict[str, str] = {}
-    for part in (labels or "")[:4000].split(",")[:50]:
-        key, equals, value = part.partition("=")
-        if equals and key.strip():
-            found[sanitize(key.strip())] = sanitize(value.strip())
-    if version := _AGENT.match(agent or ""):
-        found["version"] = version[1]
-    return SidecarIdentity(instance=name if len(name) <= 200 and name.isprintable() else "", labels=found)
 
 
 def sidecar_json(known: KnownSidecar, polls: Mapping[str, LastPoll]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from privtab.printable import printable
 from privtab.registry.nodes import Channel
 
+_AGENT = re.compile(r"Open[ -]Policy[ -]Agent/([\w.+-]{1,50})(?: |$)", re.ASCII)
 LONGEST = 100
 
 
@@ -44,6 +46,22 @@ class SidecarIdentity:
 
     instance: str = ""
     labels: Mapping[str, str]
+
+
+def sidecar_identity(instance: str | None, labels: str | None, agent: str | None = None) -> SidecarIdentity:
+    """The sidecar's identity from headers: a name, and labels as `app=x,zone=y`. Invalid parts are dropped.
+
+    `agent`: OPA's User-Agent, whose version becomes a label, as in OPA's reports.
+    """
+    name = (instance or "").strip()
+    found: dict[str, str] = {}
+    for part in (labels or "")[:4000].split(",")[:50]:
+        key, equals, value = part.partition("=")
+        if equals and key.strip():
+            found[sanitize(key.strip())] = sanitize(value.strip())
+    if version := _AGENT.match(agent or ""):
+        found["version"] = version[1]
+    return SidecarIdentity(instance=name if len(name) <= 200 and name.isprintable() else "", labels=found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
