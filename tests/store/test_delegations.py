@@ -62,9 +62,10 @@ def adding(user: str, table: str, row: dict[str, str], **more: object) -> Desire
 
 
 def test_an_operation_is_found_by_what_it_delegates(lake: GuardedStore) -> None:
-    done = lake.change(adding("root", "owners", {"entity": "schema:l/s", "owner": "user:sam"}), FREE)
+    done = lake.carry_out("change", adding("root", "owners", {"entity": "schema:l/s", "owner": "user:sam"}), FREE)
     assert done.decision.rule == "lake/schema/hand_over"
-    done = lake.change(
+    done = lake.carry_out(
+        "change",
         adding(
             "root", "assignments", {"principal": "user:eve", "role": "l/reader"}, resource=Entity("role", "l/reader")
         ),
@@ -81,15 +82,15 @@ def test_an_operation_is_found_by_what_it_delegates(lake: GuardedStore) -> None:
 
 
 def test_only_the_privilege_that_the_caller_holds_can_be_passed_on(lake: GuardedStore) -> None:
-    done = lake.change(adding("ann", "grants", grant("user:eve", "SELECT", "schema:l/s")), FREE)
+    done = lake.carry_out("change", adding("ann", "grants", grant("user:eve", "SELECT", "schema:l/s")), FREE)
     assert done.decision.rule == "lake/schema/pass_on"
     entry = lake.store.log()[-1]
     assert entry.request["context"]["privilege"] == "SELECT"
     for name in ("MODIFY", "CREATE"):
         with pytest.raises(AccessDenied, match="`pass_on` on schema:l/s"):
-            lake.change(adding("ann", "grants", grant("user:eve", name, "schema:l/s")), FREE)
+            lake.carry_out("change", adding("ann", "grants", grant("user:eve", name, "schema:l/s")), FREE)
     with pytest.raises(UsageError, match="one change for each of `MODIFY` and `SELECT`"):
-        lake.change(adding("ann", "grants", grant("user:eve", "BOTH", "schema:l/s")), FREE)
+        lake.carry_out("change", adding("ann", "grants", grant("user:eve", "BOTH", "schema:l/s")), FREE)
 
 
 def test_the_privilege_in_the_request_is_that_of_the_rows(lake: GuardedStore) -> None:
@@ -104,11 +105,11 @@ def test_the_privilege_in_the_request_is_that_of_the_rows(lake: GuardedStore) ->
 
 def test_rows_are_to_the_principal_that_the_request_names(lake: GuardedStore) -> None:
     row = grant("role:l/reader", "SELECT", "table:l/s/t")
-    done = lake.change(adding("root", "grants", row), FREE)
+    done = lake.carry_out("change", adding("root", "grants", row), FREE)
     assert done.decision.rule == "lake/table/share"
     other = {**row, "grantee": "role:l/writer"}
     with pytest.raises(UsageError, match="names `role:l/reader`, and not grants:"):
-        lake.change(adding("root", "grants", other, with_={"to": Entity("role", "l/reader")}), FREE)
+        lake.carry_out("change", adding("root", "grants", other, with_={"to": Entity("role", "l/reader")}), FREE)
 
 
 def test_an_operation_delegates_nothing_else(lake: GuardedStore) -> None:
@@ -124,7 +125,7 @@ def test_an_operation_delegates_nothing_else(lake: GuardedStore) -> None:
 
 
 def test_those_who_may_change_a_row_see_it(lake: GuardedStore) -> None:
-    lake.change(adding("ann", "grants", grant("user:eve", "SELECT", "schema:l/s")), FREE)
+    lake.carry_out("change", adding("ann", "grants", grant("user:eve", "SELECT", "schema:l/s")), FREE)
     seen = {user: lake.visible(user, ["grants"])[1]["grants"] for user in ("ann", "ben", "eve")}
     assert [row["grantee"] for row in seen["ann"]] == ["user:ann", "user:eve"]
     assert seen["ben"] == []

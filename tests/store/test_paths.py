@@ -26,7 +26,7 @@ from privtab.state.load import from_tables
 from privtab.state.nodes import State
 from privtab.state.validate import validate
 from privtab.store.authority import Authority
-from privtab.store.guarded import DesiredChange, GuardedStore
+from privtab.store.guarded import ChangeKind, DesiredChange, GuardedStore
 from privtab.store.store import Store
 from privtab.store.view import View
 
@@ -138,10 +138,10 @@ def first_rows(rnd: random.Random, program: Program) -> dict[str, list[dict[str,
     }
 
 
-def candidates(rows: dict[str, list[dict[str, str]]], program: Program) -> Iterator[tuple[str, DesiredChange]]:
+def candidates(rows: dict[str, list[dict[str, str]]], program: Program) -> Iterator[tuple[ChangeKind, DesiredChange]]:
     """Every change of one row that might help the user, each operation that gives something, and each deletion."""
 
-    def adds(table: str, row: dict[str, str], **more: Any) -> tuple[str, DesiredChange]:
+    def adds(table: str, row: dict[str, str], **more: Any) -> tuple[ChangeKind, DesiredChange]:
         return "change", DesiredChange(user=USER, add={table: [row]}, **more)
 
     for privilege, entity in product(PRIVILEGES, ENTITIES):
@@ -175,10 +175,9 @@ def after_changes(
     store = Store.create(str(Path(mkdtemp(dir=folder), "rows.db")), program)
     store.load(rows, actor="operator")
     guarded = GuardedStore(store, View(store, program, policy_artifacts(program).program), Authority(program, ()))
-    ask = {"change": guarded.propose, "perform": guarded.propose_performed, "delete": guarded.propose_deleted}
     for kind, desired in candidates(rows, program):
         try:
-            changes = ask[kind](desired).changes
+            changes = guarded.propose(kind, desired).changes
         except PrivtabError:
             continue
         after = {table: list(listed) for table, listed in rows.items()}

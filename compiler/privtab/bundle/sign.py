@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from privtab.bundle.archive import archive, json_bytes
-from privtab.bundle.stream import Entries, digest, entries, packed
+from privtab.bundle.archive import Entries, archive, digest, entries, json_bytes, packed
 from privtab.errors import UsageError
 from privtab.signatures import (
     PATCH,

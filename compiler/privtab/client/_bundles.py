@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 from privtab import strict_json
 from privtab._collection import no_collection
+from privtab.bundle.archive import entries
 from privtab.bundle.bounds import LARGEST_READ, MOST_ENTRIES, read_object
-from privtab.bundle.stream import entries
 from privtab.bundle.verify import verify
 from privtab.client._address import Cert, Token
 from privtab.client._observe import LOG
