@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from rich.console import Console
 
 from privtab.cli import _output
 from privtab.exit_codes import ExitCode
+from privtab.request import Entity
 
 BY_HAND = {
     "typer.echo",
@@ -59,6 +62,42 @@ def test_a_format_is_printed_where_it_was_requested(capsys: pytest.CaptureFixtur
     is_printed = _output.print_if_data(format_, ["a\x1b"], ("x",), [("=1",)])
     assert capsys.readouterr().out == out
     assert is_printed is bool(out)
+
+
+@dataclass(frozen=True)
+class Shown:
+    with_: Entity
+    names: tuple[str, ...] = ()
+
+
+def test_dataclasses_and_entities_are_json() -> None:
+    shown = Shown(Entity.parse("table:m/t"), ("a", "b"))
+    assert json.loads(_output.as_json({"found": [shown]})) == {"found": [{"with": "table:m/t", "names": ["a", "b"]}]}
+    with pytest.raises(TypeError, match="a set is not JSON"):
+        _output.as_json({1})
+
+
+def test_a_report_is_printed_or_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    reports: list[_output.Report] = ["a text\n", lambda console: console.print("a text", style="bold")]
+    for number, report in enumerate(reports):
+        _output.deliver(report)
+        assert capsys.readouterr().out == "a text\n"
+        _output.deliver(report, tmp_path / str(number))
+        assert capsys.readouterr().out == ""
+        assert (tmp_path / str(number)).read_text() == "a text\n"
+
+
+def test_what_is_left_out_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    _output.out().more(0)
+    _output.out().more(1200, "rows", apart=True)
+    _output.out().more(1, how="`--all` shows them", indent=2)
+    lines = ("", "… and 1,200 more rows; `--limit 0` lists them", "  … and 1 more; `--all` shows them")
+    assert capsys.readouterr().out.splitlines() == list(lines)
+
+
+def test_parts_of_a_line_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    _output.out().print(_output.styled("a\x07", ("b\x1b[31m", "bold")))
+    assert capsys.readouterr().out == "a\\x07b\\x1b[31m\n"
 
 
 @pytest.mark.parametrize(("total", "shown"), [(0, False), (3, True)])

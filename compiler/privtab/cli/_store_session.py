@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from urllib.parse import urlencode
 
 import typer
@@ -109,17 +109,8 @@ class AppliedChange:
     repeated: bool
 
 
-class Session(Protocol):
-    """A store, here or behind a server."""
-
-    def rows(self, table: str, **cells: str) -> list[Row]:
-        """The rows of a table with these cells."""
-
-    def propose(self, intent: RequestedChange) -> Proposal:
-        """What a change would do."""
-
-    def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> AppliedChange:
-        """Make a change."""
+Session: TypeAlias = "_Local | _Remote"
+"""A store, here or behind a server."""
 
 
 def is_server(store: str) -> bool:

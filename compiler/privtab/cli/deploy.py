@@ -261,7 +261,12 @@ class _Deployment:
                     choices=self.options.chosen(),
                 )
             if self.options.dry_run:
-                return self._tell_dry_run(packed)
+                for bundle in packed.bundles():
+                    self.registry.check_signature(bundle)
+                target = f"{self.release.channel}/{packed.system}"
+                self.report.tell(f"would release to {target} to policy {packed.revision}; nothing was released")
+                self.report.outcome = "dry-run"
+                return ExitCode.OK
             rollout = self.release.rollout(self.registry, program.system, read, signed=signed)
             with ExitStack() as protection:
                 exit_code = self._store_and_release(rollout, packed, before, protection)
@@ -336,14 +341,6 @@ class _Deployment:
         # Verifiers that check the order of bundles must accept this one as newer than all releases of the channel.
         scope = self.options.scope or scope_of(self.registry)
         return SigningKey.of(self.options.signing_key, scope=scope, sequence=before.last + 1)
-
-    def _tell_dry_run(self, packed: PackedBundles) -> int:
-        for bundle in packed.bundles():
-            self.registry.check_signature(bundle)
-        target = f"{self.release.channel}/{packed.system}"
-        self.report.tell(f"would release to {target} to policy {packed.revision}; nothing was released")
-        self.report.outcome = "dry-run"
-        return ExitCode.OK
 
     def _store_and_release(
         self, rollout: Rollout, packed: PackedBundles, before: Channel, protection: ExitStack

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -275,28 +275,18 @@ def release(
       privtab registry release /srv/registry prod lake --to 7
     """
     registry = open_registry(url, storage)
-    if to is not None:
-        if policy or state:
-            raise UsageError("`--to` says all: give no `--policy` and no `--state` with it")
-        earlier = release_at(registry, channel, system, to)
-        current = registry.release(
-            channel,
-            system,
-            policy=earlier.policy,
-            state=earlier.state,
-            shards=earlier.shards or None,
-            why=why or f"as at release {to}",
-            expect=expect,
-        )
+    if to is None:
+        chosen: dict[str, Any] = {
+            "policy": resolve_revision(registry, system, "policy", policy),
+            "state": resolve_revision(registry, system, "state", state),
+        }
+    elif policy or state:
+        raise UsageError("`--to` says all: give no `--policy` and no `--state` with it")
     else:
-        current = registry.release(
-            channel,
-            system,
-            policy=resolve_revision(registry, system, "policy", policy),
-            state=resolve_revision(registry, system, "state", state),
-            why=why,
-            expect=expect,
-        )
+        earlier = release_at(registry, channel, system, to)
+        chosen = {"policy": earlier.policy, "state": earlier.state, "shards": earlier.shards or None}
+        why = why or f"as at release {to}"
+    current = registry.release(channel, system, **chosen, why=why, expect=expect)
     if not print_if_data(format_, current):
         show_channels([current])
 

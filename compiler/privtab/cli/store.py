@@ -10,27 +10,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab._staged import write
-from privtab.cli import _store_rights
-from privtab.cli._ask import (
-    RequestOptions,
-    entity,
-)
+from privtab.cli._ask import RequestOptions, entity
 from privtab.cli._options import PolicyChoice
 from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data, print_text
 from privtab.cli._parameters import argument, option, with_options
 from privtab.cli._store_session import (
     CaFileOption,
+    RequestedChange,
+    ResourceOption,
+    ScopeOption,
     Settings,
+    SinceOption,
     StoreArgument,
     TokenFileOption,
+    UntilOption,
     UrlArgument,
+    carry_out,
     confirm,
+    found,
     is_server,
     listed,
+    principal,
     print_changes,
     print_done,
+    resource_of,
+    session,
     show_entries,
     store_class,
+    window,
 )
 from privtab.errors import PrivtabError, StateInvalid, UsageError
 from privtab.plural import count
@@ -47,10 +54,6 @@ PANEL = "Grant"
 app = typer.Typer(help="Keep who holds what in a database, and change it as the policy allows.", no_args_is_help=True)
 
 ActorOption = Annotated[str, option("--actor NAME", "Name for the journal.")]
-RowsOption = Annotated[
-    list[str] | None,
-    option("--add ROWS", "Rows to add: a file, or TABLE:{COLUMN: VALUE, …}; repeatable.", show_default=False),
-]
 
 
 @app.command("create")
@@ -126,17 +129,14 @@ def show(
       privtab store show https://grants.example user:ben --token-file token
     """
     rows = listed(Settings(store=store, token_file=token_file, ca=ca), name, at)
+    value: Any = [{"table": table, "row": dict(row)} for table, row in rows]
     if name is None and not is_server(store):
-        tables: dict[str, list[Any]] = {}
+        value = {}
         for table, row in rows:
-            tables.setdefault(table, []).append(dict(row))
-        value: Any = tables
-    else:
-        value = [{"table": table, "row": dict(row)} for table, row in rows]
-    if print_if_data(format_, value):
-        return
-    for table, row in rows:
-        out().print(row_text(table, row))
+            value.setdefault(table, []).append(dict(row))
+    if not print_if_data(format_, value):
+        for table, row in rows:
+            out().print(row_text(table, row))
 
 
 @app.command("verify")
@@ -167,7 +167,10 @@ def change(
     action: Annotated[str, argument("OPERATION", "Operation of the policy that allows the change.")],
     resource: Annotated[str, argument("TYPE:PATH", "The entity of the operation.")],
     policy: PolicyChoice,
-    add: RowsOption = None,
+    add: Annotated[
+        list[str] | None,
+        option("--add ROWS", "Rows to add: a file, or TABLE:{COLUMN: VALUE, …}; repeatable.", show_default=False),
+    ] = None,
     remove: Annotated[
         list[str] | None, option("--remove ROWS", "Rows to remove, as `show` prints them; repeatable.")
     ] = None,
@@ -301,8 +304,7 @@ def log(
 
         write(page, journal_page(found, store.system, store.database.shown).encode())
         print_text(f"{page}\n")
-        return
-    if not print_if_data(format_, found):
+    elif not print_if_data(format_, found):
         show_entries(found)
 
 
@@ -336,7 +338,9 @@ def undo(
     store = store_class().open(url, program)
     add, remove = store.inverse(number)
     if not by:
-        _show(store, number)
+        planned = store.propose_undo(number)
+        print_changes(planned.changes)
+        confirm(store, planned, dry_run=True, yes=False)
         return
     if len(by) != 3:
         raise UsageError("write the user, the operation and its entity, as in `ann grant schema:web`")
@@ -348,18 +352,147 @@ def undo(
     print_done(done)
 
 
-def _show(store: Store, number: int) -> None:
-    """The rows that take a change back, and who gains and loses what by them now."""
-    planned = store.propose_undo(number)
-    print_changes(planned.changes)
-    confirm(store, planned, dry_run=True, yes=False)
+PrivilegeArgument = Annotated[str, argument("PRIVILEGE", "Privilege, or set of privileges.")]
+RoleArgument = Annotated[str, argument("ROLE", "Name or path of a role.")]
+ToOption = Annotated[str, option("--to PRINCIPAL", "user:NAME, group:NAME or role:NAME.")]
+FromOption = Annotated[str, option("--from PRINCIPAL", "user:NAME, group:NAME or role:NAME.")]
 
 
-for _command in (
-    _store_rights.grant,
-    _store_rights.revoke,
-    _store_rights.assign,
-    _store_rights.unassign,
-    _store_rights.own,
-):
-    app.command(_command.__name__)(_command)
+@app.command()
+@with_options
+def grant(
+    privilege: PrivilegeArgument,
+    on: Annotated[str, argument("TYPE:PATH", "Entity that it is granted on.")],
+    to: ToOption,
+    deny: Annotated[bool, option("--deny", "Deny the privilege instead.")] = False,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    *,
+    settings: Settings,
+) -> None:
+    """Grant a privilege on an entity, or deny it, as the policy allows.
+
+    Exits with 1 if the policy denies it, a row is wrong, or another change came first.
+
+    Example:
+      privtab store grant grants.db SELECT table:l/web/t --to role:l/reader --as ann -p lake.yaml --dry-run
+      privtab store grant grants.db SELECT schema:l/web --to user:ben --deny --as ann -p lake.yaml
+      privtab store grant https://grants.example SELECT table:l/web/t --to group:hr --until 2026-12-31T00:00Z
+    """
+    row = {
+        "grantee": principal(to, "--to"),
+        "effect": "deny" if deny else "allow",
+        "privilege": privilege,
+        "entity": str(entity(on)),
+        **window(since, until),
+    }
+    carry_out(settings, session(settings), RequestedChange(add={"grants": [row]}))
+
+
+@app.command()
+@with_options
+def revoke(
+    privilege: PrivilegeArgument,
+    on: Annotated[str, argument("TYPE:PATH", "Entity that it was granted on.")],
+    from_: FromOption,
+    deny: Annotated[bool, option("--deny", "Take back a denial instead.")] = False,
+    *,
+    settings: Settings,
+) -> None:
+    """Take back a privilege on an entity, or a denial, whatever time it holds for.
+
+    Exits with 1 if the policy denies it, there is no such grant, or another change came first.
+
+    Example:
+      privtab store revoke grants.db SELECT table:l/web/t --from role:l/reader --as ann -p lake.yaml --dry-run
+      privtab store revoke https://grants.example SELECT schema:l/web --from user:ben --deny --yes
+    """
+    cells = {
+        "grantee": principal(from_, "--from"),
+        "effect": "deny" if deny else "allow",
+        "privilege": privilege,
+        "entity": str(entity(on)),
+    }
+    opened = session(settings)
+    rows = found(opened.rows("grants", **cells), f"{privilege} on {on} for {cells['grantee']}")
+    carry_out(settings, opened, RequestedChange(remove={"grants": rows}))
+
+
+@app.command()
+@with_options
+def assign(
+    role: RoleArgument,
+    to: ToOption,
+    scope: ScopeOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    resource: ResourceOption = None,
+    *,
+    settings: Settings,
+) -> None:
+    """Give a role to a user, a group or a role, as the policy allows.
+
+    Exits with 1 if the policy denies it, a row is wrong, or another change came first.
+
+    Example:
+      privtab store assign grants.db l/reader --to user:ben --as ann -p lake.yaml --dry-run
+      privtab store assign grants.db l/reader --to group:hr --as ann -p lake.yaml
+      privtab store assign https://grants.example operator --to user:ben --scope instance:d/i --yes
+    """
+    row = {
+        "principal": principal(to, "--to"),
+        "role": role.removeprefix("role:"),
+        **({} if scope is None else {"scope": str(entity(scope))}),
+        **window(since, until),
+    }
+    about = resource_of(resource)
+    carry_out(settings, session(settings), RequestedChange(add={"assignments": [row]}, resource=about))
+
+
+@app.command()
+@with_options
+def unassign(
+    role: RoleArgument,
+    from_: FromOption,
+    scope: ScopeOption = None,
+    resource: ResourceOption = None,
+    *,
+    settings: Settings,
+) -> None:
+    """Take back a role from a user, a group or a role, whatever time it holds for.
+
+    Exits with 1 if the policy denies it, there is no such assignment, or another change came first.
+
+    Example:
+      privtab store unassign grants.db l/reader --from user:ben --as ann -p lake.yaml --dry-run
+      privtab store unassign https://grants.example l/reader --from group:hr
+    """
+    cells = {"principal": principal(from_, "--from"), "role": role.removeprefix("role:")}
+    cells |= {} if scope is None else {"scope": str(entity(scope))}
+    opened = session(settings)
+    rows = [row for row in opened.rows("assignments", **cells) if (scope is None) == ("scope" not in row)]
+    remove = {"assignments": found(rows, f"role:{cells['role']} for {cells['principal']}")}
+    carry_out(settings, opened, RequestedChange(remove=remove, resource=resource_of(resource)))
+
+
+@app.command()
+@with_options
+def own(
+    on: Annotated[str, argument("TYPE:PATH", "Entity that is owned.")],
+    to: Annotated[str, option("--to PRINCIPAL", "The only owner from now on.")],
+    *,
+    settings: Settings,
+) -> None:
+    """Set the owner of an entity: the owners that it has lose it.
+
+    Exits with 1 if the policy denies it, a row is wrong, or another change came first.
+
+    Example:
+      privtab store own grants.db schema:l/web --to user:ben --as ann -p lake.yaml --authorise owners=grant --dry-run
+      privtab store own https://grants.example table:m/c/s/t --to user:ben --yes
+    """
+    row = {"entity": str(entity(on)), "owner": principal(to, "--to")}
+    opened = session(settings)
+    owners = [other for other in opened.rows("owners", entity=row["entity"]) if other != row]
+    remove = {"owners": owners} if owners else {}
+    carry_out(settings, opened, RequestedChange(add={"owners": [row]}, remove=remove))
