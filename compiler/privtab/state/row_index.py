@@ -6,7 +6,7 @@ What holds at any time is in the parts themselves, what holds for a time beside 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Any, TypeAlias, TypeVar
 
@@ -23,7 +23,7 @@ from privtab.state.windowed import spans_of, split
 IndexDocument: TypeAlias = dict[str, Any]
 Parts: TypeAlias = tuple[IndexDocument, IndexDocument]
 """Parts of what holds at any time, and of what holds for a time."""
-T = TypeVar("T", bound=Hashable)
+T = TypeVar("T", bound="str | tuple[str, str]")
 _LASTING = [ALWAYS]
 """The windows of what is held at any time; shared, and never changed."""
 Held: TypeAlias = dict[str, dict[T, list[Window]]]
