@@ -20,7 +20,7 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from privtab.spark import jobs
-from privtab.spark.jobs import _job, _progress
+from privtab.spark.jobs import _session
 
 POLICY, STATE = "gravitino/1.1.0", "policy_src/gravitino/state.yaml"
 LOADS = ["--subject", "who", "--action", "load", "--resource", "what"]
@@ -318,12 +318,12 @@ def test_progress_tells_what_is_written_and_goes_on(
     done, going = tmp_path / "_temporary" / "0" / "task_1", tmp_path / "_temporary" / "0" / "_temporary" / "attempt_2"
     for folder in (done, going):
         folder.mkdir(parents=True)
-    assert _progress.written_so_far(tmp_path) == ""
+    assert _session.written_so_far(tmp_path) == ""
     (going / "part-1.parquet").write_bytes(b"PAR1")
     parquet.write_table(pa.table({"n": [1, 2, 3]}), done / "part-0.parquet")
-    assert _progress.written_so_far(tmp_path) == "3 rows so far"
-    monkeypatch.setattr(_progress, "BEAT", 0.01)
-    progress = _progress.ProgressReporter(quiet=False)
+    assert _session.written_so_far(tmp_path) == "3 rows so far"
+    monkeypatch.setattr(_session, "BEAT", 0.01)
+    progress = _session.ProgressReporter(quiet=False)
     progress("writing it")
     progress.place = tmp_path
     deadline = time.monotonic() + 20
@@ -375,7 +375,7 @@ def test_the_warning_of_java_is_dropped_and_all_else_passes(capfd: pytest.Captur
         warning,
         b"WARNING: x\n",
     ]
-    with _job._java_warning_dropped():
+    with _session._java_warning_dropped():
         standard_error = os.dup(2)
         for piece in pieces:
             os.write(standard_error, piece)

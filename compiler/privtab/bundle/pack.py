@@ -39,14 +39,8 @@ class PolicyArtifacts:
 
     def files(self) -> dict[str, bytes]:
         """The files of the bundle, by path."""
-        manifest = {
-            "revision": self.revision,
-            "roots": [f"privtab/{self.name}", f"privtab_program/{self.name}"],
-            "rego_version": 1,
-            "metadata": self.metadata,
-        }
         return {
-            ".manifest": json_bytes(manifest),
+            ".manifest": manifest(self.revision, self.roots, self.metadata),
             f"privtab_program/{self.name}/data.json": self.program_bytes,
             **{path: text.encode() for path, text in self.modules.items()},
         }
@@ -57,19 +51,29 @@ class PolicyArtifacts:
 
     def wasm_bundle(self, module: bytes, signing: SigningKey | None = None) -> bytes:
         """The bundle for engines that run Wasm: the compiled `pipeline.wasm_modules`, and the program."""
-        manifest = {
+        wasm = {
             "revision": self.revision,
-            "roots": [f"privtab/{self.name}", f"privtab_program/{self.name}"],
+            "roots": self.roots,
             "wasm": [{"entrypoint": entrypoint, "module": "policy.wasm"} for entrypoint in self.entrypoints],
             "metadata": dict(self.metadata) | {"kind": "wasm"},
         }
         program = {f"privtab_program/{self.name}/data.json": self.program_bytes}
-        return signed_bundle({".manifest": json_bytes(manifest), "policy.wasm": module, **program}, signing)
+        return signed_bundle({".manifest": json_bytes(wasm), "policy.wasm": module, **program}, signing)
+
+    @property
+    def roots(self) -> list[str]:
+        """The paths that the bundle owns."""
+        return [f"privtab/{self.name}", f"privtab_program/{self.name}"]
 
     @property
     def entrypoints(self) -> tuple[str, ...]:
         """The paths of the rules that are queried."""
         return tuple(f"privtab/{self.name}/{rule}" for rule in ENTRYPOINTS)
+
+
+def manifest(revision: str, roots: list[str], metadata: Mapping[str, Any]) -> bytes:
+    """The manifest of a bundle of Rego or data."""
+    return json_bytes({"revision": revision, "roots": roots, "rego_version": 1, "metadata": metadata})
 
 
 def pack_policy(
@@ -140,20 +144,15 @@ def packed_state(
 ) -> tuple[str, bytes]:
     """The revision of a state, and its bundle."""
     revision, document = index_bytes(program, state)
-    manifest = {
-        "revision": revision,
-        "roots": [f"privtab_state/{program.system}"],
-        "rego_version": 1,
-        "metadata": {
-            "kind": "state",
-            "system": program.system,
-            "grants": len(state.grants),
-            "assignments": len(state.assignments),
-            **provenance_metadata(provenance),
-        },
+    metadata = {
+        "kind": "state",
+        "system": program.system,
+        "grants": len(state.grants),
+        "assignments": len(state.assignments),
+        **provenance_metadata(provenance),
     }
     files = {
-        ".manifest": json_bytes(manifest),
+        ".manifest": manifest(revision, [f"privtab_state/{program.system}"], metadata),
         f"privtab_state/{program.system}/data.json": document,
     }
     return revision, signed_bundle(files, signing)
@@ -193,10 +192,9 @@ def shard_bundle(
 
 def shard_files(system: str, part: PartText, more: Mapping[str, Any]) -> dict[str, bytes]:
     """The files of the bundle of one part of a state; `more`: what its metadata say besides."""
-    manifest = {
-        "revision": part.revision,
-        "roots": roots(system, part.key, windows=part.windows, further=part.further),
-        "rego_version": 1,
-        "metadata": {"kind": "state", "system": system, "state": SHARDED, "shard": part.key, **more},
+    own = roots(system, part.key, windows=part.windows, further=part.further)
+    metadata = {"kind": "state", "system": system, "state": SHARDED, "shard": part.key, **more}
+    return {
+        ".manifest": manifest(part.revision, own, metadata),
+        f"privtab_state/{system}/data.json": part.content,
     }
-    return {".manifest": json_bytes(manifest), f"privtab_state/{system}/data.json": part.content}

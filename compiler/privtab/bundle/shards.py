@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from privtab.bundle.archive import json_bytes
-from privtab.bundle.contents import contents
+from privtab.bundle.archive import contents, json_bytes
 from privtab.names import decode_name
 from privtab.shard_names import combined
 from privtab.state.shards import PEOPLE

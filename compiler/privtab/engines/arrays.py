@@ -248,7 +248,7 @@ class Arrays:
         found.users, found.groups = people.listed(), people.groups
         found.within, found.group_scoped = people.within, people.group_scoped
         found.roles_of_roles = people.roles_of_roles
-        found.scoped = {}
+        scoped: dict[str, dict[str, tuple[str, ...]]] = {}
         paths: dict[str, list[str]] = {}
         for type_, kind in self.kinds.items():
             above = self.above[type_]
@@ -261,7 +261,8 @@ class Arrays:
                 members.setdefault(type_paths[key & 0xFFFFFFFF], set()).add(users[key >> 32])
             found.members[type_] = {path: frozenset(user_names) for path, user_names in members.items()}
             for key, roles in zip(self.scopes[type_].keys.tolist(), self.scopes[type_].roles, strict=True):
-                found.scoped.setdefault(users[key >> 32], {})[f"{type_}:{type_paths[key & 0xFFFFFFFF]}"] = tuple(roles)
+                scoped.setdefault(users[key >> 32], {})[f"{type_}:{type_paths[key & 0xFFFFFFFF]}"] = tuple(roles)
+        found.scoped = scoped
         return found
 
     def plan_only(self) -> Index:

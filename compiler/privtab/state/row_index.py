@@ -209,7 +209,7 @@ def _held(
             continue
         found = [values for holder in (member, *own_groups) if (values := values_of.get(holder))]
         if found:
-            yield name, sorted(found[0] if len(found) == 1 else set().union(*found)), {}
+            yield name, sorted(found[0] if len(found) == 1 else {value for values in found for value in values}), {}
 
 
 def _rows(state: State, table: str, *columns: str) -> Iterator[tuple[tuple[Any, ...], Window]]:

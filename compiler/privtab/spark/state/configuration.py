@@ -41,7 +41,7 @@ def _yaml_value(file: SourceFile) -> object:
 
     The lines themselves are not shown, since they may contain passwords.
     """
-    from privtab.diagnostics_render import render
+    from privtab.diagnostics import render
     from privtab.syntax.yaml_tree import compose, plain_tree
 
     found: list[Diagnostic] = []

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from privtab._deprecation import renamed_keyword
 from privtab._install import how_to_install
+from privtab._lazy import renamed_keyword
 from privtab.errors import StateInvalid, UsageError
 from privtab.request import Entity
 from privtab.spark.frames import is_frame, of_spark
