@@ -19,7 +19,7 @@ from sidecar_fleet import POLICY, STATE, WIDER, SidecarFleet, outcome
 from privtab import Client
 from privtab.opa.server import OpaServer
 from privtab.registry import Registry
-from privtab.registry.deploy import watch as watching
+from privtab.registry.deploy import rollout as watching
 
 Privtab = Callable[..., Any]
 
@@ -424,9 +424,9 @@ def test_straight_into_an_opa(privtab: Privtab, idle_fleet: SidecarFleet) -> Non
     ("options", "message"),
     [
         ([], "no registry: give `--registry URL`"),
-        (["-r", "x", "--fail-on", "narrower"], "wider, any, none"),
+        (["-r", "x", "--fail-on", "narrower"], "'wider', 'any', 'none'"),
         (["-r", "x", "--skip-tests", " "], "say why"),
-        (["-r", "x", "--engine", "spark"], "reference, opa, both"),
+        (["-r", "x", "--engine", "spark"], "'reference', 'opa', 'both'"),
         (["-r", "x", "--canary", "10%"], "--server URL"),
         (["-r", "x", "--canary", "many", "--server", "http://127.0.0.1:9"], "write a share"),
         (["-r", "x", "--server", "127.0.0.1:9"], "write http://"),

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from privtab.cli import _diff_sources
+from privtab.cli import _diff
 
 ROOT = Path(__file__).resolve().parents[2]
 HISTORIES = {"reference/history.md": 3, "history-gravitino.md": 2}
@@ -287,7 +287,7 @@ def test_a_broken_policy_is_reported_with_its_revision(privtab: Run, repository:
 
 
 def test_large_files_are_read_by_two_processes(privtab: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_diff_sources, "LARGE", 1)
+    monkeypatch.setattr(_diff, "LARGE", 1)
     ran = privtab("diff", "old.yaml", "new.yaml", "--format", "json")
     assert changed(ran) == {"item/read": "wider", "item/erase": "added", "item/drop": "removed"}
     (files / "old.yaml").write_text(OLD.replace("READ (store)", "REED (store)"), encoding="utf-8")

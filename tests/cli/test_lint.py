@@ -11,7 +11,6 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 from rich.cells import cell_len
-from rich.console import Console
 
 from privtab.lint.codes import codes
 
@@ -68,10 +67,11 @@ def test_pretty_output_keeps_to_the_width(
     width: int, policy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from privtab.cli import _lint
+    from privtab.cli._output import recorder
 
     policy.write_text(policy.read_text().replace("open: READ (store)", f"open: READ (store){' or WRITE (store)' * 20}"))
     linted = _lint.check([policy], None, _lint.selection(None, None), None)
-    console = Console(width=width, file=StringIO(), highlight=False, markup=False, emoji=False)
+    console = recorder(StringIO(), width=width)
     _lint.show(linted, console)
     assert isinstance(console.file, StringIO)
     lines = console.file.getvalue().splitlines()

@@ -56,7 +56,7 @@ def test_exit_codes_are_named() -> None:
 
 @pytest.mark.parametrize(("format_", "out"), [("json", '[\n  "a\\u001b"\n]\n'), ("csv", "x\n'=1\n"), ("text", "")])
 def test_a_format_is_printed_where_it_was_requested(capsys: pytest.CaptureFixture[str], format_: str, out: str) -> None:
-    is_printed = _output.print_if_data(_output.TableFormat(format_), ["a\x1b"], ("x",), [("=1",)])
+    is_printed = _output.print_if_data(format_, ["a\x1b"], ("x",), [("=1",)])
     assert capsys.readouterr().out == out
     assert is_printed is bool(out)
 

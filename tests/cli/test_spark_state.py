@@ -77,7 +77,7 @@ def test_wrong_rows_end_in_exit_code_1(spark: SparkSession, lake: Path, capsys: 
 
 def test_bad_usage(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["state", "read", str(lake / "exports"), "-p", "lake.yaml", "--conf", "nothing"]) == 2
-    assert "write NAME=VALUE" in capsys.readouterr().err
+    assert "write KEY=VALUE" in capsys.readouterr().err
     assert run(["state", "build", "exports", "-p", "lake.yaml", "-o", "built", "--package", "delta"]) == 2
     assert "write GROUP:ARTIFACT:VERSION" in capsys.readouterr().err
     assert (

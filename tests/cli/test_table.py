@@ -6,12 +6,13 @@ from io import StringIO
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from privtab.cli import _lint_pretty, _table
-from privtab.cli._output import Terminal, print_fast, recorder, table
+from privtab.cli import _lint
+from privtab.cli._output import Table, Terminal, recorder, table
 
 CELLS = st.text(st.sampled_from("abc  \n"), max_size=40)
 COUNTS = st.integers(1, 5)
@@ -32,7 +33,7 @@ def test_the_layout_is_rich_s(width: int, right: bool, rows: list[list[str]]) ->
     ours = table(*header, rows=cells, right=header[:1] if right else ())
     for color in (None, "standard"):
         printed = []
-        for render in (_table.Table.__rich_console__, RichTable.__rich_console__):
+        for render in (Table.__rich_console__, RichTable.__rich_console__):
             console = Terminal(
                 file=StringIO(), width=width, color_system=color, force_terminal=color is not None, highlight=False
             )
@@ -57,8 +58,8 @@ TEXTS = st.text(st.sampled_from("abc  \n\t\x1b[]é漢:"), max_size=90)
 def test_a_text_is_printed_as_by_rich(text: str, wrap: bool, end: str) -> None:
     for printed in (text, Text(text, style="bold")):
         file, expected = StringIO(), StringIO()
-        print_fast(recorder(file, width=40), printed, "dim", end=end, wrap=wrap)
-        recorder(expected, width=40).print(printed, style="dim", end=end, soft_wrap=not wrap)
+        recorder(file, width=40).print(printed, style="dim", end=end, soft_wrap=not wrap)
+        Console.print(recorder(expected, width=40), printed, style="dim", end=end, soft_wrap=not wrap)
         assert file.getvalue() == expected.getvalue()
 
 
@@ -68,6 +69,6 @@ def test_a_text_is_printed_as_by_rich(text: str, wrap: bool, end: str) -> None:
 @example("x" * 150 + " y")
 def test_indented_prose_is_laid_out_as_by_rich(text: str) -> None:
     file, expected = StringIO(), StringIO()
-    _lint_pretty._print_indented(Text(text), recorder(file), 60)
+    _lint._print_indented(Text(text), recorder(file), 60)
     recorder(expected).print(Padding(Text(text), (0, 0, 0, 10), expand=False), width=60)
     assert file.getvalue() == expected.getvalue()

@@ -102,8 +102,8 @@ def pushed(url: str, folder: Path) -> None:
 
 def stored(url: str, folder: Path) -> None:
     (folder / "token").write_text(TOKEN)
-    with session(Settings(store=url, token_file=folder / "token")) as opened:
-        carry_out(Settings(store=url, yes=True), opened, RequestedChange())
+    opened = session(Settings(store=url, token_file=folder / "token"))
+    carry_out(Settings(store=url, yes=True), opened, RequestedChange())
 
 
 def imported(url: str, folder: Path) -> None:
@@ -294,7 +294,6 @@ OPENS = frozenset(
 )  # fmt: skip
 SENDERS = {
     "client/_http.py": {"http.client.HTTPConnection"},  # decisions, and everything else through client/_sender.py
-    "client/_async_http.py": {"httpcore.AsyncConnectionPool"},  # decisions
     "client/_transport.py": {"requests.Session"},  # RequestsTransport, restricted, where the caller gave no session
     "registry/deploy/push.py": {"_Client"},  # the client of OPA's makers, restricted likewise
     "opa/server.py": {

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from privtab.lint.toml_places import places
+from privtab.lint.config import places
 
 TEXT = '''\
 # a comment with = and [brackets]

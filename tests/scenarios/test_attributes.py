@@ -19,10 +19,10 @@ from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import Reference
 from privtab.request import NOT_SET, Entity, Request
 from privtab.scenarios.callers import HeldAtom, smallest
-from privtab.scenarios.generated import CallerStates
+from privtab.scenarios.generated import Caller, CallerStates
 from privtab.scenarios.masks import RuleDependencies
 from privtab.scenarios.mutants import Mutants
-from privtab.scenarios.needs import Caller, Callers
+from privtab.scenarios.needs import Callers
 from privtab.scenarios.prove import Scoring, coverage, observe, score, suggested
 from privtab.scenarios.suggest import RequestNames
 from privtab.scenarios.ways import comparison, is_comparison

@@ -20,7 +20,7 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from privtab.spark import jobs
-from privtab.spark.jobs import _progress, _session
+from privtab.spark.jobs import _session
 
 POLICY, STATE = "gravitino/1.1.0", "policy_src/gravitino/state.yaml"
 LOADS = ["--subject", "who", "--action", "load", "--resource", "what"]
@@ -318,12 +318,12 @@ def test_progress_tells_what_is_written_and_goes_on(
     done, going = tmp_path / "_temporary" / "0" / "task_1", tmp_path / "_temporary" / "0" / "_temporary" / "attempt_2"
     for folder in (done, going):
         folder.mkdir(parents=True)
-    assert _progress.written_so_far(tmp_path) == ""
+    assert _session.written_so_far(tmp_path) == ""
     (going / "part-1.parquet").write_bytes(b"PAR1")
     parquet.write_table(pa.table({"n": [1, 2, 3]}), done / "part-0.parquet")
-    assert _progress.written_so_far(tmp_path) == "3 rows so far"
-    monkeypatch.setattr(_progress, "BEAT", 0.01)
-    progress = _progress.ProgressReporter(quiet=False)
+    assert _session.written_so_far(tmp_path) == "3 rows so far"
+    monkeypatch.setattr(_session, "BEAT", 0.01)
+    progress = _session.ProgressReporter(quiet=False)
     progress("writing it")
     progress.place = tmp_path
     deadline = time.monotonic() + 20

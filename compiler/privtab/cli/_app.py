@@ -20,6 +20,7 @@ from typer.core import TyperCommand
 from privtab import __version__, _staged
 from privtab.cli._output import Terminal, print_error, print_text, show_diagnostics, show_state_findings
 from privtab.errors import (
+    AccessDenied,
     BundleRefused,
     InvalidRequest,
     PolicyInvalid,
@@ -33,8 +34,8 @@ from privtab.errors import (
 from privtab.exit_codes import ExitCode
 from privtab.printable import printable_output
 
-EXAMPLE = "\b"
-"""Marks a paragraph whose lines are not rewrapped."""
+EXAMPLE = "Example:\n"
+"""Begins a paragraph whose lines are not rewrapped."""
 
 
 def rewrap_help(app: typer.Typer) -> None:
@@ -50,7 +51,7 @@ def rewrap_help(app: typer.Typer) -> None:
 def rewrap(text: str) -> str:
     r"""A docstring with each paragraph on one line, except examples.
 
-    >>> rewrap("Say\nwhat is in [x].\n\nExample:\n\n\b\n  privtab a\n  privtab b")
+    >>> rewrap("Say\nwhat is in [x].\n\nExample:\n  privtab a\n  privtab b")
     'Say what is in \\[x].\n\nExample:\n\n[dim][/dim]  privtab a\n  privtab b'
     """
     return "\n\n".join(map(_paragraph, text.split("\n\n")))
@@ -59,7 +60,7 @@ def rewrap(text: str) -> str:
 def _paragraph(text: str) -> str:
     plain = re.sub(r"\[(?=[a-z#/@])", r"\\[", text)
     # Typer removes the common indentation: the empty tag at the margin prevents that.
-    return f"[dim][/dim]{plain[len(EXAMPLE) :].strip(chr(10))}" if text.startswith(EXAMPLE) else " ".join(plain.split())
+    return f"{EXAMPLE}\n[dim][/dim]{plain[len(EXAMPLE) :]}" if text.startswith(EXAMPLE) else " ".join(plain.split())
 
 
 class _RichUtils(ModuleType):
@@ -214,7 +215,7 @@ def _run(arguments: Sequence[str]) -> int:
     except SettingsInvalid as error:
         show_diagnostics(error.diagnostics)
         return ExitCode.USAGE
-    except (RegistryConflict, BundleRefused, StoreConflict) as error:
+    except (RegistryConflict, BundleRefused, StoreConflict, AccessDenied) as error:
         print_error(str(error))
         return ExitCode.FINDINGS
     except InvalidRequest as error:

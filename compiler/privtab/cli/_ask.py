@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from privtab.attribute_options import attribute_values
-from privtab.cli._output import TableFormat, err
+from privtab.cli._output import err, styled
+from privtab.cli._parameters import option
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
-from privtab.key_values import key_values
+from privtab.key_values import attribute_values, key_values
 from privtab.names import bare_name, check_user, is_wildcard
 from privtab.request import NOT_SET, Entity, Request, flag_name
 
@@ -35,42 +33,73 @@ WIDEST = 120
 """Column at which lists are wrapped, even on wider terminals."""
 
 
-TableFormatOption = Annotated[
-    TableFormat, typer.Option("--format", help="Output format: for people, programs or spreadsheets.")
-]
-WithOption = Annotated[
-    list[str] | None, typer.Option("--with", metavar="NAME=TYPE:PATH", help="A second object of the request.")
-]
-FlagOption = Annotated[
-    list[str] | None,
-    typer.Option("--flag", metavar="NAME[=false]", help="A flag to set, or NAME=false to unset it."),
-]
+WithOption = Annotated[list[str] | None, option("--with NAME=TYPE:PATH", "A second object of the request.")]
+FlagOption = Annotated[list[str] | None, option("--flag NAME[=false]", "A flag to set, or NAME=false to unset it.")]
 AttributeOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--attribute", metavar="KIND.NAME=VALUE", help="An attribute: user.department=hr, entity.class=public."
-    ),
+    list[str] | None, option("--attribute KIND.NAME=VALUE", "An attribute: user.department=hr, entity.class=public.")
 ]
-GroupOption = Annotated[
-    list[str] | None, typer.Option("--group", help="A group that the request says the user belongs to.")
-]
-ActiveRoleOption = Annotated[
-    list[str] | None, typer.Option("--active-role", metavar="NAME", help="Count only this role; may be repeated.")
-]
-NoActiveRolesOption = Annotated[bool, typer.Option("--no-active-roles", help="Count none of the user's roles.")]
-StepsOption = Annotated[int | None, typer.Option("--max-steps", min=1, metavar="N", help="Ignore longer paths.")]
+GroupOption = Annotated[list[str] | None, option("--group", "A group that the request says the user belongs to.")]
+ActiveRoleOption = Annotated[list[str] | None, option("--active-role NAME", "Count only this role; may be repeated.")]
+NoActiveRolesOption = Annotated[bool, option("--no-active-roles", "Count none of the user's roles.")]
+
+
+def limit_option(noun: str, most: int) -> Any:
+    """The option for the number of lines; `most`: how many are shown to people by default."""
+    return option("--limit N", f"Number of {noun}; 0 for all. (default: {most} for people)", min=0)
+
+
+def shown_number(limit: int | None, format_: str, most: int) -> int:
+    """How many things are shown; 0 for all."""
+    return limit if limit is not None else most if format_ == "text" else 0
+
+
+StepsOption = Annotated[int | None, option("--max-steps N", "Ignore longer paths.", min=1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestOptions:
-    """What a request gives beside its user, operation and entity; `with_options` makes options of it."""
+class CallerOptions:
+    """What a request says of its user, and its flags."""
 
-    with_: WithOption = None
     flag: FlagOption = None
-    attribute: AttributeOption = None
     group: GroupOption = None
     active_role: ActiveRoleOption = None
     no_active_roles: NoActiveRolesOption = False
+
+    def groups(self) -> tuple[str, ...]:
+        """The names of the groups, written bare or as `group:name`; raises UsageError for one without a name."""
+        names = tuple(name.removeprefix("group:") for name in self.group or ())
+        if "" in names:
+            raise UsageError("`--group` is empty: it names no group")
+        return names
+
+    def flags(self, program: Program) -> frozenset[str]:
+        """The flags, each of which an operation requires that requires any. Raises UsageError."""
+        flags = flag_names(self.flag, program)
+        check_required_flags(flags, program)
+        return flags
+
+    def active_roles(self, program: Program) -> tuple[str, ...] | None:
+        """The active roles; None if all are. Raises UsageError."""
+        names = tuple(dict.fromkeys(name.removeprefix("role:") for name in self.active_role or ()))
+        if not names and not self.no_active_roles:
+            return None
+        if names and self.no_active_roles:
+            raise UsageError("`--active-role` and `--no-active-roles` exclude each other")
+        if "" in names:
+            raise UsageError("`--active-role` is empty: it names no role")
+        if program.semantics.active_roles != "request":
+            raise UsageError(
+                f"requests to `{program.system}` cannot name active roles: its policy needs `semantics: {{active_roles: request}}`"
+            )
+        return names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestOptions(CallerOptions):
+    """What a request gives beside its user, operation and entity; `with_options` makes options of it."""
+
+    with_: WithOption = None
+    attribute: AttributeOption = None
 
     def request(self, program: Program, user: str, action: str, resource: str) -> Request:
         """The request of a user for an operation on an entity. Raises UsageError."""
@@ -78,10 +107,10 @@ class RequestOptions:
             user=user_name(user),
             action=action,
             resource=entity(resource),
-            groups=group_names(self.group),
+            groups=self.groups(),
             with_=objects(self.with_),
             flags=flag_names(self.flag, program),
-            active_roles=active_roles(self.active_role, none=self.no_active_roles, program=program),
+            active_roles=self.active_roles(program),
             attributes=attribute_values(self.attribute, program.attributes),
         )
 
@@ -126,32 +155,7 @@ def principal_name(text: str) -> str:
 def show_notes(notes: Iterable[str]) -> None:
     """Print notes about the limits of an answer to standard error."""
     for note in notes:
-        err().print("note: ", style="bold", end="", soft_wrap=True)
-        err().print(note, soft_wrap=True)
-
-
-def group_names(options: Iterable[str] | None) -> tuple[str, ...]:
-    """Parse `--group` options, bare or as `group:name`; raises UsageError for one without a name."""
-    names = tuple(name.removeprefix("group:") for name in options or ())
-    if "" in names:
-        raise UsageError("`--group` is empty: it names no group")
-    return names
-
-
-def active_roles(options: Iterable[str] | None, *, none: bool, program: Program) -> tuple[str, ...] | None:
-    """Check `--active-role` and `--no-active-roles`; None without them. Raises UsageError."""
-    names = tuple(dict.fromkeys(name.removeprefix("role:") for name in options or ()))
-    if not names and not none:
-        return None
-    if names and none:
-        raise UsageError("`--active-role` and `--no-active-roles` exclude each other")
-    if "" in names:
-        raise UsageError("`--active-role` is empty: it names no role")
-    if program.semantics.active_roles != "request":
-        raise UsageError(
-            f"requests to `{program.system}` cannot name active roles: its policy needs `semantics: {{active_roles: request}}`"
-        )
-    return names
+        err().print(styled(("note: ", "bold"), note))
 
 
 def flag_names(options: Iterable[str] | None, program: Program) -> frozenset[str]:
@@ -175,39 +179,45 @@ def check_required_flags(flags: frozenset[str], program: Program) -> None:
             raise UsageError(f"`{rule.id}` needs the flag `{flag}`: add `--flag {flag}` or `--flag {flag}{NOT_SET}`")
 
 
+def besides(request: Request) -> str:
+    """What a request gives beside its user, operation and entity, as text."""
+    words = [f" {name}={object_}" for name, object_ in sorted(request.with_.items())]
+    flags = [f" +{flag}" for flag in sorted(request.flags)]
+    active = [] if request.active_roles is None else [f" as {', '.join(request.active_roles) or 'no role'}"]
+    return "".join([*words, *flags, *active])
+
+
 def show_rule(console: Console, program: Program, rule: Rule) -> None:
     """Print a rule with its source text, its position, and the document it comes from."""
-    console.print("\nrule  ", style="dim", end="")
-    console.print(rule.id, end="")
-    console.print(f"  {rule.span.path}:{rule.span.line}", style="dim", soft_wrap=True)
+    console.print()
+    console.print(styled(("rule  ", "dim"), rule.id, (f"  {rule.span.path}:{rule.span.line}", "dim")))
     for line in _source(rule.span):
-        console.print(f"      {line}", soft_wrap=True)
+        console.print(f"      {line}")
     if rule.source is not None:
         line = "" if rule.source.line is None else f" line {rule.source.line}"
         source_name = next(
             (name for name, document in program.sources.items() if document == rule.source.document), None
         )
         suffix = "" if source_name is None else f" ({source_name})"
-        console.print("from  ", style="dim", end="")
-        console.print(f"{rule.source.document}{line}{suffix}", soft_wrap=True)
+        console.print(styled(("from  ", "dim"), f"{rule.source.document}{line}{suffix}"))
 
 
-def show_list(console: Console, title: str, words: Sequence[str], *, indent: int) -> None:
-    """Print words after a title, wrapped and aligned with the first word."""
-    margin = " " * (indent + len(title))
-    console.print(" " * indent + title, style="dim", end="")
-    column = len(margin)
+def show_words(
+    console: Console, head: str, words: Iterable[str], *, margin: int, gap: str = " ", style: str = ""
+) -> None:
+    """Print words after a head, wrapped in the column of the first one: `margin`, or further right after a long head."""
+    console.print(head, style=style, end="")
+    column = max(margin, len(head))
     for number, word in enumerate(words):
-        text = word + ("," if number + 1 < len(words) else "")
-        if number and column + 1 + len(text) > min(console.width, WIDEST):
+        if number and column + len(gap) + len(word) > min(console.width, WIDEST):
             console.print()
-            console.print(margin, end="")
-            column = len(margin)
+            console.print(" " * margin, end="")
+            column = margin
         elif number:
-            console.print(" ", end="")
-            column += 1
-        console.print(text, end="", soft_wrap=True)
-        column += len(text)
+            console.print(gap, end="")
+            column += len(gap)
+        console.print(word, style="dim" if word.startswith("[") else "", end="")
+        column += len(word)
     console.print()
 
 
@@ -217,9 +227,9 @@ def show_rows(console: Console, rows: Iterable[tuple[str, str]], *, indent: int 
     position_column = max([NARROWEST, *(indent + len(text) for text, place in row_list if place)]) + 2
     fits_one_column = all(position_column + len(place) <= console.width for _, place in row_list)
     for text, place in row_list:
-        console.print(" " * indent + text, end="", soft_wrap=True)
+        console.print(" " * indent + text, end="")
         if fits_one_column and place:
-            console.print(" " * (position_column - indent - len(text)) + place, style="dim", soft_wrap=True)
+            console.print(" " * (position_column - indent - len(text)) + place, style="dim")
         else:
             show_place(console, place, at=indent + len(text), column=console.width)
 
@@ -234,7 +244,7 @@ def show_place(console: Console, place: str, *, at: int, column: int = 0) -> Non
         at = 0
         column = console.width
     gap = max(2 if at else 0, column - len(place) - at)
-    console.print(" " * gap + place if place else "", style="dim", soft_wrap=True)
+    console.print(" " * gap + place if place else "", style="dim")
 
 
 def chain_rows(chain: Chain) -> list[tuple[str, str]]:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from privtab.cli._output import Format, out, show_diagnostics, table
+from privtab.cli._output import out, show_diagnostics, styled, table
 from privtab.cli._rollout import channel_json, snapshot_json
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from privtab.registry.deploy.canary import CanaryOutcome
-    from privtab.registry.deploy.gates import FailingOn, Gate
-    from privtab.registry.deploy.watch import FleetSnapshot
+    from privtab.registry.deploy.gates import Gate
+    from privtab.registry.deploy.rollout import FleetSnapshot
     from privtab.registry.nodes import Channel
 
 
@@ -27,14 +26,12 @@ MAX_SHOWN = 10
 """Maximum changes or failures shown; `privtab diff` and `privtab test` show all."""
 
 
-def show_gate(gate: Gate, format_: Format) -> None:
-    """Print the result of a gate, with its findings if it failed; nothing for JSON."""
-    if format_ is Format.JSON:
-        return
+def show_gate(gate: Gate) -> None:
+    """Print the result of a gate, with its findings if it failed."""
     colour = {"passed": "green", "failed": "bold red", "skipped": "yellow"}[str(gate.outcome)]
-    text = Text.assemble((f"{gate.name:<6}", "bold"), (f"{gate.outcome!s:<8}", colour), gate.says)
+    text = styled((f"{gate.name:<6}", "bold"), (f"{gate.outcome!s:<8}", colour), gate.says)
     console = out()
-    console.print(text, soft_wrap=True)
+    console.print(text)
     if gate.state is not None and gate.state.access:
         _state(gate)
     if gate.passed:
@@ -42,9 +39,7 @@ def show_gate(gate: Gate, format_: Format) -> None:
     if gate.name == "lint":
         show_diagnostics(gate.diagnostics)
     for failure in gate.failures[:MAX_SHOWN]:
-        console.print(
-            f"  {failure.case.name}: {failure.fault} is {failure.got}, not {failure.expected}", soft_wrap=True
-        )
+        console.print(f"  {failure.case.name}: {failure.fault} is {failure.got}, not {failure.expected}")
     if gate.blocking:
         console.print(_blocking(gate))
         console.print(
@@ -86,13 +81,10 @@ def _blocking(gate: Gate) -> Table:
     return grid
 
 
-def show_canary_outcome(outcome: CanaryOutcome, format_: Format) -> None:
+def show_canary_outcome(outcome: CanaryOutcome, report: DeployReport) -> None:
     """Print the outcome of a canary, by rule."""
-    if format_ is Format.JSON:
-        return
-    console = out()
-    console.print(f"canary: {outcome.says}", soft_wrap=True)
-    if not outcome.compared:
+    report.tell(f"canary: {outcome.says}")
+    if report.quiet or not outcome.compared:
         return
     grid = table("rule", "of", "canary", "", "others", "", "p", "", right=("canary", "others", "p"))
     for comparison in outcome.compared[:MAX_SHOWN]:
@@ -107,54 +99,15 @@ def show_canary_outcome(outcome: CanaryOutcome, format_: Format) -> None:
             f"{comparison.p:.2g}",
             Text(comparison.verdict, style=colour),
         )
-    console.print(grid)
-
-
-def print_unless_json(format_: Format, text: str, *, style: str = "") -> None:
-    """Print a line, unless the format is JSON."""
-    if format_ is not Format.JSON:
-        out().print(text, style=style or None, soft_wrap=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeployRequest:
-    """What to deploy, and with which gates."""
-
-    policy: str
-    variant: str | None
-    readings: Mapping[str, str]
-    state: Path | None
-    allow_partial: bool
-    sharded: bool
-    fail_on: FailingOn
-    waivers: Path | None
-    skip_tests: str | None
-    keep_state: str | None
-    accept_gains: str | None
-    engine: str
-    signing_key: str | None
-    scope: str
-    dry_run: bool
-    why: str
-    format: Format
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchOptions:
-    """What to watch, and for how long."""
-
-    server: str | None
-    opas: tuple[str, ...]
-    token_file: Path | None
-    ca: Path | None
-    timeout: float
-    expect: int
+    out().print(grid)
 
 
 @dataclass(slots=True, kw_only=True)
 class DeployReport:
     """The report, filled during the deployment; seconds by step."""
 
+    quiet: bool
+    """Whether only the report is printed, as JSON."""
     outcome: str = ""
     gates: list[Gate] = field(default_factory=list)
     before: Channel | None = None
@@ -171,6 +124,27 @@ class DeployReport:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+
+    def ended(self, gate: Gate) -> None:
+        """Record the result of a gate, and show it."""
+        self.gates.append(gate)
+        if not self.quiet:
+            show_gate(gate)
+
+    @property
+    def all_passed(self) -> bool:
+        """Whether no gate stops the deployment."""
+        return all(gate.passed for gate in self.gates)
+
+    def stop(self, why: str) -> None:
+        """Record that the deployment ends here."""
+        self.tell(why, style="bold red")
+        self.outcome = "stopped"
+
+    def tell(self, text: str, *, style: str = "") -> None:
+        """Print a line, unless only the report is printed."""
+        if not self.quiet:
+            out().print(text, style=style or None)
 
     def json(self) -> dict[str, Any]:
         """As JSON."""

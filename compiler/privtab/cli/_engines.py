@@ -6,9 +6,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from privtab.cli._output import spinner
 from privtab.request import Decision, Request
@@ -19,17 +18,8 @@ if TYPE_CHECKING:
     from privtab.state.nodes import State
 
 
-ENGINES = ("reference", "opa", "python")
-"""By name; the first is the default."""
-
-if TYPE_CHECKING:
-
-    class Engine(StrEnum):
-        """One of `ENGINES`, as a choice for Typer."""
-else:
-    Engine = StrEnum("Engine", {name.upper(): name for name in ENGINES})
-
-USUAL = Engine(ENGINES[0])
+Engine = Literal["reference", "opa", "python"]
+ENGINES: tuple[Engine, ...] = get_args(Engine)
 
 
 @dataclass(frozen=True, slots=True)

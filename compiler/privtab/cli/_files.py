@@ -1,4 +1,4 @@
-"""Write outputs atomically, and remove stale ones of earlier runs."""
+"""Write outputs atomically, and remove stale ones of earlier runs; write states in shards."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 from privtab import indented_json, strict_json
 from privtab._staged import write, write_all
+from privtab.cli._output import out
+from privtab.plural import count
 
 MANIFEST = ".privtab-manifest.json"
 
@@ -54,3 +56,44 @@ def _remove(folder: Path, relative: str) -> None:
         if parent == root or not parent.is_dir() or any(parent.iterdir()):
             return
         parent.rmdir()
+
+
+def write_state(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the bundles of a state, with a list of them if it is in shards (`shard_files`), into a folder.
+
+    Bundles in an earlier list but not in this one, as the shards of removed root entities, are deleted.
+    """
+    from privtab.bundle.shards import LISTING
+
+    before = {LISTING, *_listed_files(folder)}
+    for name, content in files.items():
+        write(folder / name, content)
+    for name in before - files.keys():
+        (folder / name).unlink(missing_ok=True)
+
+
+def show_shards(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Print what was written, with the names of the largest shards."""
+    from privtab.bundle.shards import LISTING
+
+    listing = strict_json.loads(files[LISTING])
+    rows = [listing["people"], *listing["shards"].values()]
+    total = sum(row["bytes"] for row in rows)
+    largest = sorted(listing["shards"].items(), key=lambda item: (-item[1]["bytes"], item[0]))
+    out().print(f"{folder}/  {total:,} bytes: people {rows[0]['bytes']:,}, {count(len(largest), 'shard')}")
+    for key, row in largest[:10]:
+        out().print(f"  {row['file']}  {row['bytes']:,} bytes: {key}")
+    if len(largest) > 10:
+        out().print(f"  and {len(largest) - 10} smaller ones")
+
+
+def _listed_files(folder: Path) -> set[str]:
+    """The files in the list of a folder; empty without a readable list."""
+    from privtab.bundle.shards import LISTING
+
+    try:
+        listing: Any = strict_json.loads((folder / LISTING).read_text(encoding="utf-8"))
+        found = {str(listing["people"]["file"]), *(str(row["file"]) for row in listing["shards"].values())}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return set()
+    return {name for name in found if name == Path(name).name and name.endswith(".tar.gz")}

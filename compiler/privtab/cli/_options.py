@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from privtab.cli._complete import policies
-from privtab.cli._output import Format, print_error, show_state_findings
+from privtab.cli._output import print_error, show_state_findings
+from privtab.cli._parameters import argument, option, policies
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.formats import STATE_HELP
@@ -24,50 +22,33 @@ if TYPE_CHECKING:
     from privtab.state.nodes import State, StateFinding
     from privtab.state.places import Places
 
-FormatOption = Annotated[Format, typer.Option("--format", help="Output format: for people or for programs.")]
 PolicyOption = Annotated[
     str,
-    typer.Option(
-        "--policy",
-        "-p",
-        metavar="POLICY",
-        help="A policy by name (cdap/final), a path, a bundle, or registry:URL#CHANNEL[@RELEASE].",
+    option(
+        "--policy -p POLICY",
+        "A policy by name (cdap/final), a path, a bundle, or registry:URL#CHANNEL[@RELEASE].",
         autocompletion=policies,
     ),
 ]
 PolicyArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="POLICY", help="A policy by name (cdap/final) or a path; or `--policy`.", autocompletion=policies
-    ),
+    str, argument("POLICY", "A policy by name (cdap/final) or a path; or `--policy`.", autocompletion=policies)
 ]
-StateOption = Annotated[Path, typer.Option("--state", "-s", metavar="STATE", help=STATE_HELP)]
-VariantOption = Annotated[
-    str | None, typer.Option("--variant", metavar="NAME", help="Compile this variant of the tables.")
-]
+StateOption = Annotated[Path, option("--state -s STATE", STATE_HELP)]
+VariantOption = Annotated[str | None, option("--variant NAME", "Compile this variant of the tables.")]
 ReadingOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--reading",
-        metavar="ROW=NAME",
-        help="Use another reading of an ambiguous row (namespace/list=parent, any/share=strict).",
-    ),
+    option("--reading ROW=NAME", "Use another reading of an ambiguous row (namespace/list=parent, any/share=strict)."),
 ]
-PartialOption = Annotated[
-    bool, typer.Option("--allow-partial", help="Skip wrong rows of the state instead of stopping.")
-]
-AtOption = Annotated[
-    str | None,
-    typer.Option(
-        "--at",
-        metavar="TIME",
-        help="Moment to answer for, as in 2026-03-03T12:00Z. Default: now.",
-    ),
-]
+PartialOption = Annotated[bool, option("--allow-partial", "Skip wrong rows of the state instead of stopping.")]
+AtOption = Annotated[str | None, option("--at TIME", "Moment to answer for, as in 2026-03-03T12:00Z. Default: now.")]
 
 
+OutputOption = Annotated[Path | None, option("--output -o FILE", "Write to this file instead of standard output.")]
 WAIVERS = Path("privtab-waivers.yaml")
 """The default file of waivers."""
+WaiversOption = Annotated[
+    Path | None, option("--waivers FILE", "File of waivers: changes that are intended.", show_default=str(WAIVERS))
+]
 
 
 def waivers_of(path: Path | None) -> tuple[tuple[Waiver, ...], tuple[Diagnostic, ...]]:
@@ -86,18 +67,57 @@ def readings(options: list[str] | None) -> dict[str, str]:
     return key_values(options, "--reading", "ROW=NAME", example="namespace/list=parent")
 
 
-def load_state(program: Program, path: Path, *, allow_partial: bool = False) -> State:
-    """Read and check a state; its errors go to standard error, and result in exit code 1 unless `allow_partial`."""
-    return load_state_and_places(program, path, allow_partial=allow_partial)[0]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChoice:
+    """A policy, or a variant of it."""
+
+    policy: PolicyOption
+    variant: VariantOption = None
+
+    def program(self) -> Program:
+        """The program of the policy."""
+        return _program(self.policy, self.variant)
 
 
-def load_state_and_places(program: Program, path: Path, *, allow_partial: bool = False) -> tuple[State, Places]:
-    """As `load_state`, with the position of each row."""
-    state, places, errors = _load_and_check(program, path)
-    if errors and not allow_partial:
-        print_error(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` continues without them")
-        raise typer.Exit(ExitCode.FINDINGS)
-    return state, places
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyArguments:
+    """A policy as the first argument, with a variant and readings."""
+
+    policy: PolicyArgument
+    variant: VariantOption = None
+    reading: ReadingOption = None
+
+    def program(self) -> Program:
+        """The program of the policy."""
+        return _program(self.policy, self.variant, self.reading)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a question is about: a policy, a state and a moment."""
+
+    policy: PolicyOption
+    state: StateOption
+    at: AtOption = None
+    allow_partial: PartialOption = False
+    variant: VariantOption = None
+    reading: ReadingOption = None
+
+    def program(self) -> Program:
+        """The program of the policy."""
+        return _program(self.policy, self.variant, self.reading)
+
+    def rows(self, program: Program) -> tuple[State, Places, bool]:
+        """The state of the moment and the positions of its rows, as `load_for_queries` reads them."""
+        moment = moment_of(self.at)
+        state, places, partial = load_for_queries(program, self.state, allow_partial=self.allow_partial)
+        return state.at(moment), places.some(state.held(moment)), partial
+
+
+def _program(policy: str, variant: str | None, reading: list[str] | None = None) -> Program:
+    from privtab.cli._stored import load_policy
+
+    return load_policy(policy, variant=variant, readings=readings(reading))
 
 
 def moment_of(at: str | None) -> int:
@@ -110,46 +130,45 @@ def moment_of(at: str | None) -> int:
         raise UsageError(f"`--at {at}` {error}: {error.help}") from None
 
 
-def load_state_for_queries(
-    program: Program, path: Path, *, allow_partial: bool = False, at: str | None = None
-) -> tuple[State, bool]:
-    """Read and check a state for queries; also returns whether invalid rows were left out without `allow_partial`.
+def load_state(program: Program, path: Path, *, allow_partial: bool = False) -> State:
+    """Read and check a state; its errors go to standard error, and result in exit code 1 unless `allow_partial`."""
+    return load_state_and_places(program, path, allow_partial=allow_partial)[0]
 
-    The state is that of the moment `at`, by default now.
-    An invalid row that can only allow is reported and left out, since that cannot allow more. One that may carry a denial
-    results in exit code 1 unless `allow_partial`, as does a file or a table that was not read whole.
+
+def load_state_and_places(program: Program, path: Path, *, allow_partial: bool = False) -> tuple[State, Places]:
+    """As `load_state`, with the position of each row."""
+    state, places, errors = _load_and_check(program, path)
+    if errors and not allow_partial:
+        stop_for_wrong_rows(f"{len(errors)} wrong row(s) in {path}")
+    return state, places
+
+
+def load_for_queries(program: Program, path: Path, *, allow_partial: bool = False) -> tuple[State, Places, bool]:
+    """Read and check a state of every moment for queries, with the position of each row.
+
+    Also returns whether invalid rows were left out without `allow_partial`. An invalid row that can only allow is reported
+    and left out, since that cannot allow more. One that may carry a denial results in exit code 1 unless `allow_partial`,
+    as does a file or a table that was not read whole.
     """
-    state, _, partial = load_places_for_queries(program, path, allow_partial=allow_partial, at=at)
-    return state, partial
-
-
-def load_places_for_queries(
-    program: Program, path: Path, *, allow_partial: bool = False, at: str | None = None
-) -> tuple[State, Places, bool]:
-    """As `load_state_for_queries`, with the position of each row."""
-    moment = moment_of(at)
-    state, places, partial = load_windows_for_queries(program, path, allow_partial=allow_partial)
-    return state.at(moment), places.some(state.held(moment)), partial
-
-
-def load_windows_for_queries(
-    program: Program, path: Path, *, allow_partial: bool = False
-) -> tuple[State, Places, bool]:
-    """As `load_places_for_queries`, with the rows of every moment."""
     from privtab.state.findings import stops
 
     state, places, errors = _load_and_check(program, path)
     if allow_partial or not errors:
         return state, places, False
-    stopping = [error for error in errors if stops(program, error)]
-    if stopping:
-        problem = f"{len(stopping)} wrong row(s) in {path} may carry a denial"
-        if program.semantics.deny == "none":
-            problem = f"{path} was not read whole"
-        print_error(f"{problem}; `--allow-partial` continues without them")
-        raise typer.Exit(ExitCode.FINDINGS)
+    if stopping := [error for error in errors if stops(program, error)]:
+        may_deny = program.semantics.deny != "none"
+        problem = (
+            f"{len(stopping)} wrong row(s) in {path} may carry a denial" if may_deny else f"{path} was not read whole"
+        )
+        stop_for_wrong_rows(problem)
     print_error(f"{len(errors)} wrong row(s) in {path}: answered without them")
     return state, places, True
+
+
+def stop_for_wrong_rows(problem: str) -> NoReturn:
+    """Exit with 1 for rows that `--allow-partial` leaves out."""
+    print_error(f"{problem}; `--allow-partial` continues without them")
+    raise typer.Exit(ExitCode.FINDINGS)
 
 
 def _load_and_check(program: Program, path: Path) -> tuple[State, Places, list[StateFinding]]:
@@ -160,38 +179,3 @@ def _load_and_check(program: Program, path: Path) -> tuple[State, Places, list[S
     errors = [finding for finding in findings if finding.severity == "error"]
     show_state_findings(errors)
     return state, places, errors
-
-
-def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command have the options of a dataclass whose fields are annotated for Typer: its keyword parameter of that type.
-
-    The options come where the parameter stands; fields without a default are arguments, and come first.
-    """
-    own = inspect.signature(command, eval_str=True).parameters
-    settings = next(parameter for parameter in own.values() if is_dataclass(parameter.annotation))
-    types = get_type_hints(settings.annotation, include_extras=True)
-    shared = [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if field.default is MISSING else field.default,
-            annotation=types[field.name],
-        )
-        for field in fields(settings.annotation)
-    ]
-
-    def run(**values: Any) -> None:
-        options = {option.name: values.pop(option.name) for option in shared}
-        command(**values, **{settings.name: settings.annotation(**options)})
-
-    # Typer reads the parameters from these.
-    parameters = [argument for argument in shared if argument.default is inspect.Parameter.empty]
-    for parameter in own.values():
-        if parameter is settings:
-            parameters += (option for option in shared if option.default is not inspect.Parameter.empty)
-        else:
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    run.__doc__ = command.__doc__
-    return run

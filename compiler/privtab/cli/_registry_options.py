@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from privtab.cli._app import PolicyCommand
-from privtab.cli._complete import channels
 from privtab.cli._output import out, print_error, table
+from privtab.cli._parameters import argument, channels, option
 from privtab.errors import FileError, RegistryError, UsageError
 from privtab.key_values import key_values
 from privtab.plural import count
@@ -24,30 +23,23 @@ if TYPE_CHECKING:
 
 RegistryArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="URL",
+    argument(
+        "URL",
+        "A folder, s3://bucket/folder, or another URL that fsspec supports; or `--registry URL`.",
         envvar="PRIVTAB_REGISTRY",
-        help="A folder, s3://bucket/folder, or another URL that fsspec supports; or `--registry URL`.",
     ),
 ]
-ChannelArgument = Annotated[
-    str, typer.Argument(metavar="CHANNEL", help="Channel name, such as dev or prod.", autocompletion=channels)
-]
-SystemArgument = Annotated[str, typer.Argument(metavar="SYSTEM", help="The system of the policy.")]
-WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Reason, recorded in the history.")]
+ChannelArgument = Annotated[str, argument("CHANNEL", "Channel name, such as dev or prod.", autocompletion=channels)]
+SystemArgument = Annotated[str, argument("SYSTEM", "The system of the policy.")]
+WhyOption = Annotated[str, option("--why TEXT", "Reason, recorded in the history.")]
 ExpectOption = Annotated[
-    int | None,
-    typer.Option(
-        "--expect", min=0, metavar="RELEASE", help="Only if the channel is still at this release; 0: if it has none."
-    ),
+    int | None, option("--expect RELEASE", "Only if the channel is still at this release; 0: if it has none.", min=0)
 ]
 StorageOption = Annotated[
-    list[str] | None,
-    typer.Option("--storage", metavar="KEY=VALUE", help="Storage option, as fsspec takes it; repeatable."),
+    list[str] | None, option("--storage KEY=VALUE", "Storage option, as fsspec takes it; repeatable.")
 ]
 RegistryTokenOption = Annotated[
-    Path | None,
-    typer.Option("--registry-token-file", metavar="FILE", help="Bearer token for a registry behind http(s)://."),
+    Path | None, option("--registry-token-file FILE", "Bearer token for a registry behind http(s)://.")
 ]
 
 
@@ -91,15 +83,19 @@ def resolve_revision(registry: Registry, system: str, kind: str, prefix: str | N
     """The revision whose id has a prefix; raises RegistryError if none or several do."""
     if prefix is None:
         return None
-    ids = sorted({revision.id for revision in registry.revisions(system, kind)})
-    if prefix in ids:
-        return prefix
-    found = [identity for identity in ids if identity.startswith(prefix)]
+    found = [identity for _, identity in matching_revisions(registry, system, (kind,), prefix)]
     if len(found) > 1:
         raise RegistryError(f"several {kind} revisions of {system} begin with `{prefix}`: {', '.join(found[:5])}")
     if not found:
         raise RegistryError(f"{registry.url} keeps no {kind} revision `{prefix}` of {system}")
     return found[0]
+
+
+def matching_revisions(registry: Registry, system: str, kinds: Iterable[str], prefix: str) -> list[tuple[str, str]]:
+    """The kinds and ids of the revisions that have an id, else of those whose ids begin with it."""
+    stored = sorted({(kind, revision.id) for kind in kinds for revision in registry.revisions(system, kind)})
+    exact = [revision for revision in stored if revision[1] == prefix]
+    return exact or [revision for revision in stored if revision[1].startswith(prefix)]
 
 
 def release_stored(registry: Registry, stored: list[Revision], channel: str, why: str, expect: int | None) -> Channel:
@@ -145,6 +141,29 @@ def show_channels(channels: list[Channel]) -> None:
             channel.by,
             channel.why,
         )
+    out().print(grid)
+
+
+REVISION_CELLS: Mapping[str, Callable[[Revision], str]] = {
+    "system": lambda revision: revision.system,
+    "kind": lambda revision: f"shard {revision.shard}" if revision.shard else revision.kind,
+    "revision": lambda revision: revision.id,
+    "version": lambda revision: str(revision.metadata.get("version", "")),
+    "created": lambda revision: time_text(revision.created),
+    "bytes": lambda revision: f"{revision.size:,}",
+    "signed": lambda revision: "yes" if revision.signed else "no",
+}
+"""What tables show of a revision, by column."""
+
+
+def show_revisions(revisions: Iterable[Revision], *columns: str, runs_in: Sequence[str] | None = None) -> None:
+    """Print a line for each revision, with these columns of `REVISION_CELLS`, and what runs each."""
+    shown = ("system", "kind", "revision", *columns)
+    grid = table(*shown, *([] if runs_in is None else ["runs in"]), right=("bytes",))
+    no_wrapping(grid)
+    for number, revision in enumerate(revisions):
+        cells = [REVISION_CELLS[column](revision) for column in shown]
+        grid.add_row(*cells, *([] if runs_in is None else [runs_in[number]]))
     out().print(grid)
 
 
@@ -194,16 +213,6 @@ def read_file(path: Path) -> bytes:
         raise FileError(f"{path}: {error.strerror or error}") from None
 
 
-def kind_of(revision: Revision) -> str:
-    """The kind of a revision, with the name of the shard if it is one."""
-    return f"shard {revision.shard}" if revision.shard else revision.kind
-
-
 def time_text(text: str) -> str:
     """A time to the second."""
     return text[:19].replace("T", " ")
-
-
-def yes_no(value: bool) -> str:  # noqa: FBT001  (one value, shown)
-    """`yes` or `no`, for tables."""
-    return "yes" if value else "no"

@@ -8,26 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, out, print_error, print_json
+from privtab.cli._output import out, print_error, print_json
+from privtab.cli._parameters import argument, option, with_options
+from privtab.cli._registry_options import matching_revisions
 from privtab.cli._rollout import (
-    CaOption,
-    ChannelOption,
-    ExpectOption,
-    OpaOption,
-    RegistryOption,
-    ServerOption,
-    TimeoutOption,
-    TokenOption,
-    WhyOption,
+    ReleaseOptions,
     channel_json,
+    no_channel,
     print_late,
-    progress_console,
-    reader_of,
     registry_of,
     scope_of,
     snapshot_json,
-    watcher,
 )
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
@@ -43,37 +34,21 @@ MAX_RELEASE_DIGITS = 9
 """Maximum digits of the number of a release; revisions have 16 characters."""
 
 
+@with_options
 def run(
-    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="System, as its policy names it.")],
-    registry: RegistryOption = None,
-    channel: ChannelOption = "dev",
+    system: Annotated[str, argument("SYSTEM", "System, as its policy names it.")],
+    *,
+    release: ReleaseOptions,
     to: Annotated[
-        str | None,
-        typer.Option(
-            "--to", metavar="REVISION|N", help="A stored revision, a prefix of one, or the number of a release."
-        ),
+        str | None, option("--to REVISION|N", "A stored revision, a prefix of one, or the number of a release.")
     ] = None,
-    policy: Annotated[bool, typer.Option("--policy", help="Roll back only the policy.")] = False,
-    state: Annotated[bool, typer.Option("--state", help="Roll back only the state.")] = False,
-    server: ServerOption = None,
-    opa: OpaOption = None,
-    timeout: TimeoutOption = 60.0,
-    expect: ExpectOption = 0,
-    why: WhyOption = "",
+    policy: Annotated[bool, option("--policy", "Roll back only the policy.")] = False,
+    state: Annotated[bool, option("--state", "Roll back only the state.")] = False,
     signing_key: Annotated[
         Path | None,
-        typer.Option(
-            "--signing-key",
-            metavar="FILE",
-            help="Sign again with this key, for verifiers that refuse older sequences; PEM.",
-        ),
+        option("--signing-key FILE", "Sign again with this key, for verifiers that refuse older sequences; PEM."),
     ] = None,
-    scope: Annotated[
-        str, typer.Option("--scope", metavar="TEXT", help="Scope of the signature. (default: the registry's)")
-    ] = "",
-    token_file: TokenOption = None,
-    ca: CaOption = None,
-    format_: FormatOption = Format.TEXT,
+    scope: Annotated[str, option("--scope TEXT", "Scope of the signature. (default: the registry's)")] = "",
 ) -> None:
     """Roll a channel back, and watch until every sidecar has activated the earlier release.
 
@@ -81,50 +56,35 @@ def run(
     ends. Exits with 3 if a sidecar fails to activate.
 
     Example:
-
-    \b
       privtab registry rollback gravitino --registry registry/ --channel prod
       privtab registry rollback gravitino -r registry/ --to 3f5a0c2be1d94f77 --why "orders were open to all"
       privtab registry rollback gravitino -r registry/ --to 12 --policy
       privtab registry rollback gravitino -r registry/ --state
     """
-    from privtab.registry.deploy.rollout import Rollout
-
-    opened = registry_of(registry)
-    quiet = format_ is Format.JSON
-    with reader_of(server, opa, token_file, ca) as read:
-        rollout = Rollout(
-            registry=opened,
-            channel=channel,
-            system=system,
-            read=read,
-            follow=watcher(progress_console(quiet=quiet)),
-            timeout=timeout,
-            expect=expect,
-            signed=signing_key is not None or opened.requires_signatures(),
-        )
+    opened, channel = registry_of(release.registry), release.channel
+    with release.reader() as read:
+        signed = signing_key is not None or opened.requires_signatures()
+        rollout = release.rollout(opened, system, read, signed=signed)
         before = rollout.current()
         if before.trouble:
             print_error(before.trouble)
         if before.sequence == 0:
-            raise UsageError(_nothing_runs(opened, channel, system))
+            raise no_channel(opened, f"{channel}/{system}")
         goal = _target(rollout, before, to, policy=policy, state=state)
         if signing_key is not None:
             _sign_again(rollout, goal, before, signing_key, scope)
         started = time.perf_counter()
         after = before
         if goal.changes(before) or before.canary is not None or before.broken or signing_key is not None:
-            after = rollout.release(goal, before, why or "rollback")
-        if not quiet:
+            after = rollout.release(goal, before, release.why or "rollback")
+        if not release.quiet:
             changed = f"release {after.sequence}, {_describe_changes(before, after)}"
             unchanged = f"runs that already (release {before.sequence})"
-            out().print(
-                f"{channel}/{system}: {unchanged if after is before else changed}", soft_wrap=True, style="bold"
-            )
+            out().print(f"{channel}/{system}: {unchanged if after is before else changed}", style="bold")
         if after is before:
             rollout.update_mirror(before)
         snapshot = rollout.wait(before, after, "watching")
-    if quiet:
+    if release.quiet:
         outcome = "unwatched" if snapshot is None else "back" if snapshot.complete else "late"
         seconds = round(time.perf_counter() - started, 3)
         report = {"outcome": outcome, "before": channel_json(before), "after": channel_json(after)}
@@ -163,10 +123,7 @@ def _target(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, sta
 
 def _find_stored(registry: Registry, system: str, kinds: Sequence[str], prefix: str) -> tuple[str, str] | None:
     """The kind and id of the revision with a prefix, or None. Raises UsageError if there are several."""
-    stored = sorted({(kind, revision.id) for kind in kinds for revision in registry.revisions(system, kind)})
-    found = [revision for revision in stored if revision[1] == prefix] or [
-        revision for revision in stored if revision[1].startswith(prefix)
-    ]
+    found = matching_revisions(registry, system, kinds, prefix)
     if len(found) > 1:
         names = ", ".join(f"{kind} {identity}" for kind, identity in found[:5])
         raise UsageError(f"several revisions of {system} begin with `{prefix}`: {names}")
@@ -199,8 +156,3 @@ def _describe_changes(before: Channel, after: Channel) -> str:
     if before.held and not changes:
         changes.append(f"all that ran at release {before.sequence}")
     return ", ".join(changes) or "signed again"
-
-
-def _nothing_runs(registry: Registry, channel: str, system: str) -> str:
-    running = [f"{channel_.channel}/{channel_.system}" for channel_ in registry.channels()]
-    return f"{registry.url} has no channel {channel}/{system}; there are: {', '.join(running) or 'none'}"

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.text import Text
 
-from privtab._install import how_to_install
-from privtab.cli._complete import channels
-from privtab.cli._output import err, print_error, table
+from privtab.cli._output import FormatOption, err, print_error, table
+from privtab.cli._parameters import channels, needing, option
 from privtab.errors import FileError, UsageError
 
 if TYPE_CHECKING:
@@ -22,87 +22,116 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from privtab.registry.deploy.nodes import SidecarProgress, SidecarStatus
-    from privtab.registry.deploy.watch import FleetReader, FleetSnapshot
+    from privtab.registry.deploy.rollout import FleetReader, FleetSnapshot, Rollout
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
 
-MISSING_EXTRA = f"this needs the extra `registry`: {how_to_install('compiler', 'registry')}"
 TOKEN_VARIABLE = "PRIVTAB_TOKEN"  # noqa: S105  (the name of a variable)
 
 RegistryOption = Annotated[
-    str | None,
-    typer.Option("--registry", "-r", metavar="URL", envvar="PRIVTAB_REGISTRY", help="A folder, s3://… or file://…"),
+    str | None, option("--registry -r URL", "A folder, s3://… or file://…", envvar="PRIVTAB_REGISTRY")
 ]
 ChannelOption = Annotated[
     str,
-    typer.Option(
-        "--channel",
-        "-c",
-        metavar="NAME",
+    option(
+        "--channel -c NAME",
+        "Channel that sidecars follow: dev, prod, …",
         envvar="PRIVTAB_CHANNEL",
-        help="Channel that sidecars follow: dev, prod, …",
         autocompletion=channels,
     ),
 ]
-ServerOption = Annotated[
-    str | None,
-    typer.Option("--server", metavar="URL", envvar="PRIVTAB_SERVER", help="Registry server that sidecars report to."),
-]
-OpaOption = Annotated[
-    list[str] | None, typer.Option("--opa", metavar="URL", help="OPA to ask for its status; repeatable.")
-]
-TokenOption = Annotated[
-    Path | None,
-    typer.Option("--token-file", metavar="FILE", help=f"Token for the server or OPA. (default: ${TOKEN_VARIABLE})"),
-]
-CaOption = Annotated[
-    Path | None, typer.Option("--ca", metavar="FILE", help="CA certificates for the server or OPA, PEM.")
-]
-TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="Activation timeout.")]
-ExpectOption = Annotated[int, typer.Option("--expect", min=0, metavar="N", help="Minimum number of sidecars.")]
-WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="Reason, recorded in the channel's history.")]
 
 
-def registry_of(url: str | None) -> Registry:
-    """Open the given registry; raises UsageError if none is given."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetOptions:
+    """Where it is read what sidecars run."""
+
+    server: Annotated[
+        str | None, option("--server URL", "Registry server that sidecars report to.", envvar="PRIVTAB_SERVER")
+    ] = None
+    opa: Annotated[list[str] | None, option("--opa URL", "OPA to ask for its status; repeatable.")] = None
+    token_file: Annotated[
+        Path | None, option("--token-file FILE", f"Token for the server or OPA. (default: ${TOKEN_VARIABLE})")
+    ] = None
+    ca: Annotated[Path | None, option("--ca FILE", "CA certificates for the server or OPA, PEM.")] = None
+
+    @contextmanager
+    def reader(self) -> Iterator[FleetReader | None]:
+        """The reader of the fleet: from the server or from the OPAs; None if neither is given."""
+        from privtab.registry.deploy.fleet import OpaReader, ServerReader
+
+        # Options take precedence over the environment variable, which applies to all commands.
+        server = None if self.opa else self.server
+        if not server and not self.opa:
+            yield None
+            return
+        trusted, token = self.trusted(), token_of(self.token_file)
+        reader = OpaReader(self.opa, token, trusted) if self.opa else ServerReader(str(server), token, trusted)
+        try:
+            yield reader
+        finally:
+            reader.close()
+
+    def trusted(self) -> str | None:
+        """The file of CA certificates. Raises FileError if there is no such file."""
+        if self.ca is not None and not self.ca.is_file():
+            raise FileError(f"no such file: {self.ca}")
+        return None if self.ca is None else str(self.ca)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseOptions(FleetOptions):
+    """Which channel is released to, and how long its sidecars are watched."""
+
+    registry: RegistryOption = None
+    channel: ChannelOption = "dev"
+    timeout: Annotated[float, option("--timeout SECONDS", "Activation timeout.", min=0.1)] = 60.0
+    expect: Annotated[int, option("--expect N", "Minimum number of sidecars.", min=0)] = 0
+    why: Annotated[str, option("--why TEXT", "Reason, recorded in the channel's history.")] = ""
+    format_: FormatOption = "text"
+
+    @property
+    def quiet(self) -> bool:
+        """Whether only the outcome is printed, as JSON."""
+        return self.format_ == "json"
+
+    def rollout(self, registry: Registry, system: str, read: FleetReader | None, *, signed: bool) -> Rollout:
+        """What releases to the channel, and shows how sidecars activate it on standard error."""
+        from privtab.registry.deploy.rollout import Rollout
+
+        return Rollout(
+            registry=registry,
+            channel=self.channel,
+            system=system,
+            read=read,
+            follow=watcher(None if self.quiet else err()),
+            timeout=self.timeout,
+            expect=self.expect,
+            signed=signed,
+        )
+
+
+def registry_of(url: str | None, *, with_token: bool = False) -> Registry:
+    """Open the given registry, if it is behind HTTP with the token of the environment; raises UsageError if none is given."""
     if url is None:
         raise UsageError("no registry: give `--registry URL`, or set $PRIVTAB_REGISTRY")
-    try:
+    token = os.environ.get(TOKEN_VARIABLE) if with_token and url.startswith(("http://", "https://")) else None
+    with needing("a registry", "compiler", "registry"):
         from privtab.registry.registry import Registry
 
-        return Registry.open(url)
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{MISSING_EXTRA} (there is no `{error.name}`)") from None
+        return Registry.open(url, **({"token": token} if token else {}))
+
+
+def no_channel(registry: Registry, name: str) -> UsageError:
+    """The error for a channel that a registry does not have, which says which it has."""
+    available = sorted({f"{channel.channel}/{channel.system}" for channel in registry.channels()})
+    return UsageError(f"{registry.url} has no channel {name}; there are: {', '.join(available) or 'none'}")
 
 
 def scope_of(registry: Registry) -> str:
     """The scope that a registry requires in signatures; empty if it requires none."""
     trust = registry.trust()
     return "" if trust is None else trust.scope
-
-
-@contextmanager
-def reader_of(
-    server: str | None, opas: Sequence[str] | None, token_file: Path | None, ca: Path | None
-) -> Iterator[FleetReader | None]:
-    """The reader of the fleet: from the server or from the OPAs; None if neither is given."""
-    from privtab.registry.deploy.fleet import OpaReader, ServerReader
-
-    if opas:
-        # Options take precedence over the environment variable, which applies to all commands.
-        server = None
-    if not server and not opas:
-        yield None
-        return
-    if ca is not None and not ca.is_file():
-        raise FileError(f"no such file: {ca}")
-    trusted = None if ca is None else str(ca)
-    token = token_of(token_file)
-    reader = OpaReader(opas, token, trusted) if opas else ServerReader(str(server), token, trusted)
-    try:
-        yield reader
-    finally:
-        reader.close()
 
 
 def token_of(path: Path | None) -> str | None:
@@ -123,18 +152,10 @@ def watcher(console: Console | None) -> Callable[[Iterator[FleetSnapshot], str],
 
     def follow(snapshots: Iterator[FleetSnapshot], title: str) -> FleetSnapshot:
         if console is None:
-            return _last(snapshots)
+            return deque(snapshots, maxlen=1)[0]
         return _live(snapshots, title, console) if console.is_terminal else _lines(snapshots, title, console)
 
     return follow
-
-
-def _last(snapshots: Iterable[FleetSnapshot]) -> FleetSnapshot:
-    last = None
-    for snapshot in snapshots:
-        last = snapshot
-    assert last is not None
-    return last
 
 
 def _live(snapshots: Iterator[FleetSnapshot], title: str, console: Console) -> FleetSnapshot:
@@ -149,7 +170,7 @@ def _live(snapshots: Iterator[FleetSnapshot], title: str, console: Console) -> F
                 Group(Text(f"{title}: {snapshot.summary} ({snapshot.seconds:.0f} s)"), sidecars(snapshot.statuses))
             )
     assert last is not None
-    console.print(f"{title}: {last.summary} after {last.seconds:.1f} s", soft_wrap=True)
+    console.print(f"{title}: {last.summary} after {last.seconds:.1f} s")
     if last.statuses:
         console.print(sidecars(last.statuses))
     return last
@@ -162,19 +183,15 @@ def _lines(snapshots: Iterator[FleetSnapshot], title: str, console: Console) -> 
         last = snapshot
         if snapshot.problem != problem and not snapshot.final:
             problem = snapshot.problem
-            console.print(f"  {problem or 'it answers again'}", soft_wrap=True, style="dim")
+            console.print(f"  {problem or 'it answers again'}", style="dim")
         for status in snapshot.statuses:
             now = (str(status.standing), status.why)
             if printed.get(status.sidecar.id) != now:
                 printed[status.sidecar.id] = now
                 why = f": {status.why}" if status.why else ""
-                console.print(
-                    f"  {name_of(status)} {status.standing} after {snapshot.seconds:.1f} s{why}",
-                    soft_wrap=True,
-                    style="dim",
-                )
+                console.print(f"  {name_of(status)} {status.standing} after {snapshot.seconds:.1f} s{why}", style="dim")
     assert last is not None
-    console.print(f"{title}: {last.summary} after {last.seconds:.1f} s", soft_wrap=True)
+    console.print(f"{title}: {last.summary} after {last.seconds:.1f} s")
     return last
 
 
@@ -233,7 +250,7 @@ def style(standing: SidecarProgress) -> str:
 
 def ago(moment: datetime | None, now: datetime) -> str:
     """`12 s ago`."""
-    from privtab.registry.deploy.watch import age
+    from privtab.registry.deploy.rollout import age
 
     return "" if moment is None else f"{age(now - moment)} ago"
 
@@ -287,8 +304,3 @@ def snapshot_json(snapshot: FleetSnapshot | None) -> dict[str, Any] | None:
         "problem": snapshot.problem,
         "sidecars": [status.json() for status in snapshot.statuses],
     }
-
-
-def progress_console(*, quiet: bool) -> Console | None:
-    """The console for a watch: standard error, so that standard output has only the outcome."""
-    return None if quiet else err()

@@ -1,29 +1,29 @@
-"""Shared by the commands that serve HTTP: their TLS files, exposure to other machines, and the log."""
+"""Shared by the commands that serve HTTP: TLS files, exposure to other machines, the log; and `privtab serve registry`."""
 
 from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from privtab.cli._output import Format, print_error
+from privtab.cli._output import Format, flush, out, print_error, print_line
+from privtab.cli._parameters import needing, option, with_options
+from privtab.cli._registry_options import RegistryArgument, StorageOption, open_registry
 from privtab.errors import UsageError
 from privtab.printable import printable
 
 if TYPE_CHECKING:
+    from privtab.registry.server.feeds import Feeds
     from privtab.serving.server import Tls
 
 ConnectionsOption = Annotated[
     int | None,
-    typer.Option(
-        "--connections-per-address",
-        min=0,
-        metavar="N",
-        help="Connections allowed per address; 0: unlimited. (default: half of all)",
+    option(
+        "--connections-per-address N", "Connections allowed per address; 0: unlimited. (default: half of all)", min=0
     ),
 ]
 
@@ -32,36 +32,24 @@ ConnectionsOption = Annotated[
 class ServerSettings:
     """The options that these commands have."""
 
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")] = 8080
-    public_url: Annotated[
-        str | None, typer.Option("--public-url", metavar="URL", help="Public URL, for the documents of the server.")
-    ] = None
+    host: Annotated[str, option("--host ADDRESS", "Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, option("--port", "Port; 0 picks a free one.", min=0, max=65535)] = 8080
+    public_url: Annotated[str | None, option("--public-url URL", "Public URL, for the documents of the server.")] = None
     token_file: Annotated[
-        Path | None,
-        typer.Option("--token-file", metavar="FILE", help="File of bearer tokens: name, token and scopes per line."),
+        Path | None, option("--token-file FILE", "File of bearer tokens: name, token and scopes per line.")
     ] = None
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Allow listening beyond this machine without tokens.")
-    ] = False
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="TLS certificate, PEM.")] = None
-    tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", metavar="FILE", help="Private key of the certificate, PEM.")
-    ] = None
+    insecure: Annotated[bool, option("--insecure", "Allow listening beyond this machine without tokens.")] = False
+    tls_cert: Annotated[Path | None, option("--tls-cert FILE", "TLS certificate, PEM.")] = None
+    tls_key: Annotated[Path | None, option("--tls-key FILE", "Private key of the certificate, PEM.")] = None
     tls_client_ca: Annotated[
-        Path | None,
-        typer.Option("--tls-client-ca", metavar="FILE", help="Require client certificates signed by these CAs, PEM."),
+        Path | None, option("--tls-client-ca FILE", "Require client certificates signed by these CAs, PEM.")
     ] = None
-    max_body: Annotated[
-        int, typer.Option("--max-body", min=1024, metavar="BYTES", help="Maximum size of a request.")
-    ] = 1024 * 1024
+    max_body: Annotated[int, option("--max-body BYTES", "Maximum size of a request.", min=1024)] = 1024 * 1024
     header_timeout: Annotated[
-        float, typer.Option("--header-timeout", min=0.1, metavar="SECONDS", help="Timeout for the head of a request.")
+        float, option("--header-timeout SECONDS", "Timeout for the head of a request.", min=0.1)
     ] = 10.0
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only problems, not each request.")] = False
-    format_: Annotated[
-        Format, typer.Option("--format", help="Format of the first line: for people or for programs.")
-    ] = Format.TEXT
+    quiet: Annotated[bool, option("--quiet -q", "Log only problems, not each request.")] = False
+    format_: Annotated[Format, option("--format", "Format of the first line: for people or for programs.")] = "text"
 
     def checked_tls(self, *, tokens: bool) -> Tls | None:
         """The TLS files, if any. Raises UsageError, FileError.
@@ -110,6 +98,15 @@ class _OneLine(logging.Formatter):
         return printable(super().formatMessage(record), one_line=True)
 
 
+def print_address(base: str, served: str, document: Mapping[str, object], format_: Format) -> None:
+    """Print what is served where, for people or as JSON, when it is."""
+    if format_ == "json":
+        print_line({"url": base, **document})
+    else:
+        out().print(f"{served} at {base}; Ctrl-C ends it")
+    flush()
+
+
 def log_requests(*, quiet: bool) -> None:
     """Log problems and, unless quiet, each request to standard error."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
@@ -122,3 +119,81 @@ def log_requests(*, quiet: bool) -> None:
     access.handlers = [handler]
     access.propagate = False
     logging.getLogger("privtab.serve").setLevel(logging.INFO)
+
+
+MAX_CONNECTIONS = 50_000
+"""Maximum connections: each sidecar keeps one open for each of its bundles."""
+
+
+@with_options
+def serve_registry(
+    url: RegistryArgument,
+    channel: Annotated[
+        list[str] | None, option("--channel NAME", "Channels to serve; repeatable. Default: all.")
+    ] = None,
+    storage: StorageOption = None,
+    poll: Annotated[float, option("--poll SECONDS", "Interval between checks for new releases.", min=0.05)] = 0.3,
+    forget: Annotated[float, option("--forget SECONDS", "Forget sidecars unseen for this long.", min=1)] = 900.0,
+    each: ConnectionsOption = None,
+    *,
+    settings: ServerSettings,
+) -> None:
+    """Serve a registry's bundles to sidecars, and receive their reports, until Ctrl-C.
+
+    Requests are logged to standard error as JSON lines.
+
+    Example:
+      privtab serve registry s3://policies/registry --channel prod
+      privtab serve registry /srv/registry --host 0.0.0.0 --token-file tokens --tls-cert c.pem --tls-key k.pem
+    """
+    tls = settings.checked_tls(tokens=settings.token_file is not None)
+    log_requests(quiet=settings.quiet)
+    from privtab.registry import names
+    from privtab.registry.server.feeds import Feeds
+    from privtab.registry.server.fleet import FleetTracker
+    from privtab.serving.server import address, listen, serve
+    from privtab.serving.tokens import Tokens
+
+    with needing("`privtab serve registry`", "compiler", "registry"):
+        from privtab.registry.server.app import Role, ServerState, application
+    for name in channel or ():
+        names.checked("the channel", name)
+    tokens = Tokens(settings.token_file, Role, bindings=True) if settings.token_file is not None else None
+    raise_file_limit()
+    registry = open_registry(url, storage)
+    if not registry.settings():
+        print_error(f"there is no registry at {registry.url} yet: the first bundle stored there creates it")
+    feeds = Feeds(registry, only=channel or (), poll=poll)
+    served = ServerState(feeds=feeds, fleet=FleetTracker(forget=forget), tokens=tokens)
+    with ExitStack() as stack:
+        listening = stack.enter_context(listen(settings.host, settings.port))
+        base = address(listening, settings.host, tls)
+        serve(
+            application(served),
+            listening,
+            tls=tls,
+            ready=lambda: print_address(base, *_served(feeds), settings.format_),
+            ending=feeds.end,
+            at_once=MAX_CONNECTIONS,
+            each=each,
+            head_seconds=settings.header_timeout,
+        )
+
+
+def raise_file_limit() -> None:
+    """Raise the limit of open files, and so of connections, to what the system allows."""
+    try:
+        import resource
+    except ModuleNotFoundError:
+        return  # not on Unix
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = MAX_CONNECTIONS + 1000 if hard == resource.RLIM_INFINITY else min(MAX_CONNECTIONS + 1000, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
+def _served(feeds: Feeds) -> tuple[str, dict[str, object]]:
+    """What is served, as text and as JSON."""
+    channels = [f"{channel}/{system}" for channel, system in sorted(feeds.channels)]
+    shown = f"{feeds.registry.url} ({', '.join(channels) or 'no channels yet'})"
+    return shown, {"registry": feeds.registry.url, "channels": channels}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from privtab.cli._parameters import option
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,59 +25,51 @@ def _check_not_empty(key: str | None, option: str, variable: str) -> str | None:
 
 SigningKeyOption = Annotated[
     str | None,
-    typer.Option(
-        "--signing-key",
-        metavar="FILE",
+    option(
+        "--signing-key FILE",
+        "Sign with this private key, a PEM file (privtab bundle keys new).",
         envvar=SIGNING_KEY,
         callback=lambda value: _check_not_empty(value, "--signing-key", SIGNING_KEY),
-        help="Sign with this private key, a PEM file (privtab bundle keys new).",
     ),
 ]
 KeyIdOption = Annotated[
-    str | None,
-    typer.Option("--key-id", metavar="ID", help="Key id in OPA's configuration. (default: a hash of the key)"),
+    str | None, option("--key-id ID", "Key id in OPA's configuration. (default: a hash of the key)")
 ]
 ScopeOption = Annotated[
-    str,
-    typer.Option("--scope", metavar="TEXT", help="Scope of the signature; OPA must be configured with the same one."),
+    str, option("--scope TEXT", "Scope of the signature; OPA must be configured with the same one.")
 ]
 SequenceOption = Annotated[
     int | None,
-    typer.Option(
-        "--sequence",
-        metavar="N",
-        min=0,
-        help="Sequence number of the bundle, such as a build number; verifiers refuse lower ones.",
+    option(
+        "--sequence N", "Sequence number of the bundle, such as a build number; verifiers refuse lower ones.", min=0
     ),
 ]
 VerificationKeyOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--verification-key",
-        metavar="FILE",
-        envvar=VERIFICATION_KEY,
-        help="Public key to verify with, a PEM file; repeatable.",
-    ),
+    option("--verification-key FILE", "Public key to verify with, a PEM file; repeatable.", envvar=VERIFICATION_KEY),
 ]
 
 
-def signing_key(
-    key: str | None,
-    key_id: str | None = None,
-    scope: str = "",
-    sequence: int | None = None,
-    algorithm: str | None = None,
-) -> SigningKey | None:
-    """The key to sign with, or None. Raises UsageError for options that need a key."""
-    if not key:
-        if key_id or scope or sequence is not None or algorithm:
-            raise UsageError(
-                "`--key-id`, `--scope`, `--sequence` and `--algorithm` say how to sign: give `--signing-key`"
-            )
-        return None
-    from privtab.bundle.sign import SigningKey
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SigningOptions:
+    """How bundles are signed."""
 
-    return SigningKey.of(key, id=key_id, scope=scope, sequence=sequence, algorithm=algorithm)
+    key: SigningKeyOption = None
+    key_id: KeyIdOption = None
+    scope: ScopeOption = ""
+    sequence: SequenceOption = None
+
+    def signing_key(self, algorithm: str | None = None) -> SigningKey | None:
+        """The key to sign with, or None. Raises UsageError for options that need a key."""
+        if not self.key:
+            if self.key_id or self.scope or self.sequence is not None or algorithm:
+                raise UsageError(
+                    "`--key-id`, `--scope`, `--sequence` and `--algorithm` say how to sign: give `--signing-key`"
+                )
+            return None
+        from privtab.bundle.sign import SigningKey
+
+        return SigningKey.of(self.key, id=self.key_id, scope=self.scope, sequence=self.sequence, algorithm=algorithm)
 
 
 def trust(keys: list[str] | None, scope: str = "") -> Trust | None:

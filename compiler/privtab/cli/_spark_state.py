@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privtab._install import how_to_install
-from privtab.cli._options import FormatOption, PartialOption, PolicyOption, VariantOption
-from privtab.cli._output import Format, err, fail_if, out, print_error, print_if_data, table
-from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
-from privtab.errors import UsageError
+from privtab.cli._options import PartialOption, PolicyChoice
+from privtab.cli._output import FormatOption, err, fail_if, out, print_error, print_if_data, spinner, table
+from privtab.cli._parameters import argument, needing, option, with_options
+from privtab.cli._signing import SigningOptions
 from privtab.exit_codes import ExitCode
-from privtab.key_values import key_values
 from privtab.plural import count
 
 if TYPE_CHECKING:
@@ -27,64 +26,83 @@ if TYPE_CHECKING:
 MAX_SHARDS_SHOWN = 10
 
 SourcesArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="SOURCES", help="A YAML or JSON file that lists the tables, or a folder with one file for each table."
-    ),
-]
-ConfOption = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="NAME=VALUE", help="Setting of the Spark session; repeatable."),
-]
-PackageOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--package",
-        metavar="GROUP:ARTIFACT:VERSION",
-        help="Maven packages to load, such as Delta, Iceberg or a JDBC driver; repeatable.",
-    ),
-]
-MasterOption = Annotated[
-    str | None,
-    typer.Option("--master", metavar="URL", help="Spark master: local[4], a cluster, or sc://… (Connect)."),
+    str, argument("SOURCES", "A YAML or JSON file that lists the tables, or a folder with one file for each table.")
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkOptions:
+    """The Spark session of a command."""
+
+    master: Annotated[str | None, option("--master URL", "Spark master: local[4], a cluster, or sc://… (Connect).")] = (
+        None
+    )
+    conf: Annotated[list[str] | None, option("--conf NAME=VALUE", "Setting of the Spark session; repeatable.")] = None
+    package: Annotated[
+        list[str] | None,
+        option(
+            "--package GROUP:ARTIFACT:VERSION",
+            "Maven packages to load, such as Delta, Iceberg or a JDBC driver; repeatable.",
+        ),
+    ] = None
+
+    @contextmanager
+    def session(self) -> Iterator[SparkSession]:
+        """A Spark session for one command; an existing session of this process is used and left open.
+
+        Errors of Spark in the block exit with code 3, without a traceback.
+        """
+        with needing("this", "compiler", "spark"):
+            import pyspark.sql  # noqa: F401
+        from privtab.spark.failures import first_lines, spark_errors
+        from privtab.spark.jobs._session import session
+
+        remote = self.master is not None and self.master.startswith("sc://")
+        opening = session(
+            "state",
+            master=None if remote else self.master,
+            remote=self.master if remote else None,
+            conf=self.conf or (),
+            packages=self.package or (),
+        )
+        try:
+            with ExitStack() as stack:
+                with spinner("starting Spark"):
+                    spark = stack.enter_context(opening)
+                yield spark
+        except spark_errors() as error:
+            print_error(f"Spark: {first_lines(str(error))}")
+            raise typer.Exit(ExitCode.EXTERNAL) from None
+
+
+@with_options
 def read(
     sources: SourcesArgument,
-    policy: PolicyOption,
+    policy: PolicyChoice,
     output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="Write valid rows, findings and counts to this folder."),
+        str | None, option("--output -o FOLDER", "Write valid rows, findings and counts to this folder.")
     ] = None,
-    files: Annotated[
-        str, typer.Option("--files", metavar="FORMAT", help="Output format: parquet, orc or json.")
-    ] = "parquet",
-    variant: VariantOption = None,
-    master: MasterOption = None,
-    conf: ConfOption = None,
-    package: PackageOption = None,
-    format_: FormatOption = Format.TEXT,
+    files: Annotated[str, option("--files FORMAT", "Output format: parquet, orc or json.")] = "parquet",
+    *,
+    session: SparkOptions,
+    format_: FormatOption = "text",
 ) -> None:
     """Validate the rows of a state with Spark, and write valid rows, findings and counts.
 
     Exits with 1 if any row is invalid.
 
     Example:
-
-    \b
       privtab state read exports/ --policy gravitino/1.1.0
       privtab state read sources.yaml --policy gravitino/1.1.0 -o /lake/iam/checked --master 'local[4]'
     """
     from privtab.pipeline import load_program
 
-    program = load_program(policy, variant=variant)
-    with _session(master, conf, package) as spark:
+    program = load_program(policy.policy, variant=policy.variant)
+    with session.session() as spark:
         from privtab.spark.state import read_state
 
         checked_state = read_state(spark, sources, program)
-        with _stage_display() as show_stage:
-            show_stage("checking rows")
+        with spinner("checking rows"):
             if output is not None:
                 manifest = checked_state.write(output, files)
                 valid_counts, findings = manifest["rows"], manifest["findings"]
@@ -103,51 +121,42 @@ def read(
             + ", ".join(count(number, name.replace("_", " ")[:-1]) for name, number in valid_counts.items())
         )
         if output is not None:
-            out().print(f"written to {output}", soft_wrap=True)
+            out().print(f"written to {output}")
     fail_if(any(severity == "error" for _, _, severity, _ in findings))
 
 
+@with_options
 def build(
     sources: SourcesArgument,
-    policy: PolicyOption,
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", metavar="FOLDER", help="A folder that the driver and all executors can reach."),
-    ],
-    variant: VariantOption = None,
+    policy: PolicyChoice,
+    output: Annotated[str, option("--output -o FOLDER", "A folder that the driver and all executors can reach.")],
     allow_partial: PartialOption = False,
-    full: Annotated[bool, typer.Option("--full", help="Rebuild every shard, changed or not.")] = False,
-    key: SigningKeyOption = None,
-    key_id: KeyIdOption = None,
-    scope: ScopeOption = "",
-    sequence: SequenceOption = None,
-    master: MasterOption = None,
-    conf: ConfOption = None,
-    package: PackageOption = None,
-    format_: FormatOption = Format.TEXT,
+    full: Annotated[bool, option("--full", "Rebuild every shard, changed or not.")] = False,
+    *,
+    sign: SigningOptions,
+    session: SparkOptions,
+    format_: FormatOption = "text",
 ) -> None:
     """Validate, index and bundle a state with Spark, in shards by root entity. Unchanged shards are kept.
 
     For a policy compiled with `--sharded`. Exits with 1 if any row is invalid: the last build stays, and `rejected/` has every finding.
 
     Example:
-
-    \b
       privtab state build exports/ --policy gravitino/1.1.0 -o build/state
       privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --master 'local[4]' --format json
       privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --signing-key prod.pem --sequence 812
     """
-    signing = signing_key(key, key_id, scope, sequence)
+    signing = sign.signing_key()
     from privtab.bundle.provenance import provenance
     from privtab.pipeline import load_program
 
-    program = load_program(policy, variant=variant)
+    program = load_program(policy.policy, variant=policy.variant)
     origin = provenance(Path(sources), policy=f"{program.system}/{program.version}")
-    with _session(master, conf, package) as spark:
+    with session.session() as spark:
         from privtab.spark.state import build as built
 
         started = time.perf_counter()
-        with _stage_display() as show_stage:
+        with spinner("building") as show_stage:
             result = built(
                 spark, sources, program, output, allow_partial=allow_partial, full=full,
                 provenance=origin, signing=signing, progress=show_stage,
@@ -158,66 +167,6 @@ def build(
         return
     _show_findings(findings)
     _show_build(result, seconds)
-
-
-@contextmanager
-def _session(master: str | None, conf: list[str] | None, packages: list[str] | None) -> Iterator[SparkSession]:
-    """A Spark session for one command; an existing session of this process is used and left open.
-
-    Errors of Spark in the block exit with code 3, without a traceback.
-    """
-    settings = key_values(conf, "--conf", example="spark.driver.memory=8g", allow_empty=True)
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise UsageError(f"this needs the extra `spark`: {how_to_install('compiler', 'spark')}") from error
-    from privtab.spark.failures import first_lines, spark_errors
-    from privtab.spark.packages import with_packages
-
-    connect = master is not None and master.startswith("sc://")
-    settings = with_packages(packages or [], settings, remote=connect)
-    try:
-        with _opened(SparkSession, master, settings) as spark:
-            yield spark
-    except spark_errors() as error:
-        print_error(f"Spark: {first_lines(str(error))}")
-        raise typer.Exit(ExitCode.EXTERNAL) from None
-
-
-@contextmanager
-def _opened(session: type[SparkSession], master: str | None, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """The existing session, or a new one that ends with the command."""
-    import os
-    import sys
-
-    active = session.getActiveSession()
-    if active is not None:
-        yield active
-        return
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = session.builder.appName("privtab state")
-    if master is not None:
-        builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
-    for name, value in {"spark.ui.showConsoleProgress": "false", **settings}.items():
-        builder = builder.config(name, value)
-    with _stage_display() as show_stage:
-        show_stage("starting Spark")
-        spark = builder.getOrCreate()
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
-@contextmanager
-def _stage_display() -> Iterator[Any]:
-    """A status line on standard error for the current step; none without a terminal."""
-    console = err()
-    if not console.is_terminal:
-        yield lambda _: None
-        return
-    with console.status("") as status:
-        yield status.update
 
 
 def _show_findings(findings: list[list[Any]]) -> None:
@@ -251,10 +200,7 @@ def _show_build(result: Build, seconds: float) -> None:
     console, manifest = out(), result.manifest
     shards = manifest["shards"]
     if result.unchanged:
-        console.print(
-            f"{result.folder}/  unchanged: {count(len(shards), 'shard')}, revision {manifest['revision']}",
-            soft_wrap=True,
-        )
+        console.print(f"{result.folder}/  unchanged: {count(len(shards), 'shard')}, revision {manifest['revision']}")
         return
     total = manifest["people"]["bytes"] + sum(shard["bytes"] for shard in shards.values())
     grid = table("part", "bytes", "grants", "owners", "members", right=("bytes", "grants", "owners", "members"))
@@ -270,12 +216,5 @@ def _show_build(result: Build, seconds: float) -> None:
     signature = manifest["people"].get("signature")
     signed = "" if signature is None else f", {len(result.signed)} signed with {signature['key']}"
     console.print(
-        f"{result.folder}/  {total:,} bytes: {parts}{signed}, revision {manifest['revision']}, {seconds:.1f} s",
-        soft_wrap=True,
+        f"{result.folder}/  {total:,} bytes: {parts}{signed}, revision {manifest['revision']}, {seconds:.1f} s"
     )
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("read")(read)
-    app.command("build")(build)

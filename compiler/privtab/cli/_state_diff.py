@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.analysis.state_diff.summary import Group, groups, headline, totals
 from privtab.cli._ask import show_rows
-from privtab.cli._complete import policies
-from privtab.cli._options import AtOption, PartialOption, VariantOption, load_windows_for_queries, moment_of
+from privtab.cli._options import (
+    AtOption,
+    PartialOption,
+    VariantOption,
+    load_for_queries,
+    moment_of,
+    stop_for_wrong_rows,
+)
 from privtab.cli._output import (
+    Terminal,
     fail_if,
     out,
     print_error,
@@ -24,15 +28,15 @@ from privtab.cli._output import (
     progress,
     show_state_findings,
     spinner,
+    styled,
 )
+from privtab.cli._parameters import argument, option, policies, words_of
+from privtab.cli._stored import is_stored
 from privtab.errors import UsageError
-from privtab.exit_codes import ExitCode
-from privtab.state.places import place_text
+from privtab.state.places import NOWHERE, place_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from rich.console import Console
 
     from privtab.analysis.state_diff import ChangedRow, StateDiff
     from privtab.ir.nodes import Program
@@ -46,72 +50,51 @@ MOST_LINES = 60
 """Default maximum of lines shown as text."""
 
 
-class StateDiffFormat(StrEnum):
-    """Output format of a comparison of states."""
-
-    PRETTY = "pretty"
-    TEXT = "text"
-    JSON = "json"
-    MARKDOWN = "markdown"
+StateDiffFormat = Literal["pretty", "text", "json", "markdown"]
+"""Output format of a comparison of states."""
 
 
 def run(
     before: Annotated[
-        Path,
-        typer.Argument(
-            metavar="A", help="A file, a folder, a bundle, registry:URL#CHANNEL@RELEASE, or store:URL@MOMENT."
-        ),
+        Path, argument("A", "A file, a folder, a bundle, registry:URL#CHANNEL@RELEASE, or store:URL@MOMENT.")
     ],
-    after: Annotated[
-        Path | None, typer.Argument(metavar="B", help="The state to compare with, in the same forms.")
-    ] = None,
+    after: Annotated[Path | None, argument("B", "The state to compare with, in the same forms.")] = None,
     policy: Annotated[
         str | None,
-        typer.Option(
-            "--policy",
-            "-p",
-            metavar="POLICY",
-            help="Policy under which users gain and lose operations. (default: compare only rows)",
+        option(
+            "--policy -p POLICY",
+            "Policy under which users gain and lose operations. (default: compare only rows)",
             autocompletion=policies,
         ),
     ] = None,
     variant: VariantOption = None,
     without: Annotated[
         list[str] | None,
-        typer.Option(
-            "--without",
-            metavar="ROW",
-            help="Compare A with A without this row, as a sentence or FILE:LINE; repeatable.",
-        ),
+        option("--without ROW", "Compare A with A without this row, as a sentence or FILE:LINE; repeatable."),
     ] = None,
     fail_on: Annotated[
         list[str] | None,
-        typer.Option(
-            "--fail-on",
-            metavar="WHAT",
-            help="Exit with 1 for wider (a sensitive operation gained), gained, lost, or any difference.",
+        option(
+            "--fail-on WHAT", "Exit with 1 for wider (a sensitive operation gained), gained, lost, or any difference."
         ),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(
-            "--limit",
+        option(
+            "--limit N",
+            f"Maximum number of lines, or of names in a JSON list; 0 for all. (default: {MOST_LINES} lines, 1,000 names)",
             min=0,
-            metavar="N",
-            help=f"Maximum number of lines, or of names in a JSON list; 0 for all. (default: {MOST_LINES} lines, 1,000 names)",
         ),
     ] = None,
     at: AtOption = None,
     allow_partial: PartialOption = False,
-    format_: Annotated[StateDiffFormat, typer.Option("--format", help="Output format.")] = StateDiffFormat.PRETTY,
+    format_: Annotated[StateDiffFormat, option("--format", "Output format.")] = "pretty",
 ) -> None:
     """Compare two states: which rows differ, and who gains and loses which operations.
 
     The comparison is exact, and names the rows behind each difference.
 
     Example:
-
-    \b
       privtab state diff yesterday/ today/
       privtab state diff yesterday/ today/ -p gravitino/1.1.0 --fail-on wider
       privtab state diff registry:/srv/registry#prod state.yaml -p gravitino/1.1.0 --format markdown
@@ -128,15 +111,10 @@ def run(
             raise UsageError(f"`{option}` needs `--policy POLICY`")
     moment = moment_of(at)
     program = None if policy is None else load_policy(policy, variant=variant)
-    sides = _Sides(program, before, after, without or [], allow_partial=allow_partial)
+    sides = _Sides(program, before, after, without or [], allow_partial)
     found = sides.compared(moment)
     _print(found, (str(before), sides.after_shown), format_, limit, decisions=program is not None)
     fail_if(sides.partial or found.undecided or _fails(found, failing))
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command to `privtab state`."""
-    app.command("diff")(run)
 
 
 @contextmanager
@@ -147,18 +125,16 @@ def comparison_progress() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total, description="comparing users")
 
 
+@dataclass
 class _Sides:
     """The two states of a comparison."""
 
-    def __init__(
-        self, program: Program | None, before: Path, after: Path | None, without: list[str], *, allow_partial: bool
-    ) -> None:
-        self.program = program
-        self.before = before
-        self.after = after
-        self.without = without
-        self.partial = False
-        self._allow_partial = allow_partial
+    program: Program | None
+    before: Path
+    after: Path | None
+    without: list[str]
+    allow_partial: bool
+    partial: bool = False
 
     @property
     def after_shown(self) -> str:
@@ -169,6 +145,7 @@ class _Sides:
         """The difference; of decisions, at a moment."""
         from privtab.analysis.state_diff import StateDiff, state_diff
         from privtab.analysis.state_diff.rows import changed_raw_rows
+        from privtab.cli._stored import as_stored
 
         if self.program is None:
             with spinner("reading the states"):
@@ -180,10 +157,11 @@ class _Sides:
             second = first if self.after is None else self._state(self.after)
             states, places = (first[0], second[0]), (first[1], second[1])
             notes: tuple[str, ...] = ()
-            if self._stored():
-                from privtab.cli._stored import as_stored
-
-                states, places = (as_stored(self.program, states[0]), as_stored(self.program, states[1])), _nowhere()
+            if any(is_stored(path) for path in (self.before, self.after) if path is not None):
+                states, places = (
+                    (as_stored(self.program, states[0]), as_stored(self.program, states[1])),
+                    (NOWHERE, NOWHERE),
+                )
                 notes = ("rows are compared as bundles hold them: sets resolved, roles of groups given to their users",)
             if self.after is None:
                 states = states[0], self._less(states[0], places[0])
@@ -191,28 +169,22 @@ class _Sides:
             found = state_diff(self.program, *states, places=places, moment=moment, tell=tell)
         return replace(found, notes=(*notes, *found.notes)) if found.rows else found
 
-    def _stored(self) -> bool:
-        from privtab.cli._stored import is_stored
-
-        return any(is_stored(path) for path in (self.before, self.after) if path is not None)
-
     def _state(self, path: Path) -> tuple[State, Places]:
         assert self.program is not None
-        state, places, partial = load_windows_for_queries(self.program, path, allow_partial=self._allow_partial)
+        state, places, partial = load_for_queries(self.program, path, allow_partial=self.allow_partial)
         self.partial |= partial
         return state, places
 
     def _raw(self, path: Path) -> RawState:
-        from privtab.cli._stored import is_stored, load_rows
+        from privtab.cli._stored import load_rows
 
         if self.after is not None and is_stored(self.before) != is_stored(self.after):
             raise UsageError("a bundle has sets and roles resolved: give `--policy` to compare it with a file")
         rows = load_rows(None, path)
         errors = [finding for finding in rows.findings if finding.severity == "error"]
         show_state_findings(errors)
-        if errors and not self._allow_partial:
-            print_error(f"{len(errors)} wrong row(s) in {path}; `--allow-partial` continues without them")
-            raise typer.Exit(ExitCode.FINDINGS)
+        if errors and not self.allow_partial:
+            stop_for_wrong_rows(f"{len(errors)} wrong row(s) in {path}")
         return rows
 
     def _less(self, state: State, places: Places) -> State:
@@ -230,15 +202,9 @@ class _Sides:
         return replace(rows, rows=remaining)
 
 
-def _nowhere() -> tuple[Places, Places]:
-    from privtab.state.places import NOWHERE
-
-    return NOWHERE, NOWHERE
-
-
 def _failing(values: list[str] | None, *, decisions: bool) -> frozenset[str]:
     """Parse `--fail-on`; raises UsageError."""
-    words = {word.strip() for text in values or () for word in text.split(",") if word.strip()}
+    words = set(words_of(values))
     for word in sorted(words - {*FAILING, "any"}):
         raise UsageError(f"`--fail-on {word}`: there are {', '.join(FAILING)} and any")
     if not decisions and (needing := sorted(words - {"any"})):
@@ -247,8 +213,6 @@ def _failing(values: list[str] | None, *, decisions: bool) -> frozenset[str]:
 
 
 def _fails(found: StateDiff, failing: frozenset[str]) -> bool:
-    from privtab.analysis.state_diff.summary import totals
-
     gained = totals(found, gained=True)
     return (
         ("any" in failing and bool(found.rows))
@@ -270,11 +234,11 @@ def _print(
     from privtab.cli._ask import show_notes
 
     match format_:
-        case StateDiffFormat.JSON:
+        case "json":
             document = state_diff_json(found, policy=decisions, most=MOST_NAMES if limit is None else limit)
             print_json({"before": shown[0], "after": shown[1], **document})
             return
-        case StateDiffFormat.MARKDOWN:
+        case "markdown":
             from privtab.analysis.state_diff.markdown import markdown
 
             print_text(markdown(found, shown, decisions=decisions, most=MOST_LINES if limit is None else limit))
@@ -289,22 +253,22 @@ ROWS = 20
 """The most rows that made one difference and are listed with it."""
 
 
-def show(diff: StateDiff, shown: tuple[str, str], console: Console, *, decisions: bool, most: int) -> None:
+def show(diff: StateDiff, shown: tuple[str, str], console: Terminal, *, decisions: bool, most: int) -> None:
     """Print a difference. `most`: the most lines of rows, and of changed access; 0 for all."""
-    console.print(f"{shown[0]} → {shown[1]}", style="bold", soft_wrap=True)
+    console.print(f"{shown[0]} → {shown[1]}", style="bold")
     console.print(headline(diff), style="dim")
     if diff.rows:
         console.print()
         _rows(console, diff.rows[: most or None], indent=0)
-        _more(console, len(diff.rows) - len(diff.rows[: most or None]), "rows")
+        console.more(len(diff.rows) - len(diff.rows[: most or None]), "rows")
     if decisions and diff.rows:
         console.print()
         for verb, gained in (("gained", True), ("lost", False)):
-            console.print(totals(diff, gained=gained).text(verb), soft_wrap=True)
+            console.print(totals(diff, gained=gained).text(verb))
         show_groups(diff, console, most=most)
 
 
-def show_groups(diff: StateDiff, console: Console, *, most: int) -> None:
+def show_groups(diff: StateDiff, console: Terminal, *, most: int) -> None:
     """Print what users gain and lose, by the rows that make it."""
     found = groups(diff)
     lines_left = most or sum(len(group.lines) for group in found)
@@ -313,28 +277,21 @@ def show_groups(diff: StateDiff, console: Console, *, most: int) -> None:
             break
         _group(console, group, lines_left)
         lines_left -= len(group.lines)
-    _more(console, sum(len(group.lines) for group in found) - most if most else 0, "lines")
+    console.more(sum(len(group.lines) for group in found) - most if most else 0, "lines")
 
 
-def _group(console: Console, group: Group, most: int) -> None:
+def _group(console: Terminal, group: Group, most: int) -> None:
     colour = "green" if group.gained else "red"
     console.print(f"\n{'gained' if group.gained else 'lost'} by", style=f"bold {colour}")
     _rows(console, group.rows[:ROWS], indent=2)
-    if len(group.rows) > ROWS:
-        console.print(f"  and {len(group.rows) - ROWS:,} more rows")
+    console.more(len(group.rows) - ROWS, "rows", "`--format json` lists them", indent=2)
     subjects = ""
     for line in group.lines[:most]:
         if line.subjects != subjects:
             subjects = line.subjects
-            console.print(f"    {subjects}", style="bold", soft_wrap=True)
-        console.print(f"      {line.operations}  ", end="", soft_wrap=True)
-        console.print(line.entities, style="dim", soft_wrap=True)
+            console.print(f"    {subjects}", style="bold")
+        console.print(styled(f"      {line.operations}  ", (line.entities, "dim")))
 
 
-def _rows(console: Console, rows: Iterable[ChangedRow], *, indent: int) -> None:
+def _rows(console: Terminal, rows: Iterable[ChangedRow], *, indent: int) -> None:
     show_rows(console, [(f"{'+' if r.added else '-'} {r.text}", place_text(r.place)) for r in rows], indent=indent)
-
-
-def _more(console: Console, number: int, noun: str) -> None:
-    if number > 0:
-        console.print(f"… and {number:,} more {noun}; `--limit 0` lists them")

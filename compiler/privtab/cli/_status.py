@@ -3,59 +3,51 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.text import Text
 
-from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, fail_if, out, print_if_data, table
+from privtab.cli._output import Format, FormatOption, fail_if, out, print_if_data, styled, table
+from privtab.cli._parameters import argument, option, with_options
 from privtab.cli._rollout import (
-    CaOption,
     ChannelOption,
-    OpaOption,
+    FleetOptions,
     RegistryOption,
-    ServerOption,
-    TokenOption,
     ago,
     channel_json,
-    reader_of,
+    no_channel,
     registry_of,
     sidecars,
 )
 from privtab.errors import FleetError, RegistryError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
     from privtab.registry.deploy.nodes import DecisionCount, Fleet, SidecarStatus
-    from privtab.registry.deploy.watch import FleetReader
+    from privtab.registry.deploy.rollout import FleetReader
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
 
 MAX_REFUSED = 5
 
 
+@with_options
 def run(
-    system: Annotated[str | None, typer.Argument(metavar="SYSTEM", help="Only this system. (default: all)")] = None,
+    system: Annotated[str | None, argument("SYSTEM", "Only this system. (default: all)")] = None,
     registry: RegistryOption = None,
     channel: ChannelOption = "dev",
-    server: ServerOption = None,
-    opa: OpaOption = None,
-    history: Annotated[int, typer.Option("--history", min=0, metavar="N", help="Number of releases to show.")] = 5,
-    watch: Annotated[
-        float | None, typer.Option("--watch", min=0.2, metavar="SECONDS", help="Refresh until Ctrl-C.")
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Exit with 1 if a sidecar does not run its channel's release.")
-    ] = False,
-    token_file: TokenOption = None,
-    ca: CaOption = None,
-    format_: FormatOption = Format.TEXT,
+    *,
+    fleet: FleetOptions,
+    history: Annotated[int, option("--history N", "Number of releases to show.", min=0)] = 5,
+    watch: Annotated[float | None, option("--watch SECONDS", "Refresh until Ctrl-C.", min=0.2)] = None,
+    check: Annotated[bool, option("--check", "Exit with 1 if a sidecar does not run its channel's release.")] = False,
+    format_: FormatOption = "text",
 ) -> None:
     """Show a channel: what it runs, every sidecar with its revisions, errors and last report, and the last releases.
 
@@ -63,21 +55,20 @@ def run(
     with 3 if the last release cannot be read, or nothing answers.
 
     Example:
-
-    \b
       privtab registry status --registry registry/ --channel prod --server http://127.0.0.1:8180
       privtab registry status gravitino --opa http://127.0.0.1:8181 --opa http://127.0.0.1:8182
       privtab registry status -r s3://bundles -c prod --check --format json
       privtab registry status --server http://127.0.0.1:8180 --watch 2
     """
-    if registry is None and server is None and not opa:
+    if registry is None and fleet.server is None and not fleet.opa:
         raise UsageError("give `--registry URL`, `--server URL` or `--opa URL`")
     opened = None if registry is None else registry_of(registry)
-    with reader_of(server, opa, token_file, ca) as read:
+    with fleet.reader() as read:
+        take = partial(_take_snapshot, opened, channel, system, read, history)
         if watch is not None:
-            _watch_status(opened, channel, system, read, watch, history, format_)
+            _watch_status(take, watch, format_)
             return
-        snapshot = _take_snapshot(opened, channel, system, read, history)
+        snapshot = take()
     _print(snapshot, format_)
     if snapshot.fleet is not None and snapshot.fleet.problem and not snapshot.fleet.sidecars:
         raise FleetError(snapshot.fleet.problem)
@@ -86,16 +77,14 @@ def run(
     fail_if(check and not snapshot.good)
 
 
+@dataclass(frozen=True)
 class ChannelSnapshot:
     """One reading of a channel and its fleet."""
 
-    def __init__(
-        self, channels: list[Channel], histories: dict[str, list[Channel]], fleet: Fleet | None, *, signed: bool
-    ) -> None:
-        self.channels = channels
-        self.histories = histories
-        self.fleet = fleet
-        self.statuses = _sidecar_statuses(channels, fleet, signed=signed)
+    channels: list[Channel]
+    histories: dict[str, list[Channel]]
+    fleet: Fleet | None
+    statuses: list[SidecarStatus]
 
     @property
     def trouble(self) -> tuple[str, ...]:
@@ -127,9 +116,7 @@ def _take_snapshot(
         )
         channels = [current for current in candidates if current.last]
         if not channels:
-            available = sorted({f"{current.channel}/{current.system}" for current in registry.channels()})
-            name = f"{channel}/{system}" if system else channel
-            raise UsageError(f"{registry.url} has no channel {name}; there are: {', '.join(available) or 'none'}")
+            raise no_channel(registry, f"{channel}/{system}" if system else channel)
     histories = {
         current.system: registry.history(current.channel, current.system, history) if history else []
         for current in channels
@@ -140,13 +127,12 @@ def _take_snapshot(
         concerned = tuple(sidecar for sidecar in fleet.sidecars if sidecar.reads(channel, system))
         fleet = replace(fleet, sidecars=concerned)
     signed = registry.requires_signatures() if registry is not None else fleet is not None and fleet.signed
-    return ChannelSnapshot(channels, histories, fleet, signed=signed)
+    return ChannelSnapshot(channels, histories, fleet, _sidecar_statuses(channels, fleet, signed=signed))
 
 
 def _sidecar_statuses(channels: list[Channel], fleet: Fleet | None, *, signed: bool) -> list[SidecarStatus]:
     from privtab.registry.deploy.nodes import DesiredRevisions, SidecarProgress, SidecarStatus
-    from privtab.registry.deploy.rollout import desired_revisions
-    from privtab.registry.deploy.watch import SILENT, age, judge
+    from privtab.registry.deploy.rollout import SILENT, age, desired_revisions, judge
 
     if fleet is None:
         return []
@@ -170,27 +156,19 @@ def _sidecar_statuses(channels: list[Channel], fleet: Fleet | None, *, signed: b
     return statuses
 
 
-def _watch_status(
-    registry: Registry | None,
-    channel: str,
-    system: str | None,
-    read: FleetReader | None,
-    interval: float,
-    history: int,
-    format_: Format,
-) -> None:
+def _watch_status(take: Callable[[], ChannelSnapshot], interval: float, format_: Format) -> None:
     """Print the status until Ctrl-C: as a live table on a terminal, else repeatedly."""
     from rich.live import Live
 
     console = out()
     try:
-        if format_ is Format.JSON or not console.is_terminal:
+        if format_ == "json" or not console.is_terminal:
             while True:
-                _print(_take_snapshot(registry, channel, system, read, history), format_)
+                _print(take(), format_)
                 time.sleep(interval)
         with Live(console=console, refresh_per_second=4) as live:
             while True:
-                live.update(_render(_take_snapshot(registry, channel, system, read, history)))
+                live.update(_render(take()))
                 time.sleep(interval)
     except KeyboardInterrupt:
         return
@@ -198,7 +176,7 @@ def _watch_status(
 
 def _print(snapshot: ChannelSnapshot, format_: Format) -> None:
     if not print_if_data(format_, _json(snapshot)):
-        _show(snapshot, out())
+        out().print(_render(snapshot))
 
 
 def _json(snapshot: ChannelSnapshot) -> dict[str, Any]:
@@ -228,10 +206,6 @@ def _json(snapshot: ChannelSnapshot) -> dict[str, Any]:
     }
 
 
-def _show(snapshot: ChannelSnapshot, console: Console) -> None:
-    console.print(_render(snapshot))
-
-
 def _render(snapshot: ChannelSnapshot) -> RenderableType:
     from rich.console import Group
 
@@ -259,7 +233,7 @@ def _channel(channel: Channel) -> list[RenderableType]:
     shards = f" in {len(channel.shards)} shards" if channel.shards else ""
     state = f", state {channel.state}" if channel.state else f", state{shards}" if shards else ", no state"
     lines: list[RenderableType] = [
-        Text.assemble((f"{channel.channel}/{channel.system}", "bold"), f": policy {channel.policy or 'none'}{state}"),
+        styled((f"{channel.channel}/{channel.system}", "bold"), f": policy {channel.policy or 'none'}{state}"),
         Text(
             f"release {channel.sequence} at {channel.when} by {channel.by or 'nobody'}{': ' + channel.why if channel.why else ''}",
             "dim",

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from privtab.cli._ask import entity
-from privtab.cli._options import with_options
+from privtab.cli._parameters import argument, option, with_options
 from privtab.cli._store_session import (
     RequestedChange,
     ResourceOption,
@@ -23,18 +21,18 @@ from privtab.cli._store_session import (
     window,
 )
 
-PrivilegeArgument = Annotated[str, typer.Argument(metavar="PRIVILEGE", help="Privilege, or set of privileges.")]
-RoleArgument = Annotated[str, typer.Argument(metavar="ROLE", help="Name or path of a role.")]
-ToOption = Annotated[str, typer.Option("--to", metavar="PRINCIPAL", help="user:NAME, group:NAME or role:NAME.")]
-FromOption = Annotated[str, typer.Option("--from", metavar="PRINCIPAL", help="user:NAME, group:NAME or role:NAME.")]
+PrivilegeArgument = Annotated[str, argument("PRIVILEGE", "Privilege, or set of privileges.")]
+RoleArgument = Annotated[str, argument("ROLE", "Name or path of a role.")]
+ToOption = Annotated[str, option("--to PRINCIPAL", "user:NAME, group:NAME or role:NAME.")]
+FromOption = Annotated[str, option("--from PRINCIPAL", "user:NAME, group:NAME or role:NAME.")]
 
 
 @with_options
 def grant(
     privilege: PrivilegeArgument,
-    on: Annotated[str, typer.Argument(metavar="TYPE:PATH", help="Entity that it is granted on.")],
+    on: Annotated[str, argument("TYPE:PATH", "Entity that it is granted on.")],
     to: ToOption,
-    deny: Annotated[bool, typer.Option("--deny", help="Deny the privilege instead.")] = False,
+    deny: Annotated[bool, option("--deny", "Deny the privilege instead.")] = False,
     since: SinceOption = None,
     until: UntilOption = None,
     *,
@@ -45,8 +43,6 @@ def grant(
     Exits with 1 if the policy denies it, a row is wrong, or another change came first.
 
     Example:
-
-    \b
       privtab store grant grants.db SELECT table:l/web/t --to role:l/reader --as ann -p lake.yaml --dry-run
       privtab store grant grants.db SELECT schema:l/web --to user:ben --deny --as ann -p lake.yaml
       privtab store grant https://grants.example SELECT table:l/web/t --to group:hr --until 2026-12-31T00:00Z
@@ -58,16 +54,16 @@ def grant(
         "entity": str(entity(on)),
         **window(since, until),
     }
-    with session(settings) as opened:
-        carry_out(settings, opened, RequestedChange(add={"grants": [row]}))
+    opened = session(settings)
+    carry_out(settings, opened, RequestedChange(add={"grants": [row]}))
 
 
 @with_options
 def revoke(
     privilege: PrivilegeArgument,
-    on: Annotated[str, typer.Argument(metavar="TYPE:PATH", help="Entity that it was granted on.")],
+    on: Annotated[str, argument("TYPE:PATH", "Entity that it was granted on.")],
     from_: FromOption,
-    deny: Annotated[bool, typer.Option("--deny", help="Take back a denial instead.")] = False,
+    deny: Annotated[bool, option("--deny", "Take back a denial instead.")] = False,
     *,
     settings: Settings,
 ) -> None:
@@ -76,8 +72,6 @@ def revoke(
     Exits with 1 if the policy denies it, there is no such grant, or another change came first.
 
     Example:
-
-    \b
       privtab store revoke grants.db SELECT table:l/web/t --from role:l/reader --as ann -p lake.yaml --dry-run
       privtab store revoke https://grants.example SELECT schema:l/web --from user:ben --deny --yes
     """
@@ -87,9 +81,9 @@ def revoke(
         "privilege": privilege,
         "entity": str(entity(on)),
     }
-    with session(settings) as opened:
-        rows = found(opened.rows("grants", **cells), f"{privilege} on {on} for {cells['grantee']}")
-        carry_out(settings, opened, RequestedChange(remove={"grants": rows}))
+    opened = session(settings)
+    rows = found(opened.rows("grants", **cells), f"{privilege} on {on} for {cells['grantee']}")
+    carry_out(settings, opened, RequestedChange(remove={"grants": rows}))
 
 
 @with_options
@@ -108,8 +102,6 @@ def assign(
     Exits with 1 if the policy denies it, a row is wrong, or another change came first.
 
     Example:
-
-    \b
       privtab store assign grants.db l/reader --to user:ben --as ann -p lake.yaml --dry-run
       privtab store assign grants.db l/reader --to group:hr --as ann -p lake.yaml
       privtab store assign https://grants.example operator --to user:ben --scope instance:d/i --yes
@@ -120,8 +112,8 @@ def assign(
         **({} if scope is None else {"scope": str(entity(scope))}),
         **window(since, until),
     }
-    with session(settings) as opened:
-        carry_out(settings, opened, RequestedChange(add={"assignments": [row]}, resource=resource_of(resource)))
+    opened = session(settings)
+    carry_out(settings, opened, RequestedChange(add={"assignments": [row]}, resource=resource_of(resource)))
 
 
 @with_options
@@ -138,25 +130,23 @@ def unassign(
     Exits with 1 if the policy denies it, there is no such assignment, or another change came first.
 
     Example:
-
-    \b
       privtab store unassign grants.db l/reader --from user:ben --as ann -p lake.yaml --dry-run
       privtab store unassign https://grants.example l/reader --from group:hr
     """
     cells = {"principal": principal(from_, "--from"), "role": role.removeprefix("role:")}
     cells |= {} if scope is None else {"scope": str(entity(scope))}
-    with session(settings) as opened:
-        rows = [row for row in opened.rows("assignments", **cells) if (scope is None) == ("scope" not in row)]
-        held = f"role:{cells['role']} for {cells['principal']}"
-        carry_out(
-            settings, opened, RequestedChange(remove={"assignments": found(rows, held)}, resource=resource_of(resource))
-        )
+    opened = session(settings)
+    rows = [row for row in opened.rows("assignments", **cells) if (scope is None) == ("scope" not in row)]
+    held = f"role:{cells['role']} for {cells['principal']}"
+    carry_out(
+        settings, opened, RequestedChange(remove={"assignments": found(rows, held)}, resource=resource_of(resource))
+    )
 
 
 @with_options
 def own(
-    on: Annotated[str, typer.Argument(metavar="TYPE:PATH", help="Entity that is owned.")],
-    to: Annotated[str, typer.Option("--to", metavar="PRINCIPAL", help="The only owner from now on.")],
+    on: Annotated[str, argument("TYPE:PATH", "Entity that is owned.")],
+    to: Annotated[str, option("--to PRINCIPAL", "The only owner from now on.")],
     *,
     settings: Settings,
 ) -> None:
@@ -165,19 +155,11 @@ def own(
     Exits with 1 if the policy denies it, a row is wrong, or another change came first.
 
     Example:
-
-    \b
       privtab store own grants.db schema:l/web --to user:ben --as ann -p lake.yaml --authorise owners=grant --dry-run
       privtab store own https://grants.example table:m/c/s/t --to user:ben --yes
     """
     row = {"entity": str(entity(on)), "owner": principal(to, "--to")}
-    with session(settings) as opened:
-        owners = [other for other in opened.rows("owners", entity=row["entity"]) if other != row]
-        remove = {"owners": owners} if owners else {}
-        carry_out(settings, opened, RequestedChange(add={"owners": [row]}, remove=remove))
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to `privtab store`."""
-    for name, command in {"grant": grant, "revoke": revoke, "assign": assign, "unassign": unassign, "own": own}.items():
-        app.command(name)(command)
+    opened = session(settings)
+    owners = [other for other in opened.rows("owners", entity=row["entity"]) if other != row]
+    remove = {"owners": owners} if owners else {}
+    carry_out(settings, opened, RequestedChange(add={"owners": [row]}, remove=remove))

@@ -2,50 +2,122 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
-from privtab._install import how_to_install
-from privtab.cli._options import PolicyOption, VariantOption, with_options
-from privtab.cli._output import Format, flush, out, print_line
-from privtab.cli._serving import ServerSettings, log_requests
-from privtab.cli._store_bundles import BundleOptions
+from privtab.cli._options import PolicyChoice
+from privtab.cli._parameters import needing, option, with_options
+from privtab.cli._serving import MAX_CONNECTIONS, ServerSettings, log_requests, print_address, raise_file_limit
+from privtab.cli._signing import SigningOptions
+from privtab.cli._store_session import UrlArgument
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
+    from starlette.routing import Route
+
+    from privtab.bundle.pack import PolicyArtifacts
     from privtab.bundle.sign import SigningKey
-    from privtab.store.store import Store
+    from privtab.store.view import View
+
+POLL_SECONDS = 0.2
+"""Seconds between two looks for changes that other processes made."""
 
 
-@with_options  # BundleOptions
-@with_options  # ServerSettings
+class ServedBundles(NamedTuple):
+    """What serves bundles."""
+
+    at_once: int
+    routes: Sequence[Route] = ()
+    beside: Sequence[Callable[[], AbstractAsyncContextManager[None]]] = ()
+    end: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleOptions(SigningOptions):
+    """The options about bundles."""
+
+    channel: Annotated[str | None, option("--channel NAME", "Serve bundles to OPA sidecars too, as this channel.")] = (
+        None
+    )
+    sidecar_token_file: Annotated[
+        Path | None, option("--sidecar-token-file FILE", "Tokens of sidecars and operators, as of a registry's server.")
+    ] = None
+    sequence: Annotated[
+        int | None,
+        option(
+            "--sequence N", "Sequence number of the policy; that of a state is N plus the number of its change.", min=0
+        ),
+    ] = None
+
+    def checked(self, *, others: bool) -> SigningKey | None:
+        """The key to sign with. `others`: whether something other than tokens keeps callers out, or nobody wants that.
+
+        Raises UsageError for options that need another one, FileError.
+        """
+        if self.channel is None:
+            for option, value in (
+                ("--sidecar-token-file", self.sidecar_token_file),
+                ("--signing-key", self.key if self.key != os.environ.get("PRIVTAB_SIGNING_KEY") else None),
+                ("--key-id", self.key_id),
+                ("--scope", self.scope or None),
+                ("--sequence", self.sequence),
+            ):
+                if value is not None:
+                    raise UsageError(f"`{option}` is for the bundles of `--channel NAME`")
+            return None
+        if self.sidecar_token_file is None and not others:
+            raise UsageError("bundles hold all rows: give `--sidecar-token-file`, or `--tls-client-ca`")
+        return self.signing_key()
+
+    def served(self, view: View, artifacts: PolicyArtifacts, signing: SigningKey | None) -> ServedBundles:
+        """The registry's server code over a store, whose changes are releases of one channel; nothing without a channel.
+
+        Raises UsageError.
+        """
+        from privtab.serving.server import MOST_AT_ONCE
+        from privtab.serving.tokens import Tokens
+
+        if self.channel is None:
+            return ServedBundles(MOST_AT_ONCE)
+        with needing("`privtab serve store --channel`", "registry"):
+            from privtab.registry.server.app import Role, ServerState, sidecar_routes, watching
+            from privtab.registry.server.feeds import Feeds
+            from privtab.registry.server.fleet import FleetTracker
+            from privtab.store.server.releases import StoreReleases
+        raise_file_limit()
+        feeds = Feeds(
+            StoreReleases(view, artifacts, self.channel, signing),
+            poll=POLL_SECONDS,
+        )
+        token_file = self.sidecar_token_file
+        state = ServerState(
+            feeds=feeds,
+            fleet=FleetTracker(),
+            tokens=Tokens(token_file, Role, bindings=True) if token_file is not None else None,
+        )
+        return ServedBundles(MAX_CONNECTIONS, sidecar_routes(state), [partial(watching, state)], feeds.end)
+
+
+@with_options
 def run(
-    url: Annotated[
-        str, typer.Argument(metavar="STORE", help="Path of an SQLite file, or postgresql+psycopg://USER@HOST/DATABASE.")
-    ],
-    policy: PolicyOption,
-    variant: VariantOption = None,
+    url: UrlArgument,
+    policy: PolicyChoice,
     authorise: Annotated[
         list[str] | None,
-        typer.Option(
-            "--authorise",
-            metavar="TABLE[.add|.remove]=OPERATION",
-            help="Operation that authorises rows of a table; repeatable.",
-        ),
+        option("--authorise TABLE[.add|.remove]=OPERATION", "Operation that authorises rows of a table; repeatable."),
     ] = None,
     auditor: Annotated[
-        list[str] | None,
-        typer.Option("--auditor", metavar="USER", help="User who may read all rows and the journal; repeatable."),
+        list[str] | None, option("--auditor USER", "User who may read all rows and the journal; repeatable.")
     ] = None,
     api: Annotated[
-        list[str] | None,
-        typer.Option("--api", metavar="NAME", help="Serve this system's paths and payloads too; repeatable."),
+        list[str] | None, option("--api NAME", "Serve this system's paths and payloads too; repeatable.")
     ] = None,
-    anonymous: Annotated[
-        str | None, typer.Option("--anonymous", metavar="USER", help="User of requests without a token.")
-    ] = None,
+    anonymous: Annotated[str | None, option("--anonymous USER", "User of requests without a token.")] = None,
     *,
     bundles: BundleOptions,
     settings: ServerSettings,
@@ -55,28 +127,22 @@ def run(
     The name of a token is the user who makes its requests. The OpenAPI document is at /store/v1/openapi.json.
 
     Example:
-
-    \b
       privtab serve store grants.db --policy lake.yaml --token-file tokens
       privtab serve store grants.db -p lake.yaml --anonymous root --authorise owners=grant
       privtab serve store grants.db -p gravitino/1.1.0 --token-file tokens --api gravitino
       privtab serve store grants.db -p lake.yaml --token-file tokens \\
               --channel live --sidecar-token-file sidecars --signing-key prod.pem
     """
-    try:
+    with needing("`privtab serve store`", "store", "serve"):
         from privtab.authzen.app import AppSettings, application
         from privtab.authzen.service import Service
         from privtab.serving.server import address, listen, serve
         from privtab.serving.tokens import Tokens
-        from privtab.store.server import plugins
+        from privtab.store.server import app
         from privtab.store.server.app import StoreScope, StoreServer, routes
         from privtab.store.server.metrics import Metrics
         from privtab.store.server.point import StoreDecisionPoint, wait_for_change
         from privtab.store.store import Store
-    except ImportError as error:
-        needed = f"`privtab serve store` needs the extras `store` and `serve`: {how_to_install('store', 'serve')}"
-        raise UsageError(f"{needed} (there is no `{error.name}`)") from None
-    from privtab.cli._stored import load_policy
     from privtab.pipeline import policy_artifacts
     from privtab.store.authority import Authority
     from privtab.store.guarded import GuardedStore
@@ -88,7 +154,7 @@ def run(
     others = anonymous is not None or settings.tls_client_ca is not None or settings.insecure
     signing = bundles.checked(others=others)
     public_url = settings.checked_public_url()
-    program = load_policy(policy, variant=variant)
+    program = policy.program()
     authority = Authority(program, authorise or ())
     store = Store.open(url, program)
     artifacts = policy_artifacts(program)
@@ -97,6 +163,9 @@ def run(
     metrics = Metrics(view)
     tokens = Tokens(settings.token_file, StoreScope) if settings.token_file is not None else None
     log_requests(quiet=settings.quiet)
+    signed = "" if signing is None else f", its bundles signed with {signing.id}"
+    shown = f"{store.database.shown}, a store of {store.system}{signed},"
+    document = {"system": store.system, "store": store.database.shown}
     with ExitStack() as stack:
         listening = stack.enter_context(listen(settings.host, settings.port))
         base = public_url or address(listening, settings.host, tls)
@@ -110,7 +179,7 @@ def run(
         )
         found = routes(server)
         for name in api or ():
-            found += plugins.routes(name, server)
+            found += app.plugin_routes(name, server)
         sidecars = bundles.served(view, artifacts, signing)
         service = Service(StoreDecisionPoint(view), system=program.system)
         served = AppSettings(
@@ -127,18 +196,8 @@ def run(
             application(served),
             listening,
             tls=tls,
-            ready=lambda: _print_address(base, store, signing, settings.format_),
+            ready=lambda: print_address(base, shown, document, settings.format_),
             ending=sidecars.end,
             at_once=sidecars.at_once,
             head_seconds=settings.header_timeout,
         )
-
-
-def _print_address(base: str, store: Store, signing: SigningKey | None, format_: Format) -> None:
-    if format_ is Format.JSON:
-        print_line({"url": base, "system": store.system, "store": store.database.shown})
-    else:
-        signed = "" if signing is None else f", its bundles signed with {signing.id}"
-        shown = f"{store.database.shown}, a store of {store.system}, at {base}{signed}; Ctrl-C ends it"
-        out().print(shown, soft_wrap=True)
-    flush()

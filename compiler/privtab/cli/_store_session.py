@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
@@ -12,19 +13,22 @@ from urllib.parse import urlencode
 
 import typer
 
-from privtab._install import how_to_install
 from privtab.cli._ask import entity, user_name
-from privtab.cli._complete import policies
 from privtab.cli._output import out, print_error
+from privtab.cli._parameters import argument, needing, option, policies
 from privtab.cli._rollout import TOKEN_VARIABLE, token_of
-from privtab.cli._store_changes import confirm_sensitive, print_changes, print_done
 from privtab.effects import Change
-from privtab.errors import AccessDenied, StoreConflict, StoreError, UsageError
+from privtab.errors import StoreConflict, StoreError, UnsupportedError, UsageError
 from privtab.exit_codes import ExitCode
+from privtab.plural import count
 from privtab.request import Entity
+from privtab.state.row_text import row_text
 
 if TYPE_CHECKING:
     from privtab.store.guarded import DesiredChange, GuardedStore
+    from privtab.store.journal import Entry
+    from privtab.store.planning import Proposal as PlannedChange
+    from privtab.store.store import Outcome, Store
 
 Row: TypeAlias = Mapping[str, str]
 Tables: TypeAlias = Mapping[str, Sequence[Row]]
@@ -35,26 +39,20 @@ _TIMEOUT = (10.0, 70.0)
 _LARGEST = 1 << 28
 """Bytes of one answer."""
 
+UrlArgument = Annotated[str, argument("STORE", "Path of an SQLite file, or postgresql+psycopg://USER@HOST/DATABASE.")]
 StoreArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="STORE", help="Path of an SQLite file, postgresql+psycopg://USER@HOST/DATABASE, or URL of a server."
-    ),
+    str, argument("STORE", "Path of an SQLite file, postgresql+psycopg://USER@HOST/DATABASE, or URL of a server.")
 ]
 TokenFileOption = Annotated[
-    Path | None,
-    typer.Option("--token-file", metavar="FILE", help=f"Token for a server. (default: ${TOKEN_VARIABLE})"),
+    Path | None, option("--token-file FILE", f"Token for a server. (default: ${TOKEN_VARIABLE})")
 ]
-CaFileOption = Annotated[Path | None, typer.Option("--ca", metavar="FILE", help="CA certificates for a server, PEM.")]
-ScopeOption = Annotated[
-    str | None, typer.Option("--scope", metavar="TYPE:PATH", help="Entity in which the role counts.")
-]
+CaFileOption = Annotated[Path | None, option("--ca FILE", "CA certificates for a server, PEM.")]
+ScopeOption = Annotated[str | None, option("--scope TYPE:PATH", "Entity in which the role counts.")]
 ResourceOption = Annotated[
-    str | None,
-    typer.Option("--resource", metavar="TYPE:PATH", help="Entity that the rows are about, if its name is not unique."),
+    str | None, option("--resource TYPE:PATH", "Entity that the rows are about, if its name is not unique.")
 ]
-SinceOption = Annotated[str | None, typer.Option("--since", metavar="TIME", help="Time from which the row holds.")]
-UntilOption = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Time until which the row holds.")]
+SinceOption = Annotated[str | None, option("--since TIME", "Time from which the row holds.")]
+UntilOption = Annotated[str | None, option("--until TIME", "Time until which the row holds.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,35 +71,21 @@ class Settings:
     store: StoreArgument
     policy: Annotated[
         str | None,
-        typer.Option(
-            "--policy",
-            "-p",
-            metavar="POLICY",
-            help="A policy by name or path; a server has its own.",
-            autocompletion=policies,
-        ),
+        option("--policy -p POLICY", "A policy by name or path; a server has its own.", autocompletion=policies),
     ] = None
-    user: Annotated[
-        str | None,
-        typer.Option("--as", metavar="USER", help="User who makes the change; a server takes it from the token."),
-    ] = None
+    user: Annotated[str | None, option("--as USER", "User who makes the change; a server takes it from the token.")] = (
+        None
+    )
     authorise: Annotated[
         list[str] | None,
-        typer.Option(
-            "--authorise", metavar="TABLE[.add|.remove]=OPERATION", help="Operation that authorises rows; repeatable."
-        ),
+        option("--authorise TABLE[.add|.remove]=OPERATION", "Operation that authorises rows; repeatable."),
     ] = None
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show who gains and loses what; change nothing.")] = False
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Also give sensitive operations, without a question.")] = (
-        False
+    dry_run: Annotated[bool, option("--dry-run", "Show who gains and loses what; change nothing.")] = False
+    yes: Annotated[bool, option("--yes -y", "Also give sensitive operations, without a question.")] = False
+    request_id: Annotated[str | None, option("--request-id ID", "Do nothing if this request was done before.")] = None
+    expect: Annotated[int | None, option("--expect N", "Fail if a change after N concerns the same rows.", min=1)] = (
+        None
     )
-    request_id: Annotated[
-        str | None, typer.Option("--request-id", metavar="ID", help="Do nothing if this request was done before.")
-    ] = None
-    expect: Annotated[
-        int | None,
-        typer.Option("--expect", min=1, metavar="N", help="Fail if a change after N concerns the same rows."),
-    ] = None
     token_file: TokenFileOption = None
     ca: CaFileOption = None
 
@@ -143,14 +127,9 @@ def is_server(store: str) -> bool:
     return store.startswith(("http://", "https://"))
 
 
-@contextmanager
-def session(settings: Settings) -> Iterator[Session]:
-    """Open the store. A denial is printed, with exit code 1."""
-    try:
-        yield _Remote(settings) if is_server(settings.store) else _Local(settings)
-    except AccessDenied as denied:
-        print_error(str(denied))
-        raise typer.Exit(ExitCode.FINDINGS) from None
+def session(settings: Settings) -> Session:
+    """Open the store."""
+    return _Remote(settings) if is_server(settings.store) else _Local(settings)
 
 
 def carry_out(settings: Settings, opened: Session, intent: RequestedChange) -> None:
@@ -168,7 +147,7 @@ def carry_out(settings: Settings, opened: Session, intent: RequestedChange) -> N
             confirm_sensitive()
         expected = proposal.number if expected is None else expected
     done = opened.change(intent, settings.request_id, expected)
-    print_done(done.number, done.changes, repeated=done.repeated)
+    print_done(done)
 
 
 def found(rows: list[Row], what: str) -> list[Row]:
@@ -211,14 +190,16 @@ class _Local:
     def propose(self, intent: RequestedChange) -> Proposal:
         from privtab.store.guarded import effect_of
 
-        planned = self._guarded.propose(self._desired(intent))
+        planned = self._guarded.propose("change", self._desired(intent))
         effect, undecided = effect_of(planned)
         return Proposal(number=planned.number, changes=planned.changes, effect=effect, undecided=undecided)
 
     def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> AppliedChange:
         from privtab.store.guarded import WriteOptions
 
-        outcome = self._guarded.change(self._desired(intent), WriteOptions(request_id=request_id, expect=expect))
+        outcome = self._guarded.carry_out(
+            "change", self._desired(intent), WriteOptions(request_id=request_id, expect=expect)
+        )
         return AppliedChange(number=outcome.number, changes=outcome.changes, repeated=outcome.repeated)
 
     def _desired(self, intent: RequestedChange) -> DesiredChange:
@@ -333,10 +314,8 @@ def listed(settings: Settings, name: str | None, at: str | None = None) -> list[
     if is_server(settings.store):
         if at is not None:
             raise UsageError("a server shows the rows of now: leave `--at` out, or give the database")
-        with session(settings) as opened:
-            assert isinstance(opened, _Remote)
-            entries = opened.listed("/rows", {} if name is None else {"about": name})
-            return [(entry["table"], entry["row"]) for entry in entries]
+        entries = _Remote(settings).listed("/rows", {} if name is None else {"about": name})
+        return [(entry["table"], entry["row"]) for entry in entries]
     from privtab.cli._stored import rows_of_store
     from privtab.store.view import names_in
 
@@ -345,13 +324,11 @@ def listed(settings: Settings, name: str | None, at: str | None = None) -> list[
 
 
 def _guarded(url: str, policy: str, authorise: Sequence[str]) -> GuardedStore:
-    try:
+    with needing("a store", "store"):
         from privtab.store.authority import Authority
         from privtab.store.guarded import GuardedStore
         from privtab.store.store import Store
         from privtab.store.view import View
-    except ImportError as error:
-        raise UsageError(f"a store needs {error.name}: {how_to_install('store')}") from error
     from privtab.cli._stored import load_policy
     from privtab.pipeline import policy_artifacts
 
@@ -389,7 +366,7 @@ def _print_effect(proposal: Proposal) -> None:
         several = access["subjects"]["count"] != 1
         verb = ("gain" if access["change"] == "gained" else "lose") + ("" if several else "s")
         what = f"`{access['operation']}`" + (" (sensitive)" if access["sensitive"] else "")
-        out().print(f"  {names} {verb} {what} on {entities}", soft_wrap=True)
+        out().print(f"  {names} {verb} {what} on {entities}")
     if not proposal.effect["access"]:
         out().print("  no user gains or loses an operation")
     for text in proposal.effect["undecided"]:
@@ -400,3 +377,68 @@ def _names(named: Mapping[str, Any]) -> str:
     shown = ", ".join(named["names"][:MOST_NAMES])
     more = named["count"] - min(len(named["names"]), MOST_NAMES)
     return f"{shown} and {more:,} more" if more else shown
+
+
+MOST_LINES = 60
+"""The most lines of a difference that are shown."""
+
+
+def confirm(store: Store, planned: PlannedChange, *, dry_run: bool, yes: bool) -> None:
+    """Show who gains and loses what, and ask before a sensitive operation is given to somebody."""
+    from privtab.analysis.state_diff import state_diff
+    from privtab.analysis.state_diff.summary import totals
+
+    if yes and not dry_run:
+        return
+    try:
+        found = state_diff(store.program, planned.before, planned.after)
+        sensitive = totals(found, gained=True).sensitive > 0 or bool(found.undecided)
+    except UnsupportedError as error:
+        if dry_run:
+            raise
+        print_error(str(error))
+        found, sensitive = None, True
+    if found is not None and (dry_run or sensitive):
+        from privtab.cli._state_diff import show as show_difference
+
+        shown = (f"change {planned.number}", "after the request")
+        show_difference(found, shown, out(), decisions=True, most=MOST_LINES)
+    if dry_run or not sensitive:
+        return
+    confirm_sensitive()
+
+
+def store_class() -> type[Store]:
+    """The class; raises UsageError if its libraries are not installed."""
+    with needing("a store", "store"):
+        from privtab.store.store import Store
+    return Store
+
+
+def show_entries(entries: Iterable[Entry]) -> None:
+    """Print changes: who did what, when, and the rows."""
+    for entry in entries:
+        what = entry.action if entry.resource is None else f"{entry.action} {entry.resource}"
+        out().print(f"{entry.number} {entry.at} {entry.actor} {what}")
+        print_changes(entry.changes)
+
+
+def confirm_sensitive() -> None:
+    """Ask at the terminal; exit with 1 unless the answer is yes."""
+    if not sys.stdin.isatty() or not typer.confirm("This gives sensitive operations. Change the store?"):
+        print_error("nothing was changed: the request gives sensitive operations; `--yes` confirms it")
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def print_changes(changes: Iterable[Change]) -> None:
+    """Print the rows that a change adds and removes."""
+    for change_ in changes:
+        sign = "+" if change_.action == "add" else "-"
+        out().print(f"  {sign} {row_text(change_.table, change_.row or {})}")
+
+
+def print_done(done: AppliedChange | Outcome) -> None:
+    """Print what a change did, or that an earlier request with the same id did it."""
+    print_changes(done.changes)
+    again = ", done before" if done.repeated else ""
+    out().print(f"change {done.number}: {count(len(done.changes), 'row')}{again}")

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl
 
-from privtab.cli._rollout import TOKEN_VARIABLE
+from privtab.cli._parameters import needing
+from privtab.cli._rollout import registry_of
 from privtab.errors import FileError, RegistryError, UsageError
 
 if TYPE_CHECKING:
@@ -62,8 +63,7 @@ def is_stored(location: str | os.PathLike[str]) -> bool:
 
 def place_of(location: str | os.PathLike[str]) -> ChannelReference:
     """Read `registry:URL#CHANNEL[/SYSTEM][@RELEASE]`; raises UsageError."""
-    # Conversion to a path has removed a slash of `s3://`.
-    text = re.sub(r"^([a-z0-9]{2,}):/(?=[^/])", r"\1://", os.fspath(location).removeprefix(SCHEME))
+    text = _with_slashes(os.fspath(location).removeprefix(SCHEME))
     found = _PLACE.fullmatch(text)
     if found is None and (wrong := _AT_CHANNEL.fullmatch(text)) is not None:
         at = wrong["at"]
@@ -75,12 +75,11 @@ def place_of(location: str | os.PathLike[str]) -> ChannelReference:
         raise UsageError(
             f"`{os.fspath(location)}`: write registry:URL#CHANNEL, as in registry:/srv/registry#prod, with @N for release N or @ID for a revision"
         )
-    release = found["release"]
     return ChannelReference(
         url=found["url"],
         channel=found["channel"],
         system=found["system"],
-        release=None if release is None else int(release),
+        release=None if found["release"] is None else int(found["release"]),
         revision=found["revision"],
     )
 
@@ -157,7 +156,10 @@ def state_bundles(system: str | None, location: Path) -> list[bytes]:
 
 def running_states(registry: Registry, release: Channel) -> list[bytes]:
     """The bundles of a release's state; raises RegistryError if it has none."""
-    found = [key for key in state_keys(release) if key in release.digests]
+    from privtab.registry.nodes import pin
+
+    keys = [pin(kind, identity, shard) for (kind, shard), identity in release.runs().items() if kind != "policy"]
+    found = [key for key in keys if key in release.digests]
     if not found:
         raise RegistryError(f"{release.channel}/{release.system} ran no state at release {release.sequence}")
     return [bundle_of(registry, release, key) for key in found]
@@ -219,7 +221,9 @@ def _store_and_moment(location: str) -> tuple[str, str | None]:
         raise UsageError(
             f"`{location}`: write store:PATH, as in store:grants.db, with @TIME or @N for an earlier moment"
         )
-    url = _store_address(found["url"])
+    if found["url"].startswith("sqlite:"):  # a slash of `//` is lost when it is converted to a path
+        raise UsageError(f"`{location}`: write the path alone, as in store:grants.db or store:/srv/grants.db")
+    url = _with_slashes(found["url"])
     if found["at"] is None:
         _check_no_moment(url)
     return url, found["at"]
@@ -266,12 +270,8 @@ def opened_store(url: str) -> Journal:
 
 def _check_store_extra() -> None:
     """Raise UsageError if what stores need is not installed."""
-    from privtab._install import how_to_install
-
-    try:
+    with needing("a store", "store"):
         import privtab.store  # noqa: F401
-    except ImportError as error:
-        raise UsageError(f"a store needs {error.name}: {how_to_install('store')}") from error
 
 
 def _check_no_database(state: Path) -> None:
@@ -290,13 +290,6 @@ def _with_slashes(text: str) -> str:
     return re.sub(r"^([a-z0-9+]{2,}):/(?=[^/])", r"\1://", text)
 
 
-def _store_address(text: str) -> str:
-    """An address whose `//` lost a slash when it was converted to a path; raises UsageError if it cannot be told any more."""
-    if text.startswith("sqlite:"):
-        raise UsageError(f"`{STORE}{text}`: write the path alone, as in store:grants.db or store:/srv/grants.db")
-    return _with_slashes(text)
-
-
 def _policy(location: str | Path) -> bytes:
     if not str(location).startswith(SCHEME):
         return _read(Path(location))
@@ -311,18 +304,11 @@ def _policy(location: str | Path) -> bytes:
 
 def _revision(place: ChannelReference, system: str | None, kind: Literal["policy", "state"]) -> bytes:
     """A revision that a registry stores."""
-    registry = _registry(place)
+    registry = registry_of(place.url, with_token=True)
     assert place.revision is not None
     bundle = registry.read(registry.revision(_system(registry, place, system), kind, place.revision))
     registry.check_signature(bundle)
     return bundle
-
-
-def state_keys(release: Channel) -> list[str]:
-    """The keys of a release's state, whole or sharded, in its `digests`."""
-    from privtab.registry.nodes import pin
-
-    return [pin(kind, identity, shard) for (kind, shard), identity in release.runs().items() if kind != "policy"]
 
 
 def bundle_of(registry: Registry, release: Channel, key: str) -> bytes:
@@ -334,7 +320,7 @@ def bundle_of(registry: Registry, release: Channel, key: str) -> bytes:
 
 def channel_at(place: ChannelReference, system: str | None) -> tuple[Registry, Channel]:
     """The release that a reference selects; `system`: the system if it names none. Raises RegistryError, UsageError."""
-    registry = _registry(place)
+    registry = registry_of(place.url, with_token=True)
     name = _system(registry, place, system)
     if place.release is None:
         release = registry.channel(place.channel, name)
@@ -354,15 +340,6 @@ def release_at(registry: Registry, channel: str, system: str, sequence: int) -> 
     if found is None:
         raise RegistryError(f"{channel}/{system} had no release {sequence}")
     return found
-
-
-def _registry(place: ChannelReference) -> Registry:
-    from privtab.cli._rollout import registry_of
-    from privtab.registry import Registry
-
-    web = place.url.startswith(("http://", "https://"))
-    token = os.environ.get(TOKEN_VARIABLE) if web else None
-    return Registry.open(place.url, token=token) if token else registry_of(place.url)
 
 
 def _system(registry: Registry, place: ChannelReference, system: str | None) -> str:

@@ -1,28 +1,20 @@
-"""`privtab bundle`: sign bundles, verify them, and look into them."""
+"""`privtab bundle`: sign bundles, verify them, look into them, and manage the keys for it."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from privtab._staged import write_pieces
-from privtab.cli import _keys
+from privtab._staged import write, write_pieces
 from privtab.cli._app import rewrap_help
-from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, fail_if, out, print_error, print_if_data, table
-from privtab.cli._rollout import CaOption, OpaOption, ServerOption, TokenOption, reader_of
-from privtab.cli._signing import (
-    KeyIdOption,
-    ScopeOption,
-    SequenceOption,
-    SigningKeyOption,
-    VerificationKeyOption,
-    signing_key,
-    trust,
-)
-from privtab.errors import BrokenBundle, FileError, FleetError, SignatureRefused, UsageError
+from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data, print_json, table
+from privtab.cli._parameters import argument, option, with_options
+from privtab.cli._rollout import FleetOptions
+from privtab.cli._signing import ScopeOption, SigningOptions, VerificationKeyOption, trust
+from privtab.errors import BrokenBundle, BundleWriteError, FileError, FleetError, SignatureRefused, UsageError
 from privtab.plural import count
 
 if TYPE_CHECKING:
@@ -33,8 +25,6 @@ if TYPE_CHECKING:
 PANEL = "Ship"
 
 app = typer.Typer(help="Sign bundles, verify them, and look into them.", no_args_is_help=True)
-rewrap_help(_keys.app)
-app.add_typer(_keys.app, name="keys")
 
 FILES_SHOWN = 20
 KINDS = {
@@ -49,30 +39,24 @@ KINDS = {
 
 
 @app.command("sign")
-def sign(
-    bundles: Annotated[list[Path], typer.Argument(metavar="BUNDLE", help="Bundles, as OPA loads them.")],
-    key: SigningKeyOption = None,
+@with_options
+def sign_bundles(
+    bundles: Annotated[list[Path], argument("BUNDLE", "Bundles, as OPA loads them.")],
+    *,
+    sign: SigningOptions,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="File for the signed bundle. (default: sign in place)"),
+        Path | None, option("--output -o FILE", "File for the signed bundle. (default: sign in place)")
     ] = None,
-    key_id: KeyIdOption = None,
-    scope: ScopeOption = "",
-    sequence: SequenceOption = None,
-    algorithm: Annotated[
-        str | None, typer.Option("--algorithm", metavar="NAME", help="RS256, PS256, … (default: by the key)")
-    ] = None,
-    format_: FormatOption = Format.TEXT,
+    algorithm: Annotated[str | None, option("--algorithm NAME", "RS256, PS256, … (default: by the key)")] = None,
+    format_: FormatOption = "text",
 ) -> None:
     """Sign bundles, replacing any signature they have. Content and revision stay.
 
     Example:
-
-    \b
       privtab bundle sign build/gravitino/1.1.0/policy.tar.gz --signing-key prod.pem --scope prod
       privtab bundle sign old.tar.gz --signing-key prod.pem --sequence 43 -o again.tar.gz
     """
-    signing = signing_key(key, key_id, scope, sequence, algorithm)
+    signing = sign.signing_key(algorithm)
     if signing is None:
         raise UsageError("give the key to sign with: `--signing-key FILE`")
     if output is not None and len(bundles) > 1:
@@ -92,29 +76,21 @@ def sign(
     if print_if_data(format_, rows):
         return
     for row in rows:
-        out().print(
-            f"{row['bundle']}  {row['bytes']:,} bytes, signed with {row['key']} ({row['algorithm']})", soft_wrap=True
-        )
+        out().print(f"{row['bundle']}  {row['bytes']:,} bytes, signed with {row['key']} ({row['algorithm']})")
 
 
 @app.command("verify")
+@with_options
 def verify(
-    bundles: Annotated[list[Path], typer.Argument(metavar="BUNDLE", help="Bundles, as OPA loads them.")],
+    bundles: Annotated[list[Path], argument("BUNDLE", "Bundles, as OPA loads them.")],
     keys: VerificationKeyOption = None,
     scope: ScopeOption = "",
     newer_than: Annotated[
-        str | None,
-        typer.Option(
-            "--newer-than",
-            metavar="BUNDLE|N",
-            help="Refuse bundles not newer than this bundle or sequence.",
-        ),
+        str | None, option("--newer-than BUNDLE|N", "Refuse bundles not newer than this bundle or sequence.")
     ] = None,
-    server: ServerOption = None,
-    opa: OpaOption = None,
-    token_file: TokenOption = None,
-    ca: CaOption = None,
-    format_: FormatOption = Format.TEXT,
+    *,
+    fleet: FleetOptions,
+    format_: FormatOption = "text",
 ) -> None:
     """Verify the signatures of bundles and all their files, as OPA does.
 
@@ -123,8 +99,6 @@ def verify(
     which may accept unsigned bundles.
 
     Example:
-
-    \b
       privtab bundle verify policy.tar.gz --verification-key prod.pub.pem --scope prod
       privtab bundle verify new/state.tar.gz --verification-key prod.pub.pem --newer-than old/state.tar.gz
     """
@@ -133,15 +107,14 @@ def verify(
         raise UsageError("give the key to verify with: `--verification-key FILE`")
     minimum_sequence = None if newer_than is None else _baseline_sequence(newer_than, trusted)
     rows = [_verify(bundle, trusted, minimum_sequence) for bundle in bundles]
-    with reader_of(server, opa, token_file, ca) as read:
+    with fleet.reader() as read:
         rows += _unsafe(None if read is None else read())
     if not print_if_data(format_, rows):
         for row in rows:
             if row["verified"]:
                 order = "" if row["sequence"] is None else f", sequence {row['sequence']}"
                 out().print(
-                    f"{row['bundle']}: signed with {row['key']} ({row['algorithm']}){order}, {row['files']} files",
-                    soft_wrap=True,
+                    f"{row['bundle']}: signed with {row['key']} ({row['algorithm']}){order}, {row['files']} files"
                 )
             elif "sidecar" in row:
                 print_error(f"{row['sidecar']} {row['why']}")
@@ -200,18 +173,16 @@ def _baseline_sequence(baseline: str, trusted: Trust) -> int:
 
 @app.command("inspect")
 def inspect(
-    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle, as OPA loads it.")],
+    bundle: Annotated[Path, argument("BUNDLE", "A bundle, as OPA loads it.")],
     keys: VerificationKeyOption = None,
     scope: ScopeOption = "",
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> None:
     """Show the content of a bundle: its kind, origin, sizes and signature.
 
     With a key, exits with 1 if the signature is not valid.
 
     Example:
-
-    \b
       privtab bundle inspect build/gravitino/1.1.0/policy.tar.gz
       privtab bundle inspect state.tar.gz --verification-key prod.pub.pem --format json
     """
@@ -289,3 +260,105 @@ def _signature(signature: Signature | None) -> str:
     if signature.verified is None:
         return f"{text}; not verified: give --verification-key"
     return f"{text}; verified" if signature.verified else f"{text}; refused: {signature.why}"
+
+
+key_commands = typer.Typer(help="Create and show keys for signing bundles.", no_args_is_help=True)
+
+
+Algorithm = Literal["ES256", "RS256"]
+"""Algorithms of new keys."""
+
+
+KeyArgument = Annotated[list[str], argument("KEY", "PEM files with public or private keys.")]
+
+
+@key_commands.command("new")
+def new(
+    path: Annotated[Path, argument("FILE", "File for the private key, such as prod.pem.")],
+    algorithm: Annotated[
+        Algorithm, option("--algorithm", "Signature algorithm; ES256 has small, fast signatures.")
+    ] = "ES256",
+) -> None:
+    """Create a key pair: a private key for signing bundles, and a public key (FILE with .pub.pem) for verifying them.
+
+    Existing files are never overwritten. With PRIVTAB_SIGNING_KEY_PASSWORD the private key is encrypted.
+
+    Example:
+      privtab bundle keys new prod.pem
+      PRIVTAB_SIGNING_KEY_PASSWORD=… privtab bundle keys new prod.pem --algorithm RS256
+    """
+    from privtab.bundle.sign import new_key
+
+    public = path.with_suffix(".pub.pem")
+    for file in (path, public):
+        if file.exists():
+            raise UsageError(f"{file} is there already: keys are not written over")
+    private, key = new_key(algorithm)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as secret:
+            secret.write(private)
+    except OSError as error:
+        raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
+    write(public, key.pem.encode())
+    console = out()
+    console.print(f"{path}  private, for signing: keep it where only your builds can read it")
+    console.print(f"{public}  public, for verifying; its id is {key.id}")
+
+
+@key_commands.command("public")
+def public(keys: KeyArgument) -> None:
+    """Print public keys as PEM.
+
+    Example:
+      privtab bundle keys public prod.pem > prod.pub.pem
+    """
+    from privtab.bundle.sign import public_keys
+
+    for key in public_keys(keys):
+        out().print(key.pem.rstrip("\n"))
+
+
+@key_commands.command("show")
+def show(keys: KeyArgument, format_: FormatOption = "text") -> None:
+    """Show the ids and algorithms of keys.
+
+    Example:
+      privtab bundle keys show prod.pub.pem
+    """
+    from privtab.bundle.sign import public_keys
+
+    rows = [{"id": key.id, "algorithms": list(key.algorithms), "file": key.where} for key in public_keys(keys)]
+    if print_if_data(format_, rows):
+        return
+    for row in rows:
+        out().print(f"{row['id']}  {', '.join(row['algorithms'])}  {row['file']}")
+
+
+@key_commands.command("config")
+def config(
+    keys: KeyArgument,
+    scope: Annotated[str, option("--scope TEXT", "Scope that signatures must have.")] = "",
+    bundle: Annotated[
+        list[str] | None, option("--bundle NAME", "Bundle name in OPA's configuration; repeatable.")
+    ] = None,
+) -> None:
+    """Print the configuration that OPA needs to verify bundles: the keys, and `signing` of each bundle, as JSON.
+
+    Several keys may be trusted at once, as during a rotation: a signature names its key. OPA takes one key or any, so
+    `keyid` is left out then, and OPA before 1.21.3 accepts unsigned bundles.
+
+    Example:
+      privtab bundle keys config prod.pub.pem --scope prod
+      privtab bundle keys config old.pub.pem new.pub.pem --bundle policy --bundle state
+    """
+    from privtab.bundle.sign import opa_configuration, public_keys
+
+    configuration = opa_configuration(public_keys(keys), scope, bundle or ["policy", "state"])
+    if len(configuration["keys"]) > 1:
+        print_error("several keys, so no `keyid`: OPA before 1.21.3 accepts unsigned bundles with this configuration")
+    print_json(configuration)
+
+
+rewrap_help(key_commands)
+app.add_typer(key_commands, name="keys")

@@ -7,18 +7,17 @@ import time
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from privtab import backends
-from privtab._staged import write
 from privtab._worker import LARGE, beside
-from privtab.cli._complete import policies
-from privtab.cli._files import json_text, write_outputs
-from privtab.cli._options import FormatOption, PartialOption, ReadingOption, VariantOption, load_state, readings
+from privtab.cli._files import json_text, write_outputs, write_state
+from privtab.cli._options import PartialOption, ReadingOption, VariantOption, load_state, readings
 from privtab.cli._output import (
     Format,
+    FormatOption,
     delayed_spinner,
     out,
     print_if_data,
@@ -27,7 +26,8 @@ from privtab.cli._output import (
     show_diagnostics,
     table,
 )
-from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
+from privtab.cli._parameters import argument, option, policies, with_options
+from privtab.cli._signing import SigningOptions
 from privtab.diagnostics import in_order
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
@@ -61,59 +61,56 @@ class Compiled:
     name: str
     program: Program
     files: dict[str, bytes]
-    state: bytes | Mapping[str, bytes] | None
-    """The bundle of the state, or the bundles of its shards."""
+    state: Mapping[str, bytes]
+    """The bundle of the state, or the bundles of its shards and their list, by file name; empty without a state."""
     revision: str
     seconds: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileOptions:
+    """What is compiled of each policy, and how."""
+
+    as_name: Annotated[
+        str | None, option("--as NAME", "Another name for the system, to run two versions in one OPA.")
+    ] = None
+    variant: VariantOption = None
+    reading: ReadingOption = None
+    wasm: Annotated[
+        bool, option("--wasm", "Also write bundles with the policy as WebAssembly; needs OPA (privtab opa install).")
+    ] = False
+    also: Annotated[
+        list[Backend] | None, option("--also", "Also write the output of this back end, in a folder named after it.")
+    ] = None
+    sharded: Annotated[
+        bool, option("--sharded", "Compile for a sharded state: one state bundle for each root entity.")
+    ] = False
+
+    def check(self) -> None:
+        """Raise UsageError for a name that no system can have."""
+        if self.as_name is not None and not NAME.fullmatch(self.as_name):
+            raise UsageError(f"`--as {self.as_name}`: a system's name is made of lower case letters, digits and `_`")
+
+
+@with_options
 def run(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="PATH",
-            help="Policies, by path, folder or name (cdap/final); all by default.",
-            autocompletion=policies,
-        ),
+        argument("PATH", "Policies, by path, folder or name (cdap/final); all by default.", autocompletion=policies),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Output folder.")] = Path("build"),
-    as_name: Annotated[
-        str | None,
-        typer.Option("--as", metavar="NAME", help="Another name for the system, to run two versions in one OPA."),
-    ] = None,
-    variant: VariantOption = None,
-    reading: ReadingOption = None,
-    state: Annotated[
-        Path | None, typer.Option("--state", "-s", metavar="STATE", help="Also pack this state; takes a single policy.")
-    ] = None,
+    *,
+    output: Annotated[Path, option("--output -o DIR", "Output folder.")] = Path("build"),
+    compiling: CompileOptions,
+    state: Annotated[Path | None, option("--state -s STATE", "Also pack this state; takes a single policy.")] = None,
     allow_partial: PartialOption = False,
-    wasm: Annotated[
-        bool,
-        typer.Option(
-            "--wasm", help="Also write bundles with the policy as WebAssembly; needs OPA (privtab opa install)."
-        ),
-    ] = False,
-    also: Annotated[
-        list[Backend] | None,
-        typer.Option("--also", help="Also write the output of this back end, in a folder named after it."),
-    ] = None,
-    sharded: Annotated[
-        bool,
-        typer.Option("--sharded", help="Compile for a sharded state: one state bundle for each root entity."),
-    ] = False,
-    key: SigningKeyOption = None,
-    key_id: KeyIdOption = None,
-    scope: ScopeOption = "",
-    sequence: SequenceOption = None,
-    format_: FormatOption = Format.TEXT,
+    sign: SigningOptions,
+    format_: FormatOption = "text",
 ) -> None:
     """Compile policy tables into bundles, readable Rego, and the program as JSON.
 
     If any policy has errors, nothing is written. Files not written by this command are left alone.
 
     Example:
-
-    \b
       privtab compile
       privtab compile cdap/final policy_src/gravitino -o build
       privtab compile gravitino/1.1.0 --as gravitino_next --state state.yaml
@@ -122,20 +119,21 @@ def run(
       privtab compile cdap/final --signing-key prod.pem --scope prod
       privtab compile gravitino/1.1.0 --sharded --state state.yaml
     """
-    signing = signing_key(key, key_id, scope, sequence)
+    signing = sign.signing_key()
     from privtab._collection import no_collection
     from privtab.bundle.provenance import provenance
     from privtab.pipeline import policies_at, resolve_policy
+    from privtab.syntax.schema import policy_schema
 
     policies = policies_at(paths)
-    if len(policies) > 1 and (as_name or variant or reading or state):
+    if len(policies) > 1 and (compiling.as_name or compiling.variant or compiling.reading or state):
         raise UsageError(
             f"`--as`, `--variant`, `--reading` and `--state` take a single policy; these are {len(policies)}"
         )
-    if as_name is not None and not NAME.fullmatch(as_name):
-        raise UsageError(f"`--as {as_name}`: a system's name is made of lower case letters, digits and `_`")
+    compiling.check()
+    chosen: dict[str, Any] = {"variant": compiling.variant, "readings": readings(compiling.reading)}
     with no_collection(keep=True), delayed_spinner("checking"):
-        resolved = [resolve_policy(policy, variant=variant, readings=readings(reading)) for policy in policies]
+        resolved = [resolve_policy(policy, **chosen) for policy in policies]
         programs = [policy.program for policy in resolved if policy.policy is not None]
         checks_first = state is not None or len(programs) < len(policies)
         if checks_first:
@@ -145,24 +143,27 @@ def run(
     try:
         with no_collection(keep=True), progress(len(programs)) as bar:
             for policy, program in zip(policies, programs, strict=True):
-                origin = provenance(policy, variant=variant, readings=readings(reading))
-                state_content = _pack_state(program, state, loaded, signing, sharded=sharded)
-                result = _compile(
-                    program, as_name, variant, state_content, origin, signing, also or (), wasm=wasm, sharded=sharded
-                )
-                compiled.append(result)
+                origin = provenance(policy, **chosen)
+                state_files = _state_files(program, state, loaded, signing, sharded=compiling.sharded)
+                compiled.append(_compile(program, compiling, origin, signing, state_files))
                 bar.advance(bar.task_ids[0])
     finally:
         # Checks of a large policy run beside this. If they find errors, these come before any of the compilation.
         if not checks_first:
             _report_findings(resolved)
-    outputs = _by_name(compiled)
-    outputs["schema"] = {"schema/policy.schema.json": _schema()}
+    outputs: dict[str, dict[str, bytes]] = {}
+    for result in compiled:
+        if result.name in outputs:
+            raise UsageError(f"two of the policies are `{result.name}`: their outputs would overwrite each other")
+        outputs[result.name] = result.files
+    outputs["schema"] = {"schema/policy.schema.json": json_text(policy_schema()).encode()}
     write_outputs(output, outputs, complete=paths is None)
     for result in compiled:
-        if result.state is not None:
+        if result.state:
             # Not in the list of outputs: the state changes separately, and the next compilation must not remove it.
-            _write_state(output / result.name, result.state)
+            write_state(output / result.name, result.state)
+            if STATE not in result.state:
+                (output / result.name / STATE).unlink(missing_ok=True)
     _report(compiled, output, format_, signing.id if signing is not None else None)
 
 
@@ -178,33 +179,28 @@ def _report_findings(policies: Sequence[ResolvedPolicy]) -> None:
 
 def _compile(
     program: Program,
-    as_name: str | None,
-    variant: str | None,
-    state: bytes | Mapping[str, bytes] | None,
+    options: CompileOptions,
     origin: Provenance,
     signing: SigningKey | None,
-    also: Sequence[Backend],
-    *,
-    wasm: bool,
-    sharded: bool,
+    state: Mapping[str, bytes],
 ) -> Compiled:
     from privtab.pipeline import backend_files, policy_artifacts
 
     started = time.perf_counter()
-    artifacts = policy_artifacts(program, as_name, provenance=origin, sharded=sharded, parallel=True)
-    name = f"{artifacts.name}/{program.version}" + (f"+{variant}" if variant else "")
+    artifacts = policy_artifacts(program, options.as_name, provenance=origin, sharded=options.sharded, parallel=True)
+    name = f"{artifacts.name}/{program.version}" + (f"+{options.variant}" if options.variant else "")
     files = {f"{name}/rego/{path}": text.encode() for path, text in artifacts.modules.items()}
     listing = beside(lambda: json_text(artifacts.program).encode(), large=len(program.rules) >= LARGE)
     files[f"{name}/policy.tar.gz"] = artifacts.bundle(signing)
     files[f"{name}/program.json"] = listing()
-    for backend in also:
+    for backend in options.also or ():
         backend_texts = backend_files(program, backend, artifacts)
         files |= {f"{name}/{backend}/{path}": text.encode() for path, text in backend_texts.items()}
-    if wasm:
-        from privtab.opa.wasm import build
+    if options.wasm:
+        from privtab.opa.binary import build_wasm
         from privtab.pipeline import wasm_modules
 
-        module = build(wasm_modules(program, as_name), artifacts.entrypoints)
+        module = build_wasm(wasm_modules(program, options.as_name), artifacts.entrypoints)
         files[f"{name}/policy.wasm.tar.gz"] = artifacts.wasm_bundle(module, signing)
     return Compiled(
         name=name,
@@ -216,57 +212,24 @@ def _compile(
     )
 
 
-def _pack_state(
+def _state_files(
     program: Program, path: Path | None, state: State | None, signing: SigningKey | None, *, sharded: bool
-) -> bytes | Mapping[str, bytes] | None:
+) -> Mapping[str, bytes]:
     from privtab.bundle.pack import shard_bundles, state_bundle
     from privtab.bundle.provenance import provenance
+    from privtab.bundle.shards import shard_files
 
     if path is None or state is None:
-        return None
+        return {}
     origin = provenance(path, policy=f"{program.system}/{program.version}")
-    pack = shard_bundles if sharded else state_bundle
-    return pack(program, state, provenance=origin, signing=signing)
-
-
-def _write_state(folder: Path, state: bytes | Mapping[str, bytes]) -> None:
-    """Write a state, whole or in shards, and remove the other form."""
-    from privtab.cli._shards import remove_shards, write_shards
-
-    if isinstance(state, bytes):
-        write(folder / STATE, state)
-        remove_shards(folder)
-    else:
-        write_shards(folder, state)
-        (folder / STATE).unlink(missing_ok=True)
-
-
-def _state_name(state: bytes | Mapping[str, bytes]) -> str:
-    from privtab.bundle.shards import LISTING
-
-    return STATE if isinstance(state, bytes) else LISTING
-
-
-def _size(state: bytes | Mapping[str, bytes]) -> int:
-    return len(state) if isinstance(state, bytes) else sum(map(len, state.values()))
-
-
-def _by_name(compiled: Sequence[Compiled]) -> dict[str, dict[str, bytes]]:
-    outputs: dict[str, dict[str, bytes]] = {}
-    for result in compiled:
-        if result.name in outputs:
-            raise UsageError(f"two of the policies are `{result.name}`: their outputs would overwrite each other")
-        outputs[result.name] = result.files
-    return outputs
-
-
-def _schema() -> bytes:
-    from privtab.syntax.schema import policy_schema
-
-    return json_text(policy_schema()).encode()
+    if sharded:
+        return shard_files(shard_bundles(program, state, provenance=origin, signing=signing))
+    return {STATE: state_bundle(program, state, provenance=origin, signing=signing)}
 
 
 def _report(compiled: Sequence[Compiled], output: Path, format_: Format, key_id: str | None) -> None:
+    from privtab.bundle.shards import LISTING
+
     rows = [
         {
             "policy": result.name,
@@ -276,8 +239,10 @@ def _report(compiled: Sequence[Compiled], output: Path, format_: Format, key_id:
             "bytes": len(result.files[f"{result.name}/policy.tar.gz"]),
             "revision": result.revision,
             "milliseconds": round(result.seconds * 1000),
-            "state": None if result.state is None else str(output / result.name / _state_name(result.state)),
-            "state_bytes": None if result.state is None else _size(result.state),
+            "state": next(
+                (str(output / result.name / name) for name in (STATE, LISTING) if name in result.state), None
+            ),
+            "state_bytes": sum(len(result.state[name]) for name in result.state if name != LISTING) or None,
             "signed": key_id,
         }
         for result in compiled
@@ -298,5 +263,5 @@ def _report(compiled: Sequence[Compiled], output: Path, format_: Format, key_id:
     console.print(grid)
     for row in rows:
         if row["state"] is not None:
-            console.print(f"{row['state']}  {row['state_bytes']:,} B", soft_wrap=True)
+            console.print(f"{row['state']}  {row['state_bytes']:,} B")
     console.print(f"written to {output}/" + (f", signed with {key_id}" if key_id else ""), style="dim")

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from enum import StrEnum
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, assert_never
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from privtab.cli._options import PolicyArgument, ReadingOption, VariantOption, readings, waivers_of
+from privtab.cli._options import OutputOption, PolicyArgument, ReadingOption, VariantOption, readings, waivers_of
+from privtab.cli._output import Report as Output
 from privtab.cli._output import (
+    Terminal,
     as_json,
     delayed_spinner,
+    deliver,
     err,
     fail_if,
     out,
     print_error,
-    print_text,
     progress,
     show_diagnostics,
 )
+from privtab.cli._parameters import option
 from privtab.cli._stored import load_policy
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
@@ -46,83 +48,48 @@ PANEL = "Check"
 STYLES = {"wider": "bold red", "broken": "red", "narrower": "bold blue", "agrees": "green", "untested": "dim"}
 
 
-class Format(StrEnum):
-    """Output format of the report."""
-
-    PRETTY = "pretty"
-    JSON = "json"
-    JUNIT = "junit"
-    MARKDOWN = "markdown"
-    HTML = "html"
+Format = Literal["pretty", "json", "junit", "markdown", "html"]
+"""Output format of the report."""
 
 
-class FailOn(StrEnum):
-    """The differences for which the command fails."""
-
-    WIDER = "wider"
-    ANY = "any"
-    NONE = "none"
+FailOn = Literal["wider", "any", "none"]
+"""The differences for which the command fails."""
 
 
 def run(
     policy: PolicyArgument,
-    driver: Annotated[
-        str,
-        typer.Option("--driver", metavar="DRIVER", help="Driver: `authzen`, a YAML file, or a class `module:Class`."),
-    ],
-    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="Address of the system.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Value for the driver; repeatable.")
-    ] = None,
+    driver: Annotated[str, option("--driver DRIVER", "Driver: `authzen`, a YAML file, or a class `module:Class`.")],
+    url: Annotated[str | None, option("--url URL", "Address of the system.")] = None,
+    set_: Annotated[list[str] | None, option("--set NAME=VALUE", "Value for the driver; repeatable.")] = None,
     variant: VariantOption = None,
     reading: ReadingOption = None,
     filter_: Annotated[
-        list[str] | None,
-        typer.Option("--filter", "-k", metavar="ROW", help="Only these rows, as in table/load or table/*; repeatable."),
+        list[str] | None, option("--filter -k ROW", "Only these rows, as in table/load or table/*; repeatable.")
     ] = None,
-    sample: Annotated[
-        int | None, typer.Option("--sample", metavar="N", min=1, help="Ask only N of the questions.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the objects and requests of the test, and stop.")
-    ] = False,
+    sample: Annotated[int | None, option("--sample N", "Ask only N of the questions.", min=1)] = None,
+    dry_run: Annotated[bool, option("--dry-run", "Show the objects and requests of the test, and stop.")] = False,
     write_state: Annotated[
-        Path | None,
-        typer.Option("--write-state", metavar="FILE", help="Write the state to load into the system, and stop."),
+        Path | None, option("--write-state FILE", "Write the state to load into the system, and stop.")
     ] = None,
     write_variant: Annotated[
-        str | None,
-        typer.Option("--write-variant", metavar="NAME", help="Add a variant that says what the system does."),
+        str | None, option("--write-variant NAME", "Add a variant that says what the system does.")
     ] = None,
-    clean: Annotated[bool, typer.Option("--clean", help="Only remove what an earlier test left.")] = False,
+    clean: Annotated[bool, option("--clean", "Only remove what an earlier test left.")] = False,
     resume: Annotated[
-        Path | None,
-        typer.Option("--resume", metavar="FILE", help="Keep the answers in this file, and continue from it."),
+        Path | None, option("--resume FILE", "Keep the answers in this file, and continue from it.")
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, max=256, help="Questions asked at once.")] = 1,
-    rate: Annotated[
-        float | None, typer.Option("--rate", metavar="N", min=0.01, help="Questions per second at most.")
-    ] = None,
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Longest wait for an answer.")
-    ] = 60.0,
-    prefix: Annotated[
-        str, typer.Option("--prefix", metavar="TEXT", help="Beginning of every name that is made.")
-    ] = "privtab_conform_",
-    token_file: Annotated[
-        Path | None, typer.Option("--token-file", metavar="FILE", help="Bearer token for the system's server.")
-    ] = None,
-    fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Differences that count as failures.")] = FailOn.ANY,
+    jobs: Annotated[int, option("--jobs -j", "Questions asked at once.", min=1, max=256)] = 1,
+    rate: Annotated[float | None, option("--rate N", "Questions per second at most.", min=0.01)] = None,
+    timeout: Annotated[float, option("--timeout SECONDS", "Longest wait for an answer.", min=0.1)] = 60.0,
+    prefix: Annotated[str, option("--prefix TEXT", "Beginning of every name that is made.")] = "privtab_conform_",
+    token_file: Annotated[Path | None, option("--token-file FILE", "Bearer token for the system's server.")] = None,
+    fail_on: Annotated[FailOn, option("--fail-on", "Differences that count as failures.")] = "any",
     waivers: Annotated[
-        Path | None,
-        typer.Option("--waivers", metavar="FILE", help="Known differences. Default: privtab-waivers.yaml."),
+        Path | None, option("--waivers FILE", "Known differences. Default: privtab-waivers.yaml.")
     ] = None,
-    format_: Annotated[Format, typer.Option("--format", help="Output format of the report.")] = Format.PRETTY,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output."),
-    ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the rows that agree, too.")] = False,
+    format_: Annotated[Format, option("--format", "Output format of the report.")] = "pretty",
+    output: OutputOption = None,
+    verbose: Annotated[bool, option("--verbose -v", "Show the rows that agree, too.")] = False,
 ) -> None:
     """Ask a running system whether it obeys its table.
 
@@ -130,8 +97,6 @@ def run(
     what it made. Exits with 1 if an answer differs, with 3 if the system or its driver fails.
 
     Example:
-
-    \b
       privtab conform cdap/final --driver authzen --url http://127.0.0.1:8181 --write-state state.json
       privtab conform cdap/final --driver authzen --url http://127.0.0.1:8181
       privtab conform warehouse.yaml --driver postgresql.yaml --url postgresql+psycopg://admin@db/postgres --dry-run
@@ -204,10 +169,10 @@ def run(
     if answers is not None:
         answers.close()
     result = report(planned, outcome, system, found_waivers, datetime.now(UTC).date())
-    _print(result, format_, output, verbose=verbose)
+    deliver(_report(result, format_, verbose=verbose), output)
     _print_further(result, None if file is None else partial(_propose, file, planned, outcome.answers, others))
     if output is not None:
-        err().print(summary(result), soft_wrap=True)
+        err().print(summary(result))
     fail_if(result.failing(str(fail_on)))  # type: ignore[arg-type]
 
 
@@ -221,7 +186,7 @@ def _clean(system: Driver, planned: QuestionPlan) -> None:
 def _print_further(result: Report, propose: Callable[[], None] | None) -> None:
     """Print what is beside the report; exit with 3 if the test ended early."""
     for line in result.unused:
-        err().print(f"warning: {line}", soft_wrap=True)
+        err().print(f"warning: {line}")
     for line in result.outcome.left:
         print_error(f"left behind: {line}")
     if result.outcome.failure is None and propose is not None:
@@ -245,15 +210,15 @@ def _propose(
         found = propose(file, planned, answers, others)
     for change in found.changes:
         row = f"{change.rule.entity}/{change.rule.operation}"
-        err().print(f"variant `{file.name}`: {row}: {change.text}", soft_wrap=True, markup=False)
+        err().print(f"variant `{file.name}`: {row}: {change.text}")
     for rule in found.unexplained:
         row = f"{rule.entity}/{rule.operation}"
         print_error(f"no small change of `{row}` gives every answer of the system: the variant leaves it as it is")
     if found.changes:
         write(file.path, found.text.encode())
-        err().print(f"{file.path}: variant `{file.name}` with {count(len(found.changes), 'row')}", soft_wrap=True)
+        err().print(f"{file.path}: variant `{file.name}` with {count(len(found.changes), 'row')}")
     elif not found.unexplained:
-        err().print("no variant is needed: every answer is that of the table", soft_wrap=True)
+        err().print("no variant is needed: every answer is that of the table")
 
 
 def _selected(patterns: Sequence[str] | None, rule: Rule) -> bool:
@@ -278,18 +243,17 @@ def _announce(planned: QuestionPlan, questions: Sequence[Question], system: Driv
         + (f", {len(questions) - len(waiting):,} more answered already" if len(waiting) < len(questions) else "")
         + (f", {changing:,} of which may change something" if changing else "")
         + f"; {count(system.calls(world), 'call')} to make {count(len(world.users), 'user')}, "
-        f"{count(len(world.entities), 'entity', 'entities')} and {count(world.rows, 'row')} of state",
-        soft_wrap=True,
+        f"{count(len(world.entities), 'entity', 'entities')} and {count(world.rows, 'row')} of state"
     )
     for line in mistake_lines(planned):
-        err().print(line, soft_wrap=True)
+        err().print(line)
     unasked = sum(why == NOT_ASKED for why in planned.undecided.values())
     if unasked:
-        err().print(f"no questions about {count(unasked, 'row')} that the driver cannot ask", soft_wrap=True)
+        err().print(f"no questions about {count(unasked, 'row')} that the driver cannot ask")
     for row, why in planned.undecided.items():
         if why == NOT_ASKED:
             continue
-        err().print(f"no questions about {row}: {why}", soft_wrap=True)
+        err().print(f"no questions about {row}: {why}")
 
 
 def _write_state(planned: QuestionPlan, path: Path) -> None:
@@ -297,7 +261,7 @@ def _write_state(planned: QuestionPlan, path: Path) -> None:
     from privtab.conform.authzen import state_bytes
 
     write(path, state_bytes(planned.world))
-    out().print(f"{path}: {count(planned.world.rows, 'row')}", soft_wrap=True)
+    out().print(f"{path}: {count(planned.world.rows, 'row')}")
 
 
 def _set_probe(system: Driver, questions: Sequence[Question]) -> None:
@@ -310,29 +274,24 @@ def _set_probe(system: Driver, questions: Sequence[Question]) -> None:
         system.probe = lambda: system.ask(witness.request) is SystemAnswer.ALLOWED
 
 
-def _print(result: Report, format_: Format, output: Path | None, *, verbose: bool) -> None:
-    from privtab._staged import write
+def _report(result: Report, format_: Format, *, verbose: bool) -> Output:
     from privtab.conform import formats
 
     match format_:
-        case Format.JSON:
-            text = as_json(formats.as_json(result))
-        case Format.JUNIT:
-            text = formats.as_junit(result)
-        case Format.MARKDOWN:
-            text = formats.as_markdown(result)
-        case Format.HTML:
-            text = formats.as_html(result)
-        case Format.PRETTY:
-            lines = list(formats.pretty(result, verbose=verbose))
-            if output is None:
-                for verdict, line in lines:
-                    out().print(line, style=STYLES.get(verdict), soft_wrap=True)
-                return
-            text = "".join(f"{line}\n" for _, line in lines)
-        case _:
-            assert_never(format_)
-    if output is None:
-        print_text(text)
-    else:
-        write(output, text.encode())
+        case "json":
+            return as_json(formats.as_json(result))
+        case "junit":
+            return formats.as_junit(result)
+        case "markdown":
+            return formats.as_markdown(result)
+        case "html":
+            return formats.as_html(result)
+        case "pretty":
+            return lambda console: _show(result, console, verbose=verbose)
+
+
+def _show(result: Report, console: Terminal, *, verbose: bool) -> None:
+    from privtab.conform.formats import pretty
+
+    for verdict, line in pretty(result, verbose=verbose):
+        console.print(line, style=STYLES.get(verdict))

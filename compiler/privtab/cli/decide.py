@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, BinaryIO, TypeAlias
 
-import typer
-
 from privtab import strict_json
-from privtab.cli._engines import USUAL, Answers, Engine, answering, asked_at
-from privtab.cli._options import (
-    AtOption,
-    PartialOption,
-    PolicyOption,
-    ReadingOption,
-    VariantOption,
-    load_state_for_queries,
-    readings,
-)
+from privtab.cli._engines import Answers, Engine, answering, asked_at
+from privtab.cli._options import AtOption, PartialOption, PolicyOption, Question, ReadingOption, VariantOption, readings
 from privtab.cli._output import fail_if, flush, print_error_line, print_line
+from privtab.cli._parameters import option
 from privtab.errors import FileError, InvalidRequest, UsageError
 from privtab.formats import STATE_HELP
 from privtab.request import Request
@@ -38,22 +29,13 @@ _MARK = b"\xef\xbb\xbf"
 
 def run(
     policy: PolicyOption,
-    state: Annotated[
-        Path | None,
-        typer.Option("--state", "-s", metavar="STATE", help=STATE_HELP),
-    ] = None,
+    state: Annotated[Path | None, option("--state -s STATE", STATE_HELP)] = None,
     requests: Annotated[
-        str,
-        typer.Option(
-            "--requests", "-r", metavar="FILE.jsonl", help="Requests, one JSON object per line; - for standard input."
-        ),
+        str, option("--requests -r FILE.jsonl", "Requests, one JSON object per line; - for standard input.")
     ] = "-",
-    engine: Annotated[Engine, typer.Option("--engine", "-e", help="Engine that decides.")] = USUAL,
+    engine: Annotated[Engine, option("--engine -e", "Engine that decides.")] = "reference",
     url: Annotated[
-        str | None,
-        typer.Option(
-            "--url", metavar="URL", help="Ask a running OPA, which decides by its own bundles. Implies --engine opa."
-        ),
+        str | None, option("--url URL", "Ask a running OPA, which decides by its own bundles. Implies --engine opa.")
     ] = None,
     at: AtOption = None,
     allow_partial: PartialOption = False,
@@ -66,8 +48,6 @@ def run(
     exits with 1 at the end.
 
     Example:
-
-    \b
       privtab decide --policy cdap/final --state state.yaml < asked.jsonl
       privtab decide -p cdap/final -s state.yaml -r asked.jsonl --engine opa
       privtab decide -p cdap/final --url http://127.0.0.1:8181 < asked.jsonl
@@ -88,7 +68,8 @@ def run(
             answers, partial = stack.enter_context(asked_at(url, program.system)), False
         else:
             assert state is not None
-            loaded, partial = load_state_for_queries(program, state, allow_partial=allow_partial, at=at)
+            asked = Question(policy=policy, state=state, at=at, allow_partial=allow_partial)
+            loaded, _, partial = asked.rows(program)
             answers = stack.enter_context(answering(engine, program, loaded))
         wrong = _run(lines, answers, vocabulary(program))
     fail_if(wrong or partial)
@@ -96,24 +77,11 @@ def run(
 
 def _lines(path: str) -> AbstractContextManager[BinaryIO]:
     if path == "-":
-        return _StandardInput(sys.stdin.buffer)
+        return nullcontext(sys.stdin.buffer)  # stays open
     try:
         return Path(path).open("rb")
     except FileNotFoundError:
         raise FileError(f"no such file: {path}") from None
-
-
-class _StandardInput(AbstractContextManager[BinaryIO]):
-    """Standard input, which must stay open."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self.stream = stream
-
-    def __enter__(self) -> BinaryIO:
-        return self.stream
-
-    def __exit__(self, *_: object) -> None:
-        return
 
 
 def _run(lines: Iterable[bytes], answers: Answers, vocabulary: Vocabulary) -> int:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from privtab._worker import LARGE, beside
-from privtab.cli._options import FormatOption, PolicyArgument, ReadingOption, VariantOption, readings
-from privtab.cli._output import Format, delayed_spinner, out, print_fast, print_if_data, table
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from privtab.cli._options import PolicyArguments
+from privtab.cli._output import FormatOption, Terminal, delayed_spinner, out, print_if_data, styled, table
+from privtab.cli._parameters import with_options
 
 PANEL = "Ask"
 
@@ -21,34 +19,27 @@ MAX_PRIVILEGES = 1_000
 """Maximum privileges shown as text."""
 
 
-def run(
-    policy: PolicyArgument,
-    variant: VariantOption = None,
-    reading: ReadingOption = None,
-    format_: FormatOption = Format.TEXT,
-) -> None:
+@with_options
+def run(policy: PolicyArguments, format_: FormatOption = "text") -> None:
     """Show a resolved policy: entities, privileges, and each row with its minimal sets, effects and source.
 
     The text shows the revision of a policy of 1,000 rows or more only if it is known, since computing it takes longer.
 
     Example:
-
-    \b
       privtab describe cdap/final
       privtab describe gravitino/1.1.0 --format json
       privtab describe cdap/final --reading namespace/list=parent
     """
     from privtab._collection import no_collection
     from privtab.backends.describe import describe as described
-    from privtab.cli._stored import load_policy
     from privtab.pipeline import policy_revision
     from privtab.user_cache import known_revision
 
     with no_collection(keep=True), delayed_spinner("describing"):
-        program = load_policy(policy, variant=variant, readings=readings(reading))
+        program = policy.program()
         large = len(program.rules) >= LARGE
         revision: Callable[[], str | None]
-        if large and format_ is Format.TEXT:
+        if large and format_ == "text":
             # Compiling a large policy for this one line takes longer than all the others.
             revision = partial(known_revision, program)
         else:
@@ -58,9 +49,8 @@ def run(
         _show(out(), value)
 
 
-def _show(console: Console, policy: dict[str, Any]) -> None:
-    console.print(f"{policy['system']} {policy['version']}", style="bold", end="")
-    console.print(f"  {policy['title'] or ''}")
+def _show(console: Terminal, policy: dict[str, Any]) -> None:
+    console.print(styled((f"{policy['system']} {policy['version']}", "bold"), f"  {policy['title'] or ''}"))
     console.print(f"revision {policy['revision'] or UNKNOWN_REVISION}", style="dim")
     own = ", ".join(f"{d['inheritance']} for {name}" for name, d in policy["privileges"].items() if "inheritance" in d)
     inheritance = policy["semantics"]["inheritance"] + (f" ({own})" if own else "")
@@ -76,7 +66,7 @@ def _show(console: Console, policy: dict[str, Any]) -> None:
             _rows(console, entity, entity_rows)
 
 
-def _entities(console: Console, entities: dict[str, Any]) -> None:
+def _entities(console: Terminal, entities: dict[str, Any]) -> None:
     """Print the containment forest, indented."""
     console.print("entities", style="bold")
     inside: dict[str | None, list[str]] = {}
@@ -90,15 +80,15 @@ def _entities(console: Console, entities: dict[str, Any]) -> None:
             notes += ["single"] * ("single" in entity)
             notes += ["flat ids"] * ("flat" in entity or "opaque" in entity)
             notes += [f"nested: at most {entity['nested']} levels"] if "nested" in entity else []
-            print_fast(console, f"  {'  ' * depth}{name}", end="")
-            print_fast(console, f"  ({', '.join(notes)})" if notes else "", "dim")
+            console.print(f"  {'  ' * depth}{name}", end="")
+            console.print(f"  ({', '.join(notes)})" if notes else "", style="dim")
             show(name, depth + 1)
 
     show(None, 0)
     console.print()
 
 
-def _names(console: Console, policy: dict[str, Any]) -> None:
+def _names(console: Terminal, policy: dict[str, Any]) -> None:
     all_types = list(policy["entities"])
     privileges = table("privilege", "on", "note")
     for name, privilege in islice(policy["privileges"].items(), MAX_PRIVILEGES):
@@ -107,23 +97,21 @@ def _names(console: Console, policy: dict[str, Any]) -> None:
         notes += [f"deprecated: {privilege['deprecated']}"] if "deprecated" in privilege else []
         privileges.add_row(name, types, "; ".join(notes))
     console.print(privileges)
-    omitted = len(policy["privileges"]) - MAX_PRIVILEGES
-    if omitted > 0:
-        console.print(f"… and {omitted:,} more privileges; `--format json` lists them", style="dim")
+    console.more(len(policy["privileges"]) - MAX_PRIVILEGES, "privileges", "`--format json` lists them")
     for name, members in policy["sets"].items():
-        print_fast(console, f"{name} = {', '.join(members)}")
+        console.print(f"{name} = {', '.join(members)}", soft_wrap=False)
     for name, role in policy["roles"].items():
         scope = f" (in a scope: {role['scope']})" if role["scope"] else ""
         console.print(f"role {name}{scope}", style="bold")
         for type_, names in role["grants"].items():
-            console.print(f"  {type_}: {', '.join(names)}")
+            console.print(f"  {type_}: {', '.join(names)}", soft_wrap=False)
     for conflict in policy["conflicts"]:
         console.print(f"no role holds more than {conflict['at_most']} of {', '.join(conflict['operations'])}", end="")
         console.print(f"  {conflict['why'] or ''}", style="dim")
     console.print()
 
 
-def _rows(console: Console, entity: str, rows: list[dict[str, Any]]) -> None:
+def _rows(console: Terminal, entity: str, rows: list[dict[str, Any]]) -> None:
     grid = table(entity, "needs", "smallest sets that suffice", "on success", "source")
     for row in rows:
         needs = row["requires"] or ""
@@ -139,8 +127,8 @@ def _rows(console: Console, entity: str, rows: list[dict[str, Any]]) -> None:
         grid.add_row(name, needs, _sets(row), "\n".join(row["effects"]), position)
     console.print(grid, crop=False)
     for remark, operations in _remarks(rows).items():
-        print_fast(console, f"  {', '.join(operations)}: {remark}", "dim", wrap=False)
-    print_fast(console)
+        console.print(f"  {', '.join(operations)}: {remark}", style="dim")
+    console.print()
 
 
 def _sets(row: dict[str, Any]) -> str:

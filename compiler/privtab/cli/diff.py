@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
-from privtab.cli._complete import policies
-from privtab.cli._options import WAIVERS, readings, waivers_of
+from privtab.cli._options import WaiversOption, readings, waivers_of
 from privtab.cli._output import delayed_spinner, diagnostic_json, fail_if, out, print_json, print_text, show_diagnostics
+from privtab.cli._parameters import argument, option, policies, words_of
 from privtab.errors import UsageError
 from privtab.key_values import key_values
 
@@ -26,63 +22,40 @@ PANEL = "Start here"
 FAILING = ("wider", "narrower", "incomparable", "added", "removed", "renamed")
 
 
-class DiffFormat(StrEnum):
-    """Output format of a comparison."""
-
-    PRETTY = "pretty"
-    TEXT = "text"
-    JSON = "json"
-    MARKDOWN = "markdown"
-    SARIF = "sarif"
+DiffFormat = Literal["pretty", "text", "json", "markdown", "sarif"]
+"""Output format of a comparison."""
 
 
 def run(
     before: Annotated[
         str | None,
-        typer.Argument(
-            metavar="A",
-            help="A policy by name or path, a bundle, registry:URL#CHANNEL, or REVISION:path as in git.",
+        argument(
+            "A",
+            "A policy by name or path, a bundle, registry:URL#CHANNEL, or REVISION:path as in git.",
             autocompletion=policies,
         ),
     ] = None,
     after: Annotated[
-        str | None,
-        typer.Argument(metavar="B", help="The policy to compare with, in the same forms.", autocompletion=policies),
+        str | None, argument("B", "The policy to compare with, in the same forms.", autocompletion=policies)
     ] = None,
     reading: Annotated[
-        list[str] | None,
-        typer.Option("--reading", metavar="ROW=NAME", help="Use another reading of an ambiguous row in B."),
+        list[str] | None, option("--reading ROW=NAME", "Use another reading of an ambiguous row in B.")
     ] = None,
     from_reading: Annotated[
-        list[str] | None,
-        typer.Option("--from-reading", metavar="ROW=NAME", help="Use another reading of an ambiguous row in A."),
+        list[str] | None, option("--from-reading ROW=NAME", "Use another reading of an ambiguous row in A.")
     ] = None,
-    variant: Annotated[str | None, typer.Option("--variant", metavar="NAME", help="Compile this variant of B.")] = None,
-    from_variant: Annotated[
-        str | None, typer.Option("--from-variant", metavar="NAME", help="Compile this variant of A.")
-    ] = None,
+    variant: Annotated[str | None, option("--variant NAME", "Compile this variant of B.")] = None,
+    from_variant: Annotated[str | None, option("--from-variant NAME", "Compile this variant of A.")] = None,
     fail_on: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--fail-on", metavar="VERDICT", help=f"Exit with 1 if an operation is {', '.join(FAILING)}; or `any`."
-        ),
+        list[str] | None, option("--fail-on VERDICT", f"Exit with 1 if an operation is {', '.join(FAILING)}; or `any`.")
     ] = None,
-    waivers: Annotated[
-        Path | None,
-        typer.Option(
-            "--waivers", metavar="FILE", help="File of waivers: changes that are intended.", show_default=str(WAIVERS)
-        ),
-    ] = None,
+    waivers: WaiversOption = None,
     rename: Annotated[
         list[str] | None,
-        typer.Option(
-            "--rename",
-            metavar="OLD=NEW",
-            help="A type, a privilege or TYPE/OPERATION has another name now; repeatable.",
-        ),
+        option("--rename OLD=NEW", "A type, a privilege or TYPE/OPERATION has another name now; repeatable."),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Show every change.")] = False,
-    format_: Annotated[DiffFormat, typer.Option("--format", help="Output format.")] = DiffFormat.PRETTY,
+    everything: Annotated[bool, option("--all", "Show every change.")] = False,
+    format_: Annotated[DiffFormat, option("--format", "Output format.")] = "pretty",
 ) -> None:
     """Compare two policies: for each operation, whether more callers may do it now, fewer, or others.
 
@@ -91,8 +64,6 @@ def run(
     checks; a single policy with `--reading` or `--variant` is compared with itself.
 
     Example:
-
-    \b
       privtab diff cdap/revised cdap/final
       privtab diff HEAD~1:policy_src/cdap/final.yaml cdap/final
       privtab diff cdap/final
@@ -106,7 +77,7 @@ def run(
     from privtab.analysis.diff import diff as compare
     from privtab.analysis.diff.renames import check_renames
     from privtab.analysis.diff.waivers import apply_waivers, failing
-    from privtab.cli._diff_sources import Choice, programs, sides
+    from privtab.cli._diff import Choice, programs, sides
 
     verdicts = _verdicts(fail_on)
     choices = (
@@ -131,7 +102,7 @@ def _verdicts(options: list[str] | None) -> frozenset[Verdict]:
     """Parse the verdicts of `--fail-on`, repeated or separated by commas; raises UsageError for unknown ones."""
     from privtab.analysis.diff.nodes import Verdict
 
-    words = [word.strip() for text in options or () for word in text.split(",") if word.strip()]
+    words = words_of(options)
     for word in words:
         if word not in {*FAILING, "any"}:
             raise UsageError(f"`--fail-on {word}`: there are {', '.join(FAILING)} and any")
@@ -148,21 +119,21 @@ def _print(
 ) -> None:
     """Print the comparisons to standard output, and problems with waivers where they will be seen."""
     match format_:
-        case DiffFormat.JSON:
+        case "json":
             from privtab.analysis.diff.summary import diff_json
 
             waivers = [diagnostic_json(finding) for finding in found]
             print_json({"comparisons": [diff_json(diff) for diff in diffs], "waivers": waivers})
             return
-        case DiffFormat.SARIF:
+        case "sarif":
             print_text(_sarif(diffs, verdicts, found))
             return
-        case DiffFormat.MARKDOWN:
+        case "markdown":
             from privtab.analysis.diff.markdown import markdown
 
             print_text("\n".join(map(markdown, diffs)) or "No policy changed.\n")
-        case DiffFormat.PRETTY | DiffFormat.TEXT:
-            from privtab.cli._diff_pretty import show
+        case "pretty" | "text":
+            from privtab.cli._diff import show
 
             console = out()
             for number, diff in enumerate(diffs):

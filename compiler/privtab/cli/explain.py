@@ -2,48 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from privtab.cli._ask import (
     RequestOptions,
+    besides,
     chain_rows,
     rule_json,
-    show_list,
     show_notes,
     show_place,
     show_rows,
     show_rule,
+    show_words,
     step_json,
 )
-from privtab.cli._options import (
-    AtOption,
-    FormatOption,
-    PartialOption,
-    PolicyOption,
-    ReadingOption,
-    StateOption,
-    VariantOption,
-    load_places_for_queries,
-    readings,
-    with_options,
-)
-from privtab.cli._output import Format, delayed_spinner, fail_if, out, print_if_data
+from privtab.cli._options import Question
+from privtab.cli._output import FormatOption, Terminal, delayed_spinner, fail_if, out, print_if_data, styled
+from privtab.cli._parameters import argument, option, with_options
 from privtab.plural import count
-from privtab.request import Request
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from privtab.analysis.changes import Change
     from privtab.analysis.explain import Part, RequestExplanation
     from privtab.analysis.proposals import Proposal
     from privtab.analysis.provenance import Chain
     from privtab.ir.nodes import Program
-    from privtab.state.places import Places
 
 PANEL = "Start here"
 
@@ -55,49 +40,39 @@ MOST_CHAINS = 3
 
 @with_options
 def run(
-    user: Annotated[str, typer.Argument(metavar="USER", help="The user.")],
-    action: Annotated[str, typer.Argument(metavar="ACTION", help="The operation.")],
-    resource: Annotated[str, typer.Argument(metavar="RESOURCE", help="The entity, as type:path (table:m/c/s/t).")],
-    policy: PolicyOption,
-    state: StateOption,
+    user: Annotated[str, argument("USER", "The user.")],
+    action: Annotated[str, argument("ACTION", "The operation.")],
+    resource: Annotated[str, argument("RESOURCE", "The entity, as type:path (table:m/c/s/t).")],
     *,
     options: RequestOptions,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Show every way, every row, and what other ways lack.")
-    ] = False,
-    at: AtOption = None,
-    allow_partial: PartialOption = False,
-    variant: VariantOption = None,
-    reading: ReadingOption = None,
-    format_: FormatOption = Format.TEXT,
+    everything: Annotated[bool, option("--all", "Show every way, every row, and what other ways lack.")] = False,
+    asked: Question,
+    format_: FormatOption = "text",
 ) -> None:
     """Explain why a request is allowed, row by row of the state, or what would allow it: roles, groups, grants, ownership.
 
     Example:
-
-    \b
       privtab explain alice load table:m/c/s/t -p gravitino/1.1.0 -s state.yaml
       privtab explain bob run job:m/j -p gravitino/1.1.0 -s state.yaml \\
               --with template=job_template:m/nightly
     """
     from privtab.analysis.explain import explain as explained
-    from privtab.analysis.universe import asked_entities
-    from privtab.analysis.universe import notes as unknown
-    from privtab.cli._stored import load_policy
+    from privtab.entitlements.universe import asked_entities
+    from privtab.entitlements.universe import notes as unknown
     from privtab.pipeline import policy_revision
     from privtab.reference.evaluate import Reference
 
-    program = load_policy(policy, variant=variant, readings=readings(reading))
+    program = asked.program()
     request = options.request(program, user, action, resource)
-    loaded, places, partial = load_places_for_queries(program, state, allow_partial=allow_partial, at=at)
-    revision = policy_revision(program) if format_ is Format.JSON else None
+    loaded, places, partial = asked.rows(program)
+    revision = policy_revision(program) if format_ == "json" else None
     reference = Reference(program, loaded, revision=revision)
     with delayed_spinner("looking for ways"):
         explanation = explained(reference, request, loaded, places)
     principals = [f"user:{request.user}", *(f"group:{name}" for name in request.groups)]
     notes = unknown(program, loaded, principals, asked_entities(program, request))
     if not print_if_data(format_, {**_json(explanation), "notes": list(notes)}):
-        _ExplanationPrinter(out(), program, explanation, places, everything=everything).show()
+        _ExplanationPrinter(out(), program, explanation, everything).show()
         show_notes(notes)
     fail_if(partial)
 
@@ -159,27 +134,26 @@ def _change_json(change: Change, user: str) -> dict[str, Any]:
     return {"change": change_kind(change), "text": change_text(change, user), **plain}
 
 
+@dataclass
 class _ExplanationPrinter:
     """Prints one explanation as text."""
 
-    def __init__(
-        self, console: Console, program: Program, explanation: RequestExplanation, places: Places, *, everything: bool
-    ) -> None:
-        self.console = console
-        self.program = program
-        self.explanation = explanation
-        self.places = places
-        self.most_ways = len(explanation.sets) + len(explanation.proposals) if everything else MOST_WAYS
-        self.most_chains = 10**6 if everything else MOST_CHAINS
-        self.everything = everything
+    console: Terminal
+    program: Program
+    explanation: RequestExplanation
+    everything: bool
+
+    def __post_init__(self) -> None:
+        explanation = self.explanation
+        self.most_ways = len(explanation.sets) + len(explanation.proposals) if self.everything else MOST_WAYS
+        self.most_chains = 10**6 if self.everything else MOST_CHAINS
 
     def show(self) -> None:
         """Print the decision, the rule and the reasons."""
         request, allowed = self.explanation.request, self.explanation.decision.allowed
-        self.console.print("ALLOW" if allowed else "DENY", style="bold green" if allowed else "bold red", end="  ")
-        self.console.print(
-            f"user:{request.user} {request.action} {request.resource}{_besides(request)}", soft_wrap=True
-        )
+        verdict = ("ALLOW", "bold green") if allowed else ("DENY", "bold red")
+        asked = f"  user:{request.user} {request.action} {request.resource}{besides(request)}"
+        self.console.print(styled(verdict, asked))
         show_rule(self.console, self.program, self.explanation.rule)
         if allowed:
             self._allowed()
@@ -188,75 +162,53 @@ class _ExplanationPrinter:
         if self.explanation.inactive:
             self._title("not active")
             for role in self.explanation.inactive:
-                self.console.print(f"  role:{role}", soft_wrap=True)
+                self.console.print(f"  role:{role}")
 
     def _allowed(self) -> None:
         ways = [parts for parts in self.explanation.sets if all(part.holds for part in parts)]
         for number, parts in enumerate(ways[: self.most_ways], start=1):
             way = "allowed" if number == 1 else "also"
             self._title(f"{way} by" if parts else "allowed: anyone may")
-            for part in parts:
-                self._part(part)
+            self._parts("", parts)
         self._more(len(ways) - self.most_ways, "way that holds", "ways that hold")
         self._cut(complete=self.explanation.sets_complete)
         others = [parts for parts in self.explanation.sets if not all(part.holds for part in parts)]
         for parts in others if self.everything else ():
-            self._title("not by")
-            for part in parts:
-                self._part(part)
+            self._parts("not by", parts)
         if self.explanation.decision.effects:
             self._title("on success")
             for effect in self.explanation.decision.effects:
-                self.console.print(f"  {effect}", soft_wrap=True)
+                self.console.print(f"  {effect}")
 
     def _denied(self) -> None:
-        denied = _distinct(part for parts in self.explanation.sets for part in parts if part.denied)
-        satisfied = _distinct(part for parts in self.explanation.sets for part in parts if part.holds)
-        if denied:
-            self._title("blocked by a denial")
-            for part in denied:
-                self._part(part)
-        if satisfied:
-            self._title("held already")
-            for part in satisfied:
-                self._part(part)
-        fixed = _distinct(part for parts in self.explanation.sets for part in parts if part.fixed)
-        if fixed:
-            self._title("missing, whatever is granted")
-            for part in fixed:
-                self._part(part)
+        parts = list(dict.fromkeys(part for parts in self.explanation.sets for part in parts))
+        self._parts("blocked by a denial", [part for part in parts if part.denied])
+        self._parts("held already", [part for part in parts if part.holds])
+        self._parts("missing, whatever is granted", [part for part in parts if part.fixed])
         if self.explanation.demanding:
             self._title(f"allowed without {' and '.join(f'`{flag}`' for flag in self.explanation.demanding)}")
         error = self.explanation.decision.context.get("error")
+        found = self.explanation.proposals
         if error is not None:
             self._title(error["message"])
-            return
-        if self.explanation.activating:
+        elif self.explanation.activating:
             self._title("what would allow it")
             roles = " and ".join(f"role:{role}" for role in self.explanation.activating)
-            self.console.print(f"  with {roles} active", soft_wrap=True)
-            return
-        found = self.explanation.proposals
-        if not found and self.explanation.request.active_roles is not None:
+            self.console.print(f"  with {roles} active")
+        elif not found and self.explanation.request.active_roles is not None:
             self._title("no role of the user that is not active would allow it")
-            return
-        if not found:
-            self._title(
-                "no grant, ownership, membership or role on these objects would allow it"
-                if self.explanation.turns_complete
-                else "nothing was found that would allow it"
-            )
+        elif not found:
+            complete = self.explanation.turns_complete
+            nothing = "no grant, ownership, membership or role on these objects would allow it"
+            self._title(nothing if complete else "nothing was found that would allow it")
+            self._cut(complete=complete)
+        else:
+            several = "" if len(found) == 1 else f": any one of these {len(found)}, {_order(found)}"
+            self._title(f"what would allow it{several}")
+            for number, proposal in enumerate(found[: self.most_ways], start=1):
+                self._way(number, proposal, len(str(min(len(found), self.most_ways))))
+            self._more(len(found) - self.most_ways, "way", "ways")
             self._cut(complete=self.explanation.turns_complete)
-            return
-        self._title(
-            "what would allow it"
-            if len(found) == 1
-            else f"what would allow it: any one of these {len(found)}, {_order(found)}"
-        )
-        for number, proposal in enumerate(found[: self.most_ways], start=1):
-            self._way(number, proposal, len(str(min(len(found), self.most_ways))))
-        self._more(len(found) - self.most_ways, "way", "ways")
-        self._cut(complete=self.explanation.turns_complete)
 
     def _cut(self, *, complete: bool) -> None:
         """Print that there are more ways than were computed."""
@@ -272,16 +224,19 @@ class _ExplanationPrinter:
             text = ("and " if n else "") + change_text(change, user)
             if proposal.new_role and isinstance(change, GrantChange):
                 text = text.removesuffix(f"user:{user}") + "a new role"
-            self.console.print(label, style="dim", end="")
-            self.console.print(text, end="", soft_wrap=True)
+            self.console.print(styled((label, "dim"), text), end="")
             show_place(self.console, self._place(change), at=len(label) + len(text))
             if isinstance(change, GrantChange) and change.also_at:
-                show_list(self.console, "or at ", [str(above) for above in change.also_at], indent=digits + 6)
+                *others, last = map(str, change.also_at)
+                head = " " * (digits + 6) + "or at "
+                show_words(
+                    self.console, head, [*(f"{above}," for above in others), last], margin=len(head), style="dim"
+                )
         if proposal.new_role:
-            self.console.print(" " * (digits + 4) + f"and assign that role to user:{user}", soft_wrap=True)
+            self.console.print(" " * (digits + 4) + f"and assign that role to user:{user}")
         if proposal.exact and len(self.explanation.proposals) > 1:
             gains = count(proposal.gains or 0, "permission")
-            self.console.print(" " * (digits + 4) + f"which gives {gains}", style="dim", soft_wrap=True)
+            self.console.print(" " * (digits + 4) + f"which gives {gains}", style="dim")
 
     def _place(self, change: Change) -> str:
         from privtab.analysis.changes import RemoveDenial
@@ -295,11 +250,17 @@ class _ExplanationPrinter:
                 return place_text(chain[0].place)
         return ""
 
+    def _parts(self, title: str, parts: Sequence[Part]) -> None:
+        """Print parts below a title; nothing without any."""
+        if title and parts:
+            self._title(title)
+        for part in parts:
+            self._part(part)
+
     def _part(self, part: Part) -> None:
-        self.console.print("  ✓ " if part.holds else "  ✗ ", style="green" if part.holds else "red", end="")
-        self.console.print(part.atom, end="", soft_wrap=True)
+        sign = ("  ✓ ", "green") if part.holds else ("  ✗ ", "red")
         state = "" if part.holds else "  denied" if part.denied else "  missing"
-        self.console.print(state, style="dim")
+        self.console.print(styled(sign, part.atom, (state, "dim")))
         self._chains(part.denied_by)
         if part.because and part.denied:
             self.console.print("      though", style="dim")
@@ -313,12 +274,10 @@ class _ExplanationPrinter:
         self._more(len(chains) - self.most_chains, "row that gives it", "rows that give it", indent=6)
 
     def _title(self, text: str) -> None:
-        self.console.print(f"\n{text}", style="bold", soft_wrap=True)
+        self.console.print(f"\n{text}", style="bold")
 
     def _more(self, number: int, noun: str, nouns: str, *, indent: int = 2) -> None:
-        if number > 0:
-            text = f"… and {number} more {noun if number == 1 else nouns}; `--all` shows them"
-            self.console.print(" " * indent + text, style="dim")
+        self.console.more(number, noun if number == 1 else nouns, "`--all` shows them", indent=indent)
 
 
 def _order(proposals: Sequence[Proposal]) -> str:
@@ -330,14 +289,3 @@ def _order(proposals: Sequence[Proposal]) -> str:
     if not exact and measured:
         return "fewest rows first: the state is too large to count permissions"
     return f"least privilege first among {exact} that were counted" if exact else "not in order of privilege"
-
-
-def _besides(request: Request) -> str:
-    words = [f" {name}={object_}" for name, object_ in sorted(request.with_.items())]
-    flags = [f" +{flag}" for flag in sorted(request.flags)]
-    active = [] if request.active_roles is None else [f" as {', '.join(request.active_roles) or 'no role'}"]
-    return "".join([*words, *flags, *active])
-
-
-def _distinct(parts: Iterable[Part]) -> list[Part]:
-    return list(dict.fromkeys(parts))

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab._staged import write
-from privtab.cli._complete import policies
-from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, fail_if, out, print_file, print_if_data, show_diagnostics
+from privtab.cli._output import FormatOption, fail_if, out, print_file, print_if_data, show_diagnostics
+from privtab.cli._parameters import argument, option, policies
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
@@ -45,17 +44,17 @@ class FormattedFile:
 def run(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="PATH",
-            help="Files, folders or policies by name; all policies by default; `-` for standard input.",
+        argument(
+            "PATH",
+            "Files, folders or policies by name; all policies by default; `-` for standard input.",
             autocompletion=policies,
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; list files that would change, and exit with 1 if any.")
+        bool, option("--check", "Write nothing; list files that would change, and exit with 1 if any.")
     ] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="Write nothing; show the changes.")] = False,
-    format_: FormatOption = Format.TEXT,
+    diff: Annotated[bool, option("--diff", "Write nothing; show the changes.")] = False,
+    format_: FormatOption = "text",
 ) -> None:
     """Format policies and scenario files; meaning, order and comments stay.
 
@@ -63,8 +62,6 @@ def run(
     are shown and nothing is written.
 
     Example:
-
-    \b
       privtab fmt
       privtab fmt --check
       privtab fmt my.yaml --diff
@@ -72,7 +69,7 @@ def run(
     """
     if paths and STDIN in paths and len(paths) > 1:
         raise UsageError("`-` must be the only path: standard input is one file")
-    formatted = _format([_stdin()] if paths == [STDIN] else [_load(path) for path in _files(paths)])
+    formatted = _format(_sources(paths))
     changed = [file for file in formatted if file.changed]
     if diff:
         for file in changed:
@@ -93,7 +90,7 @@ def run(
 
 
 def _files(paths: Sequence[str] | None) -> list[Path]:
-    from privtab.fmt.files import yaml_files
+    from privtab.fmt import yaml_files
     from privtab.pipeline import find_policy, given_or_default_paths
 
     found: dict[Path, None] = {}
@@ -105,16 +102,13 @@ def _files(paths: Sequence[str] | None) -> list[Path]:
     return list(found)
 
 
-def _load(path: Path) -> tuple[Path, SourceFile]:
-    from privtab.source import load
+def _sources(paths: Sequence[str] | None) -> list[tuple[Path | None, SourceFile]]:
+    """The files, each with its path; None for standard input."""
+    from privtab.source import decode, load
 
-    return path, load(path)
-
-
-def _stdin() -> tuple[None, SourceFile]:
-    from privtab.source import decode
-
-    return None, decode(sys.stdin.buffer.read(), "<stdin>")
+    if paths == [STDIN]:
+        return [(None, decode(sys.stdin.buffer.read(), "<stdin>"))]
+    return [(path, load(path)) for path in _files(paths)]
 
 
 def _format(files: Sequence[tuple[Path | None, SourceFile]]) -> list[FormattedFile]:
@@ -142,7 +136,7 @@ def _format(files: Sequence[tuple[Path | None, SourceFile]]) -> list[FormattedFi
 def _syntax_errors(source: SourceFile) -> tuple[Diagnostic, ...]:
     """The syntax errors of a policy; errors in names and structure do not affect the layout."""
     from privtab import syntax
-    from privtab.fmt.files import is_policy
+    from privtab.fmt import is_policy
 
     if not is_policy(source.text.splitlines()):
         return ()
@@ -167,15 +161,15 @@ def _show_diff(file: FormattedFile) -> None:
     console = out()
     for line in difflib.unified_diff(before, after, file.source.path, file.source.path):
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[0]) if line[:3] not in ("+++", "---") else "bold"
-        console.print(line.rstrip("\r\n"), style=style, soft_wrap=True)
+        console.print(line.rstrip("\r\n"), style=style)
 
 
 def _show_summary(formatted: Sequence[FormattedFile], changed: Sequence[FormattedFile], *, check: bool) -> None:
     console = out()
     for file in changed:
-        console.print(file.source.path, soft_wrap=True)
+        console.print(file.source.path)
     unchanged = len(formatted) - len(changed)
     verb = "would be reformatted" if check else "reformatted"
     parts = [f"{count(len(changed), 'file')} {verb}"] if changed else []
     parts += [f"{count(unchanged, 'file')} unchanged"] if unchanged else []
-    console.print(", ".join(parts), style="bold" if changed else "", soft_wrap=True)
+    console.print(", ".join(parts), style="bold" if changed else "")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from privtab import __version__
 from privtab.cli._output import print_text
+from privtab.cli._parameters import argument, option
 from privtab.errors import UsageError
 
 PANEL = "Start here"
@@ -19,19 +19,16 @@ PANEL = "Start here"
 _SYSTEM = re.compile(r"[a-z][a-z0-9_]*")
 
 
-class InitialTable(StrEnum):
-    """The initial table."""
-
-    DATA = "data"
-    SERVICE = "service"
+InitialTable = Literal["data", "service"]
+"""The initial table."""
 
 
-START_TITLES = {
-    InitialTable.DATA: "catalogs, schemas and tables",
-    InitialTable.SERVICE: "workspaces, projects and documents",
+START_TITLES: dict[InitialTable, str] = {
+    "data": "catalogs, schemas and tables",
+    "service": "workspaces, projects and documents",
 }
 _EXAMPLE = {
-    InitialTable.DATA: {
+    "data": {
         "noun": "table",
         "reading": "load",
         "removal": "drop",
@@ -39,7 +36,7 @@ _EXAMPLE = {
         "denied": "main/sales/payroll",
         "user": "alice",
     },
-    InitialTable.SERVICE: {
+    "service": {
         "noun": "document",
         "reading": "open",
         "removal": "delete",
@@ -52,15 +49,11 @@ _EXAMPLE = {
 
 def run(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Folder to write to; created if missing.", show_default="this one")
+        Path, argument("FOLDER", "Folder to write to; created if missing.", show_default="this one")
     ] = Path(),
-    system: Annotated[
-        str | None,
-        typer.Option("--system", metavar="NAME", help="Name of the system. (default: the folder's name)"),
-    ] = None,
+    system: Annotated[str | None, option("--system NAME", "Name of the system. (default: the folder's name)")] = None,
     start: Annotated[
-        InitialTable | None,
-        typer.Option("--start", help="Template: catalogs of data, or workspaces of a service."),
+        InitialTable | None, option("--start", "Template: catalogs of data, or workspaces of a service.")
     ] = None,
 ) -> None:
     """Write a first policy with its state, scenarios, settings, a CI workflow and a guarded example service.
@@ -68,13 +61,11 @@ def run(
     On a terminal, asks for missing options. Existing files are never overwritten.
 
     Example:
-
-    \b
       privtab init shop
       privtab init . --system lake --start data
     """
+    from privtab._resources import environment
     from privtab._staged import write
-    from privtab._templates import environment
     from privtab.cli._output import out
 
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
@@ -84,7 +75,7 @@ def run(
     if not _SYSTEM.fullmatch(system):
         raise UsageError(f"`{system}` cannot name a system: write lower case letters, digits and `_`, a letter first")
     if start is None:
-        start = _prompt_for_start() if interactive else InitialTable.DATA
+        start = _prompt_for_start() if interactive else "data"
     policies = Path("policy_src") / system
     sources = {
         policies / "1.yaml": f"{start}/policy.yaml.j2",
@@ -107,7 +98,7 @@ def run(
         console.print(str(folder / path), style="dim")
     console.print("\nnext")
     for command in _next_commands(folder, system, start):
-        console.print(f"  {command}", soft_wrap=True)
+        console.print(f"  {command}")
 
 
 def _system_name(name: str) -> str:
@@ -117,10 +108,10 @@ def _system_name(name: str) -> str:
 
 
 def _prompt_for_start() -> InitialTable:
-    kinds = list(InitialTable)
-    for number, kind in enumerate(kinds, start=1):
-        print_text(f"  {number}  {kind:8} {START_TITLES[kind]}\n")
-    answers = {answer: kind for number, kind in enumerate(kinds, start=1) for answer in (str(number), kind.value)}
+    answers: dict[str, InitialTable] = {}
+    for number, (kind, title) in enumerate(START_TITLES.items(), start=1):
+        print_text(f"  {number}  {kind:8} {title}\n")
+        answers |= {str(number): kind, kind: kind}
     while (answer := typer.prompt("Table to start from", default="1").strip()) not in answers:
         print_text(f"answer with one of {', '.join(answers)}\n")
     return answers[answer]

@@ -17,6 +17,7 @@ from privtab._staged import write
 from privtab.cli._engines import packed, served
 from privtab.cli._options import PartialOption, PolicyOption, ReadingOption, VariantOption, load_state, readings
 from privtab.cli._output import err, flush, out, print_error, print_text, show_diagnostics, spinner
+from privtab.cli._parameters import option
 from privtab.errors import PolicyInvalid, PrivtabError
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ PANEL = "Serve"
 app = typer.Typer(help="Find, build and run the pinned OPA.", no_args_is_help=True)
 
 
-RequireBuiltOption = Annotated[
-    bool, typer.Option("--require-built", help="Accept only an OPA that privtab built, unchanged.")
-]
+RequireBuiltOption = Annotated[bool, option("--require-built", "Accept only an OPA that privtab built, unchanged.")]
 
 
 @app.command("install")
@@ -41,16 +40,14 @@ def install(require_built: RequireBuiltOption = False) -> None:
     The build verifies every module by its hash. Standard error says which OPA is used, and why.
 
     Example:
-
-    \b
       privtab opa install
       privtab opa install --require-built
     """
     from privtab.opa.binary import install as installed
 
     with spinner("building OPA (some minutes)"):
-        path = installed(lambda line: err().print(line, style="dim", soft_wrap=True), require_built=require_built)
-    out().print(str(path), soft_wrap=True)
+        path = installed(lambda line: err().print(line, style="dim"), require_built=require_built)
+    out().print(str(path))
 
 
 @app.command("path")
@@ -60,31 +57,22 @@ def path(require_built: RequireBuiltOption = False) -> None:
     Exits with 3 if there is none.
 
     Example:
-
-    \b
       $(privtab opa path) version
     """
     from privtab.opa.binary import choose
 
     chosen = choose(require_built=require_built)
-    err().print(chosen.why, style="dim", soft_wrap=True)
+    err().print(chosen.why, style="dim")
     print_text(f"{chosen.path}\n")
 
 
 @app.command("run")
 def run(
     policy: PolicyOption,
-    state: Annotated[
-        Path | None,
-        typer.Option("--state", "-s", metavar="STATE", help="State to load. (default: an empty one)"),
-    ] = None,
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0 picks a free one.")
-    ] = 8181,
-    restart: Annotated[bool, typer.Option("--restart", help="Restart OPA when it exits.")] = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Reload the policy and the state when their files change.")
-    ] = False,
+    state: Annotated[Path | None, option("--state -s STATE", "State to load. (default: an empty one)")] = None,
+    port: Annotated[int, option("--port", "Port on 127.0.0.1; 0 picks a free one.", min=0, max=65535)] = 8181,
+    restart: Annotated[bool, option("--restart", "Restart OPA when it exits.")] = False,
+    watch: Annotated[bool, option("--watch", "Reload the policy and the state when their files change.")] = False,
     require_built: RequireBuiltOption = False,
     allow_partial: PartialOption = False,
     variant: VariantOption = None,
@@ -95,8 +83,6 @@ def run(
     If OPA exits by itself, exits with its code (128 plus the number of the signal that ended it).
 
     Example:
-
-    \b
       privtab opa run -p gravitino/1.1.0 -s policy_src/gravitino/state.yaml
       privtab opa run -p mine.yaml -s state.yaml --watch --restart
     """
@@ -112,15 +98,15 @@ def run(
     if port:
         check_port("127.0.0.1", port)
     chosen = choose(require_built=require_built)
-    err().print(f"OPA is {chosen.path}: {chosen.why}", style="dim", soft_wrap=True)
+    err().print(f"OPA is {chosen.path}: {chosen.why}", style="dim")
     file_watch = FileWatch([find_policy(policy), *([state] if state else [])]) if watch else None
     program, loaded = load()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     with served(packed(program, loaded), port=port, binary=chosen.path) as server:
-        out().print(f"{program.system} {program.version} at {server.url}; Ctrl-C ends it", soft_wrap=True)
-        out().print(_curl(program, server.url), soft_wrap=True)
+        out().print(f"{program.system} {program.version} at {server.url}; Ctrl-C ends it")
+        out().print(_curl(program, server.url))
         flush()
         code = keep_running(server, restart=restart, file_watch=file_watch, bundles=lambda: packed(*load()), stop=stop)
     raise typer.Exit(code)
@@ -200,7 +186,7 @@ def keep_running(
                 return 0
             started = time.monotonic()
             server.restart()
-            out().print(f"OPA was started again at {server.url}", soft_wrap=True)
+            out().print(f"OPA was started again at {server.url}")
         if file_watch is not None and file_watch.changed():
             _reload(server, bundles, stop)
     return 0
@@ -213,8 +199,12 @@ def _exit_message(code: int, server: OpaServer) -> str:
             cause = f"by signal {-code} ({signal.Signals(-code).name})"
         except ValueError:
             cause = f"by signal {-code}"
-    log = "\n".join(f"  {line}" for line in server.problems(LOG_LINES))
+    log = _last_errors(server)
     return f"OPA ended {cause}" + (f"; its last errors:\n{log}" if log else "; its log has no errors")
+
+
+def _last_errors(server: OpaServer) -> str:
+    return "\n".join(f"  {line}" for line in server.problems(LOG_LINES))
 
 
 def _reload(server: OpaServer, bundles: Bundles, stop: threading.Event) -> None:
@@ -242,11 +232,11 @@ def _await_activation(server: OpaServer, revisions: dict[str, str], stop: thread
     deadline = time.monotonic() + ACTIVE_SECONDS
     while time.monotonic() < deadline and not stop.is_set() and server.process.poll() is None:
         if server.revisions() == revisions:
-            out().print(f"reloaded: policy {revisions['policy']}, state {revisions['state']}", soft_wrap=True)
+            out().print(f"reloaded: policy {revisions['policy']}, state {revisions['state']}")
             return
         stop.wait(POLL_SECONDS)
     if not stop.is_set():
-        log = "\n".join(f"  {line}" for line in server.problems(LOG_LINES))
+        log = _last_errors(server)
         print_error(
             f"OPA does not run what was written after {ACTIVE_SECONDS:g} seconds" + (f":\n{log}" if log else "")
         )

@@ -2,49 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from privtab._install import how_to_install
 from privtab.cli._ask import (
-    ActiveRoleOption,
-    FlagOption,
-    GroupOption,
-    NoActiveRolesOption,
+    CallerOptions,
     StepsOption,
     WithOption,
-    active_roles,
-    check_required_flags,
     entity,
-    flag_names,
-    group_names,
+    limit_option,
     objects,
     rule_json,
     show_notes,
     show_place,
+    shown_number,
     user_name,
 )
-from privtab.cli._options import (
-    AtOption,
+from privtab.cli._options import Question
+from privtab.cli._output import (
+    Format,
     FormatOption,
-    PartialOption,
-    PolicyOption,
-    ReadingOption,
-    StateOption,
-    VariantOption,
-    load_state_for_queries,
-    readings,
+    Terminal,
+    delayed_spinner,
+    err,
+    fail_if,
+    out,
+    print_if_data,
+    progress,
+    spinner,
+    styled,
 )
-from privtab.cli._output import Format, delayed_spinner, err, fail_if, out, print_if_data, progress, spinner
+from privtab.cli._parameters import argument, needing, option, with_options
 from privtab.errors import UsageError
 from privtab.plural import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from rich.console import Console
 
     from privtab.analysis.authorised import Authority
     from privtab.analysis.effects import GainedFact, Path, Step
@@ -60,46 +54,26 @@ MAX_PATHS = 20
 """Default maximum of paths shown as text."""
 
 
+@with_options
 def run(
-    policy: PolicyOption,
-    state: StateOption,
-    user: Annotated[str | None, typer.Argument(metavar="USER", help="The user who would act.")] = None,
+    user: Annotated[str | None, argument("USER", "The user who would act.")] = None,
     target: Annotated[
-        str | None,
-        typer.Argument(metavar="PRIVILEGE", help="A privilege, a set, `owner` or `member`; omit with --operation."),
+        str | None, argument("PRIVILEGE", "A privilege, a set, `owner` or `member`; omit with --operation.")
     ] = None,
-    resource: Annotated[str | None, typer.Argument(metavar="ENTITY", help="The entity, as type:path.")] = None,
-    operation: Annotated[
-        str | None, typer.Option("--operation", metavar="OP", help="Find paths to an operation on ENTITY instead.")
-    ] = None,
+    resource: Annotated[str | None, argument("ENTITY", "The entity, as type:path.")] = None,
+    *,
+    operation: Annotated[str | None, option("--operation OP", "Find paths to an operation on ENTITY instead.")] = None,
     with_: WithOption = None,
-    flag: FlagOption = None,
-    group: GroupOption = None,
-    active_role: ActiveRoleOption = None,
-    no_active_roles: NoActiveRolesOption = False,
-    all_users: Annotated[
-        bool, typer.Option("--all", help="Search for every user of the state, and for an unknown user.")
-    ] = False,
+    caller: CallerOptions,
+    all_users: Annotated[bool, option("--all", "Search for every user of the state, and for an unknown user.")] = False,
     max_steps: StepsOption = None,
     authorise: Annotated[
         list[str] | None,
-        typer.Option(
-            "--authorise",
-            metavar="TABLE[.add|.remove]=OPERATION",
-            help="Operation that authorises rows in a store; repeatable.",
-        ),
+        option("--authorise TABLE[.add|.remove]=OPERATION", "Operation that authorises rows in a store; repeatable."),
     ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit", min=0, metavar="N", help=f"Number of paths; 0 for all. (default: {MAX_PATHS} for people)"
-        ),
-    ] = None,
-    at: AtOption = None,
-    allow_partial: PartialOption = False,
-    variant: VariantOption = None,
-    reading: ReadingOption = None,
-    format_: FormatOption = Format.TEXT,
+    limit: Annotated[int | None, limit_option("paths", MAX_PATHS)] = None,
+    asked: Question,
+    format_: FormatOption = "text",
 ) -> None:
     """Show how a user could gain a privilege in several steps, by operations that grant or let them change a store.
 
@@ -108,27 +82,34 @@ def run(
     With `--all`: what any user could gain on existing entities; exits with 1 if any could.
 
     Example:
-
-    \b
       privtab paths bob WRITE dataset:web/clicks -p studio.yaml -s state.yaml
       privtab paths bob dataset:web/clicks --operation drop \\
               -p studio.yaml -s state.yaml
       privtab paths bob -p studio.yaml -s state.yaml
       privtab paths --all -p studio.yaml -s state.yaml
     """
-    from privtab.cli._stored import load_policy
     from privtab.reference.evaluate import Reference
 
     _check(user, target, resource, operation, all_users=all_users)
-    program = load_policy(policy, variant=variant, readings=readings(reading))
-    flags = flag_names(flag, program)
-    check_required_flags(flags, program)
+    program = asked.program()
+    flags = caller.flags(program)
     with spinner("reading the state"):
-        loaded, partial = load_state_for_queries(program, state, allow_partial=allow_partial, at=at)
+        loaded, _, partial = asked.rows(program)
         reference = Reference(program, loaded)
-    active = active_roles(active_role, none=no_active_roles, program=program)
-    groups = group_names(group)
-    query = _PathsQuery(reference, loaded, max_steps, format_, limit, flags, groups, active, authorise or ())
+    active = caller.active_roles(program)
+    groups = caller.groups()
+    query = _PathsQuery(
+        reference,
+        loaded,
+        _authority(program, authorise or ()),
+        _administrators(program),
+        max_steps=max_steps,
+        format=format_,
+        most=shown_number(limit, format_, MAX_PATHS),
+        flags=flags,
+        groups=groups,
+        active=active,
+    )
     if all_users:
         if active is not None:
             raise UsageError(
@@ -142,7 +123,7 @@ def run(
     mentioned = (
         [entity(resource if operation is None and resource is not None else target)] if target is not None else []
     )
-    from privtab.analysis.universe import notes as unknown
+    from privtab.entitlements.universe import notes as unknown
 
     known_entities = [candidate for candidate in mentioned if candidate.type in program.entities]
     query.notes = unknown(
@@ -159,7 +140,7 @@ def run(
 
         assert resource is not None
         query.target(name, goal(reference, target, entity(resource)))
-    if format_ is not Format.JSON:
+    if format_ != "json":
         show_notes(query.notes)
     fail_if(partial)
 
@@ -180,32 +161,22 @@ def _check(
         raise UsageError("write `paths USER PRIVILEGE ENTITY`, or `paths USER ENTITY --operation OP`, or `paths USER`")
 
 
+@dataclass
 class _PathsQuery:
-    """A query with its options; answers are printed."""
+    """A query with its options; answers are printed. `most`: how many paths are shown; 0 for all."""
 
-    def __init__(
-        self,
-        reference: Reference,
-        state: State,
-        max_steps: int | None,
-        format_: Format,
-        limit: int | None,
-        flags: frozenset[str],
-        groups: tuple[str, ...],
-        active: tuple[str, ...] | None,
-        authorise: Sequence[str],
-    ) -> None:
-        self.authority = _authority(reference.program, authorise)
-        self.administrators = _administrators(reference.program)
-        self.reference = reference
-        self.state = state
-        self.max_steps = max_steps
-        self.format = format_
-        self.max_shown = (MAX_PATHS if format_ is Format.TEXT else 0) if limit is None else limit
-        self.flags = flags
-        self.groups = groups
-        self.active = active
-        self.notes: tuple[str, ...] = ()
+    reference: Reference
+    state: State
+    authority: Authority
+    administrators: Sequence[str]
+    _: KW_ONLY
+    max_steps: int | None
+    format: Format
+    most: int
+    flags: frozenset[str]
+    groups: tuple[str, ...]
+    active: tuple[str, ...] | None
+    notes: tuple[str, ...] = ()
 
     def reach(self, user: str, goal: Goal | None = None) -> ReachableRights:
         """Everything that a user could gain."""
@@ -233,34 +204,34 @@ class _PathsQuery:
         with delayed_spinner("looking for paths"):
             reach = self.reach(user, goal)
             path = reach.path(goal)
-        path_document = None if path is None else _path_json(path)
         answer = {
             "user": user,
             "goal": goal.text,
             "reachable": path is not None,
-            "path": path_document,
+            "path": None if path is None else _path_json(path),
             "not_considered": NOT_CONSIDERED,
         }
-        if print_if_data(self.format, {**answer, "notes": list(self.notes)}):
+        if print_if_data(self.format, {**answer, "notes": self.notes}):
             return
         console = out()
         if path is None:
             within = "" if self.max_steps is None else f" within {count(self.max_steps, 'step')}"
-            console.print("NO PATH", style="bold green", end="  ")
-            console.print(f"user:{user} cannot gain {goal.text}{within}", soft_wrap=True)
+            verdict, style, text = "NO PATH", "bold green", f"user:{user} cannot gain {goal.text}{within}"
         elif not path.certain:
-            console.print("PERHAPS", style="bold red", end="  ")
             why = "by these steps" if path.steps else f": {'; '.join(reach.undecided())}, and that is not followed"
-            console.print(f"it is not ruled out that user:{user} gains {goal.text} {why}", soft_wrap=True)
-            _show_steps(console, path.steps)
-            _legend(console, path.steps)
+            verdict, style, text = (
+                "PERHAPS",
+                "bold red",
+                f"it is not ruled out that user:{user} gains {goal.text} {why}",
+            )
         elif not path.steps:
-            console.print("HELD", style="bold", end="  ")
-            console.print(f"user:{user} has {goal.text} already", soft_wrap=True)
+            verdict, style, text = "HELD", "bold", f"user:{user} has {goal.text} already"
         else:
-            console.print("PATH", style="bold red", end="  ")
             remark = "" if path.shortest else ", perhaps not the fewest"
-            console.print(f"user:{user} to {goal.text} in {count(len(path.steps), 'step')}{remark}", soft_wrap=True)
+            steps = count(len(path.steps), "step")
+            verdict, style, text = "PATH", "bold red", f"user:{user} to {goal.text} in {steps}{remark}"
+        console.print(styled((verdict, style), f"  {text}"))
+        if path is not None:
             _show_steps(console, path.steps)
             _legend(console, path.steps)
         _show_not_considered(console)
@@ -272,7 +243,7 @@ class _PathsQuery:
         with delayed_spinner("looking for paths"):
             reach = self.reach(user)
             facts = reach.gains()
-            shown = facts[: self.max_shown or len(facts)]
+            shown = facts[: self.most or len(facts)]
             paths = ((fact, reach.path_to(fact)) for fact in shown)
             found = [(fact, path) for fact, path in paths if path is not None]
         creations = reach.creating_actions()
@@ -282,44 +253,44 @@ class _PathsQuery:
             "count": len(facts),
             "gains": [{"fact": str(fact), "path": _path_json(path)} for fact, path in found],
             "makes": [
-                {"operation": a.rule.operation, "resource": str(a.resource), "brings": created}
+                {"operation": a.rule.operation, "resource": a.resource, "brings": created}
                 for a, created in facts_created.items()
             ],
-            "undecided": list(reach.undecided()),
+            "undecided": reach.undecided(),
             "not_considered": NOT_CONSIDERED,
-            "notes": list(self.notes),
+            "notes": self.notes,
         }
         if print_if_data(self.format, answer):
             return
         console = out()
-        console.print(f"what user:{user} could gain", style="bold", soft_wrap=True)
+        console.print(f"what user:{user} could gain", style="bold")
         if not facts:
             console.print("nothing on existing entities", style="dim")
         else:
             console.print(f"{count(len(facts), 'right')} on existing entities", style="dim")
         for _, path in found:
-            console.print(f"\n{path.goal}", style="bold red", end="")
-            console.print(f"  in {count(len(path.steps), 'step')}", style="dim")
+            console.print()
+            console.print(styled((path.goal, "bold red"), (f"  in {count(len(path.steps), 'step')}", "dim")))
             _show_steps(console, path.steps)
-        _show_omitted(console, len(facts) - len(shown))
+        console.more(len(facts) - len(shown), apart=True)
         if creations:
             console.print("\nwhat they could make, and then hold", style="bold")
-            for action, created in list(facts_created.items())[: self.max_shown or len(creations)]:
+            for action, created in list(facts_created.items())[: self.most or len(creations)]:
                 text = f"  {action.rule.operation} {action.resource}" + (
                     f": {_join_by_object(created)}" if created else ""
                 )
-                console.print(text, soft_wrap=True)
-            _show_omitted(console, len(creations) - (self.max_shown or len(creations)))
+                console.print(text)
+            console.more(len(creations) - (self.most or len(creations)), apart=True)
         _legend(console, [step for _, path in found for step in path.steps], creates=bool(creations))
         for text in reach.undecided():
-            console.print(f"\nnot followed: {text}", soft_wrap=True)
+            console.print(f"\nnot followed: {text}")
         _show_not_considered(console)
 
     def all_users(self) -> bool:
         """Print what each user could gain on existing entities; returns whether any could."""
         from privtab.analysis.authorised import NOT_CONSIDERED
         from privtab.analysis.paths import SearchSpace, escalations
-        from privtab.analysis.universe import users
+        from privtab.entitlements.universe import users
 
         search_space = SearchSpace(self.reference, self.state)
         known = users(self.reference.program, self.state)
@@ -343,21 +314,21 @@ class _PathsQuery:
                 bar.advance(bar.task_ids[0])
         found.sort(key=lambda escalation: (len(escalation[2].steps), escalation[0], str(escalation[1])))
         rows = [{"user": user or None, "fact": str(fact), "path": _path_json(path)} for user, fact, path in found]
-        answer = {"count": len(found), "escalations": rows[: self.max_shown or len(rows)]}
+        answer = {"count": len(found), "escalations": rows[: self.most or len(rows)]}
         if print_if_data(self.format, answer | {"not_considered": NOT_CONSIDERED}):
             return bool(found)
         console = out()
-        for user, _, path in found[: self.max_shown or len(found)]:
+        for user, _, path in found[: self.most or len(found)]:
             subject = f"user:{user}" if user else "a stranger"
-            console.print(f"{subject} {'could' if path.certain else 'may perhaps'} gain ", end="", soft_wrap=True)
-            console.print(path.goal, style="bold red", end="", soft_wrap=True)
-            console.print(f"  in {count(len(path.steps), 'step')}", style="dim")
+            gain = f"{subject} {'could' if path.certain else 'may perhaps'} gain "
+            steps = f"  in {count(len(path.steps), 'step')}"
+            console.print(styled(gain, (path.goal, "bold red"), (steps, "dim")))
             _show_steps(console, path.steps)
             console.print()
-        _show_omitted(console, len(found) - (self.max_shown or len(found)))
+        console.more(len(found) - (self.most or len(found)), apart=True)
         if found:
             names = sorted({user for user, _, _ in found})
-            err().print(f"{count(len(found), 'escalation')} of {count(len(names), 'user')}", soft_wrap=True)
+            err().print(f"{count(len(found), 'escalation')} of {count(len(names), 'user')}")
         else:
             console.print("no user can gain anything on existing entities")
         _show_not_considered(console)
@@ -365,10 +336,8 @@ class _PathsQuery:
 
 
 def _authority(program: Program, settings: Sequence[str]) -> Authority:
-    try:
+    with needing("a path through a store", "store"):
         from privtab.store.authority import Authority as OfStores
-    except ImportError as error:
-        raise UsageError(f"paths through a store need {error.name}: {how_to_install('store')}") from error
     return OfStores(program, settings)
 
 
@@ -382,12 +351,11 @@ def _administrators(program: Program) -> tuple[str, ...]:
     return tuple(name.removeprefix("user:") for name in settings_for(File("privtab.toml")).administrators)
 
 
-def _show_steps(console: Console, steps: Sequence[Step]) -> None:
+def _show_steps(console: Terminal, steps: Sequence[Step]) -> None:
     for number, step in enumerate(steps, start=1):
         with_ = "".join(f" {name}={object_}" for name, object_ in step.with_.items())
-        console.print(f"  {number}  ", style="dim", end="")
         text = f"{step.rule.operation} {step.resource}{with_}"
-        console.print(text, end="", soft_wrap=True)
+        console.print(styled((f"  {number}  ", "dim"), text), end="")
         show_place(console, f"{step.rule.span.path}:{step.rule.span.line}", at=5 + len(text))
         needs = [
             reason["atom"] + (f" by {reason['through']}" if not reason["through"].startswith("user:") else "")
@@ -401,8 +369,7 @@ def _show_steps(console: Console, steps: Sequence[Step]) -> None:
             ("brings", _join_by_object(gained)),
         ):
             if content:
-                console.print(f"     {label:<6} ", style="dim", end="")
-                console.print(content, soft_wrap=True)
+                console.print(styled((f"     {label:<6} ", "dim"), content))
 
 
 def _join_by_object(words: Sequence[str]) -> str:
@@ -417,20 +384,15 @@ def _join_by_object(words: Sequence[str]) -> str:
     )
 
 
-def _legend(console: Console, steps: Sequence[Step], *, creates: bool = False) -> None:
+def _legend(console: Terminal, steps: Sequence[Step], *, creates: bool = False) -> None:
     if creates or any(step.creates for step in steps):
         console.print("\na name that begins with `new` stands for an entity that they create there", style="dim")
 
 
-def _show_not_considered(console: Console) -> None:
+def _show_not_considered(console: Terminal) -> None:
     from privtab.analysis.authorised import NOT_CONSIDERED
 
-    console.print(f"\nnot considered: {'; '.join(NOT_CONSIDERED)}", style="dim", soft_wrap=True)
-
-
-def _show_omitted(console: Console, number: int) -> None:
-    if number > 0:
-        console.print(f"\n… and {number:,} more; `--limit 0` lists them", style="dim")
+    console.print(f"\nnot considered: {'; '.join(NOT_CONSIDERED)}", style="dim")
 
 
 def _path_json(path: Path) -> dict[str, Any]:
@@ -440,12 +402,12 @@ def _path_json(path: Path) -> dict[str, Any]:
         "steps": [
             {
                 "operation": step.rule.operation,
-                "resource": str(step.resource),
-                "with": {name: str(object_) for name, object_ in step.with_.items()},
+                "resource": step.resource,
+                "with": step.with_,
                 "rule": rule_json(step.rule),
-                "changes": list(step.changes),
+                "changes": step.changes,
                 "makes": step.creates,
-                "because": [dict(reason) for reason in step.because],
+                "because": step.because,
                 "brings": [str(fact) for fact in step.gained if fact.kind not in ("exists", "vacant")],
             }
             for step in path.steps

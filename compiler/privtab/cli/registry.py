@@ -9,9 +9,8 @@ import typer
 
 from privtab._staged import write
 from privtab.cli import _rollback, _status, deploy
-from privtab.cli._complete import channels
-from privtab.cli._options import FormatOption
-from privtab.cli._output import Format, fail_if, out, print_error, print_if_data, table
+from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data
+from privtab.cli._parameters import argument, channels, option
 from privtab.cli._registry_options import (
     ChannelArgument,
     ExpectOption,
@@ -22,15 +21,12 @@ from privtab.cli._registry_options import (
     SystemArgument,
     WhyOption,
     bundle_paths,
-    kind_of,
-    no_wrapping,
     open_registry,
     read_file,
     release_stored,
     resolve_revision,
     show_channels,
-    time_text,
-    yes_no,
+    show_revisions,
 )
 from privtab.cli._stored import bundle_of, release_at
 from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
@@ -46,16 +42,11 @@ def get(
     channel: ChannelArgument,
     system: SystemArgument,
     at: Annotated[
-        int | None,
-        typer.Option("--at", min=1, metavar="RELEASE", help="Bundles of this release. (default: the current one)"),
+        int | None, option("--at RELEASE", "Bundles of this release. (default: the current one)", min=1)
     ] = None,
-    only: Annotated[
-        Literal["policy", "state"] | None, typer.Option("--only", help="Only the policy or only the state.")
-    ] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write the bundles to.")
-    ] = Path(),
-    replace: Annotated[bool, typer.Option("--replace", help="Overwrite existing bundles.")] = False,
+    only: Annotated[Literal["policy", "state"] | None, option("--only", "Only the policy or only the state.")] = None,
+    output: Annotated[Path, option("--output -o FOLDER", "Folder to write the bundles to.")] = Path(),
+    replace: Annotated[bool, option("--replace", "Overwrite existing bundles.")] = False,
     storage: StorageOption = None,
     token_file: RegistryTokenOption = None,
 ) -> None:
@@ -64,8 +55,6 @@ def get(
     Each bundle is verified: its digest, and its signature where the registry requires one.
 
     Example:
-
-    \b
       privtab registry get /srv/registry prod lake -o running/
       privtab registry get /srv/registry prod lake --at 12 --only state
       privtab explain ann read table:h/s/t -p running/policy.tar.gz -s running/state.tar.gz
@@ -90,7 +79,7 @@ def get(
             raise UsageError(f"{path} is another bundle: `--replace` overwrites it")
     for path, bundle in bundles.items():
         write(path, bundle)
-        out().print(f"{path}  {keys[path]}", soft_wrap=True)
+        out().print(f"{path}  {keys[path]}")
 
 
 PANEL = "Ship"
@@ -102,11 +91,10 @@ app = typer.Typer(help="Store bundles, and choose which of them each channel run
 def init(
     url: RegistryArgument,
     verification_key: Annotated[
-        list[Path] | None,
-        typer.Option("--verification-key", metavar="FILE", help="Accept only bundles signed by this key; repeatable."),
+        list[Path] | None, option("--verification-key FILE", "Accept only bundles signed by this key; repeatable.")
     ] = None,
-    scope: Annotated[str, typer.Option("--scope", metavar="TEXT", help="Scope that signatures must have.")] = "",
-    replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing registry's settings.")] = False,
+    scope: Annotated[str, option("--scope TEXT", "Scope that signatures must have.")] = "",
+    replace: Annotated[bool, option("--replace", "Overwrite an existing registry's settings.")] = False,
     storage: StorageOption = None,
 ) -> None:
     """Create a registry, or change its settings.
@@ -114,8 +102,6 @@ def init(
     Without it, the first `put` creates a registry that accepts unsigned bundles.
 
     Example:
-
-    \b
       privtab registry init /srv/registry
       privtab registry init s3://policies/registry --verification-key release.pub.pem
     """
@@ -124,32 +110,27 @@ def init(
     accepts = (
         f"takes what {count(len(verification_key), 'key')} signed" if verification_key else "takes unsigned bundles"
     )
-    out().print(f"{registry.url}  {accepts}", soft_wrap=True)
+    out().print(f"{registry.url}  {accepts}")
 
 
 @app.command("put", cls=RegistryCommand)
 def put(
     url: RegistryArgument,
-    bundle: Annotated[list[Path], typer.Argument(metavar="BUNDLE…", help="Bundles, or folders with bundles.")],
+    bundle: Annotated[list[Path], argument("BUNDLE…", "Bundles, or folders with bundles.")],
     channel: Annotated[
-        str | None,
-        typer.Option("--channel", metavar="NAME", help="Release them to this channel too.", autocompletion=channels),
+        str | None, option("--channel NAME", "Release them to this channel too.", autocompletion=channels)
     ] = None,
     why: WhyOption = "",
     expect: ExpectOption = None,
-    resign: Annotated[
-        bool, typer.Option("--resign", help="Replace the signature of a bundle that is stored already.")
-    ] = False,
+    resign: Annotated[bool, option("--resign", "Replace the signature of a bundle that is stored already.")] = False,
     storage: StorageOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> None:
     """Store bundles. Bundles that are stored already stay as they are.
 
     `privtab deploy` does this after its gates, and then watches the sidecars.
 
     Example:
-
-    \b
       privtab registry put /srv/registry build/lake/1
       privtab registry put /srv/registry state.tar.gz --channel dev --why "new grants of May"
     """
@@ -163,14 +144,10 @@ def put(
     current = release_stored(registry, stored, channel, why, expect) if channel else None
     if print_if_data(
         format_,
-        {"revisions": [revision.to_json() for revision in stored], "channel": current.to_json() if current else None},
+        {"revisions": stored, "channel": current},
     ):
         return
-    lines = (
-        (revision.system, kind_of(revision), revision.id, f"{revision.size:,}", yes_no(revision.signed))
-        for revision in stored
-    )
-    out().print(table("system", "kind", "revision", "bytes", "signed", rows=lines, right=("bytes",)))
+    show_revisions(stored, "bytes", "signed")
     if current:
         out().print(f"{current.channel}/{current.system} is at release {current.sequence}")
 
@@ -178,17 +155,15 @@ def put(
 @app.command("list", cls=RegistryCommand)
 def list_(
     url: RegistryArgument,
-    system: Annotated[str | None, typer.Option("--system", metavar="NAME", help="Only this system.")] = None,
-    kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="policy, state, shard or wasm.")] = None,
+    system: Annotated[str | None, option("--system NAME", "Only this system.")] = None,
+    kind: Annotated[str | None, option("--kind KIND", "policy, state, shard or wasm.")] = None,
     storage: StorageOption = None,
     token_file: RegistryTokenOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> None:
     """List stored revisions, newest last, and the channels that run them.
 
     Example:
-
-    \b
       privtab registry list /srv/registry
       privtab registry list s3://policies/registry --system lake --kind policy --format json
     """
@@ -213,41 +188,29 @@ def list_(
     ]
     if print_if_data(format_, [revision.to_json() | {"channels": channels} for revision, channels in listed]):
         return
-    grid = table("system", "kind", "revision", "version", "created", "bytes", "signed", "runs in", right=("bytes",))
-    no_wrapping(grid)
-    for revision, running_channels in listed:
-        version = str(revision.metadata.get("version", ""))
-        size, signed = f"{revision.size:,}", yes_no(revision.signed)
-        grid.add_row(
-            revision.system,
-            kind_of(revision),
-            revision.id,
-            version,
-            time_text(revision.created),
-            size,
-            signed,
-            ", ".join(running_channels),
-        )
-    out().print(grid)
+    show_revisions(
+        [revision for revision, _ in listed],
+        "version",
+        "created",
+        "bytes",
+        "signed",
+        runs_in=[", ".join(running_channels) for _, running_channels in listed],
+    )
     out().print(count(len(listed), "revision"), style="dim")
 
 
 @app.command("show", cls=RegistryCommand)
 def show(
     url: RegistryArgument,
-    channel: Annotated[
-        str | None, typer.Argument(metavar="[CHANNEL]", help="Only this channel.", autocompletion=channels)
-    ] = None,
-    system: Annotated[str | None, typer.Argument(metavar="[SYSTEM]", help="Only this system.")] = None,
+    channel: Annotated[str | None, argument("[CHANNEL]", "Only this channel.", autocompletion=channels)] = None,
+    system: Annotated[str | None, argument("[SYSTEM]", "Only this system.")] = None,
     storage: StorageOption = None,
     token_file: RegistryTokenOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> None:
     """Show what each channel runs.
 
     Example:
-
-    \b
       privtab registry show /srv/registry
       privtab registry show /srv/registry prod lake --format json
     """
@@ -260,7 +223,7 @@ def show(
     ]
     if not current and channel:
         raise RegistryError(f"{registry.url} has no channel {channel}{f'/{system}' if system else ''}")
-    if print_if_data(format_, [channel_.to_json() for channel_ in current]):
+    if print_if_data(format_, current):
         return
     show_channels(current)
 
@@ -270,23 +233,21 @@ def history(
     url: RegistryArgument,
     channel: ChannelArgument,
     system: SystemArgument,
-    last: Annotated[int | None, typer.Option("--last", min=1, metavar="N", help="Number of entries to show.")] = None,
+    last: Annotated[int | None, option("--last N", "Number of entries to show.", min=1)] = None,
     storage: StorageOption = None,
     token_file: RegistryTokenOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> None:
     """List the releases of a channel, oldest first.
 
     Example:
-
-    \b
       privtab registry history /srv/registry prod lake --last 5
     """
     registry = open_registry(url, storage, token_file)
     releases = registry.history(channel, system, last)
     if not releases:
         raise RegistryError(f"{registry.url} has no channel {channel}/{system}")
-    if print_if_data(format_, [release_.to_json() for release_ in releases]):
+    if print_if_data(format_, releases):
         return
     show_channels(releases)
 
@@ -297,27 +258,19 @@ def release(
     url: RegistryArgument,
     channel: ChannelArgument,
     system: SystemArgument,
-    policy: Annotated[
-        str | None, typer.Option("--policy", metavar="REVISION", help="A revision, or a prefix of one.")
-    ] = None,
-    state: Annotated[
-        str | None, typer.Option("--state", metavar="REVISION", help="A revision, or a prefix of one.")
-    ] = None,
-    to: Annotated[
-        int | None, typer.Option("--to", min=1, metavar="RELEASE", help="All bundles of this earlier release.")
-    ] = None,
+    policy: Annotated[str | None, option("--policy REVISION", "A revision, or a prefix of one.")] = None,
+    state: Annotated[str | None, option("--state REVISION", "A revision, or a prefix of one.")] = None,
+    to: Annotated[int | None, option("--to RELEASE", "All bundles of this earlier release.", min=1)] = None,
     why: WhyOption = "",
     expect: ExpectOption = None,
     storage: StorageOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> None:
     """Release other revisions to a channel, in one step. Other bundles stay; a canary ends.
 
     `privtab registry rollback` does this and watches the sidecars.
 
     Example:
-
-    \b
       privtab registry release /srv/registry prod lake --policy 35f8e515 --why "as in dev"
       privtab registry release /srv/registry prod lake --to 7
     """
@@ -344,7 +297,7 @@ def release(
             why=why,
             expect=expect,
         )
-    if not print_if_data(format_, current.to_json()):
+    if not print_if_data(format_, current):
         show_channels([current])
 
 
@@ -354,25 +307,17 @@ app.command("get", cls=RegistryCommand)(get)
 @app.command("gc", cls=RegistryCommand)
 def gc(
     url: RegistryArgument,
-    keep: Annotated[
-        int, typer.Option("--keep", min=1, metavar="N", help="Keep the bundles of the last N releases.")
-    ] = 10,
-    older_than: Annotated[
-        float, typer.Option("--older-than", min=0, metavar="DAYS", help="Keep bundles younger than this.")
-    ] = 1.0,
-    remove: Annotated[
-        bool, typer.Option("--remove", help="Remove; without it, only list what would be removed.")
-    ] = False,
+    keep: Annotated[int, option("--keep N", "Keep the bundles of the last N releases.", min=1)] = 10,
+    older_than: Annotated[float, option("--older-than DAYS", "Keep bundles younger than this.", min=0)] = 1.0,
+    remove: Annotated[bool, option("--remove", "Remove; without it, only list what would be removed.")] = False,
     storage: StorageOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> None:
     """List revisions that no channel ran in its last releases; with `--remove`, remove them.
 
     Histories stay, so it remains known what ran when; rolling back to a removed revision is no longer possible.
 
     Example:
-
-    \b
       privtab registry gc /srv/registry
       privtab registry gc /srv/registry --keep 20 --older-than 30 --remove
     """
@@ -381,7 +326,7 @@ def gc(
     swept = sweep(open_registry(url, storage), keep=keep, older_than=older_than * DAY, remove=remove)
     document = {
         "removed": swept.removed,
-        "revisions": [revision.to_json() for revision in swept.revisions],
+        "revisions": swept.revisions,
         "orphans": list(swept.orphans),
         "litter": list(swept.abandoned_files),
         "unread": list(swept.unreadable_releases),
@@ -391,11 +336,7 @@ def gc(
     if print_if_data(format_, document):
         return
     if swept.revisions:
-        lines = (
-            (revision.system, kind_of(revision), revision.id, time_text(revision.created), f"{revision.size:,}")
-            for revision in swept.revisions
-        )
-        out().print(table("system", "kind", "revision", "created", "bytes", rows=lines, right=("bytes",)))
+        show_revisions(swept.revisions, "created", "bytes")
     summary = f"{count(len(swept.revisions), 'revision')} with {swept.bytes:,} bytes"
     if swept.orphans:
         summary += f", {count(len(swept.orphans), 'bundle')} without a record"
@@ -407,39 +348,34 @@ def gc(
             "`privtab registry check` tells more"
         )
     fate = "removed" if swept.removed else "would go (`--remove` removes them)"
-    out().print(f"{summary} {fate}; {count(swept.kept, 'revision')} stay", soft_wrap=True)
+    out().print(f"{summary} {fate}; {count(swept.kept, 'revision')} stay")
 
 
 @app.command("check", cls=RegistryCommand)
 def check(
     url: RegistryArgument,
-    repair: Annotated[bool, typer.Option("--repair", help="Rewrite the copies for static servers.")] = False,
+    repair: Annotated[bool, option("--repair", "Rewrite the copies for static servers.")] = False,
     storage: StorageOption = None,
     token_file: RegistryTokenOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> None:
     """Verify a registry: every bundle matches its digest, every channel can be served, and the static copies are current.
 
     Exits with 1 if a problem is found and not repaired.
 
     Example:
-
-    \b
       privtab registry check /srv/registry
       privtab registry check s3://policies/registry --repair
     """
-    from dataclasses import asdict
-
     from privtab.registry.maintenance import check as checked
 
     result = checked(open_registry(url, storage, token_file), repair=repair)
-    if not print_if_data(format_, asdict(result)):
+    if not print_if_data(format_, result):
         for problem in result.problems:
             print_error(f"{problem.path}: {problem.message}{' (repaired)' if problem.repaired else ''}")
         out().print(
             f"{count(result.revisions, 'revision')} with {result.bytes:,} bytes, {count(result.channels, 'channel')} with "
-            f"{count(result.entries, 'release')}: {count(len(result.problems), 'problem')}",
-            soft_wrap=True,
+            f"{count(result.entries, 'release')}: {count(len(result.problems), 'problem')}"
         )
     fail_if(any(not problem.repaired for problem in result.problems))
 

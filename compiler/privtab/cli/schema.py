@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from privtab._staged import write
+from privtab.cli._options import OutputOption
 from privtab.cli._output import print_json
 
 PANEL = "Write"
 
 
 def run(
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
-    ] = None,
+    output: OutputOption = None,
 ) -> None:
     """Print the JSON Schema of policy files, for editors and validators.
 
     Example:
-
-    \b
       privtab schema -o build/schema/policy.schema.json
     """
     from privtab.cli._files import json_text

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privtab._install import how_to_install
-from privtab.cli import _registry_server, _store_serve
-from privtab.cli._complete import policies
-from privtab.cli._options import PartialOption, load_state, with_options
-from privtab.cli._output import Format, flush, out, print_line
+from privtab.cli import _store_serve
+from privtab.cli._options import PartialOption, load_state
+from privtab.cli._parameters import needing, option, policies, with_options
 from privtab.cli._registry_options import RegistryCommand
-from privtab.cli._serving import ConnectionsOption, ServerSettings, log_requests
+from privtab.cli._serving import ConnectionsOption, ServerSettings, log_requests, print_address, serve_registry
 from privtab.cli._stored import running_store
 from privtab.errors import UsageError
 
@@ -28,12 +26,11 @@ PANEL = "Start here"
 
 STORE_REFRESH = 1.0
 """Seconds between two looks for changes of a store, unless `--refresh` gives others."""
-MISSING_EXTRA = f"`privtab serve` needs the extra `serve`: {how_to_install('compiler', 'serve')}"
 
 
 app = typer.Typer(invoke_without_command=True)
 app.command("store")(_store_serve.run)
-app.command("registry", cls=RegistryCommand)(_registry_server.run)
+app.command("registry", cls=RegistryCommand)(serve_registry)
 
 
 @app.callback()
@@ -42,47 +39,29 @@ def run(
     context: typer.Context,
     policy: Annotated[
         list[str] | None,
-        typer.Option(
-            "--policy",
-            "-p",
-            metavar="POLICY",
-            help="A policy by name (cdap/final) or a path; repeatable.",
-            autocompletion=policies,
-        ),
+        option("--policy -p POLICY", "A policy by name (cdap/final) or a path; repeatable.", autocompletion=policies),
     ] = None,
     state: Annotated[
-        list[Path] | None,
-        typer.Option("--state", "-s", metavar="STATE", help="State for each policy, in the same order; repeatable."),
+        list[Path] | None, option("--state -s STATE", "State for each policy, in the same order; repeatable.")
     ] = None,
     bundles: Annotated[
         list[str] | None,
-        typer.Option(
-            "--bundles", "-b", metavar="PATH|URL", help="Compiled bundles instead of a policy and a state; repeatable."
-        ),
+        option("--bundles -b PATH|URL", "Compiled bundles instead of a policy and a state; repeatable."),
     ] = None,
-    opa: Annotated[
-        str | None, typer.Option("--opa", metavar="URL", help="Ask a running OPA, which decides by its own bundles.")
-    ] = None,
+    opa: Annotated[str | None, option("--opa URL", "Ask a running OPA, which decides by its own bundles.")] = None,
     system: Annotated[
-        list[str] | None,
-        typer.Option("--system", metavar="NAME", help="Systems to serve, of the bundles or the OPA; repeatable."),
+        list[str] | None, option("--system NAME", "Systems to serve, of the bundles or the OPA; repeatable.")
     ] = None,
     refresh: Annotated[
-        float | None,
-        typer.Option("--refresh", min=0.1, metavar="SECONDS", help="Interval between checks for newer bundles."),
+        float | None, option("--refresh SECONDS", "Interval between checks for newer bundles.", min=0.1)
     ] = None,
     max_staleness: Annotated[
-        float | None,
-        typer.Option(
-            "--max-staleness", min=0.1, metavar="SECONDS", help="Refuse to decide by bundles older than this."
-        ),
+        float | None, option("--max-staleness SECONDS", "Refuse to decide by bundles older than this.", min=0.1)
     ] = None,
     brief: Annotated[
-        bool, typer.Option("--brief", help="Answer without reasons: faster, and reveals nothing to callers.")
+        bool, option("--brief", "Answer without reasons: faster, and reveals nothing to callers.")
     ] = False,
-    page_size: Annotated[
-        int, typer.Option("--page-size", min=1, max=1000, help="Default number of search results.")
-    ] = 100,
+    page_size: Annotated[int, option("--page-size", "Default number of search results.", min=1, max=1000)] = 100,
     each_address: ConnectionsOption = None,
     allow_partial: PartialOption = False,
     *,
@@ -94,8 +73,6 @@ def run(
     error as JSON lines.
 
     Example:
-
-    \b
       privtab serve -p gravitino/1.1.0 -s policy_src/gravitino/state.yaml
       privtab serve -p lake.yaml -s store:grants.db --max-staleness 5
       privtab serve --bundles build/ --system gravitino --refresh 10 \\
@@ -107,15 +84,12 @@ def run(
     if context.invoked_subcommand is not None:
         _check_none_given(context)
         return
-    try:
+    with needing("`privtab serve`", "compiler", "serve"):
         from privtab.authzen.app import AppSettings, Scope, application
         from privtab.authzen.service import Service
         from privtab.serving.server import address, listen
         from privtab.serving.server import serve as run
         from privtab.serving.tokens import Tokens
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{MISSING_EXTRA} (there is no `{error.name}`)") from None
-
     _check_sources(policy, state, bundles, opa)
     tls = settings.checked_tls(tokens=settings.token_file is not None)
     log_requests(quiet=settings.quiet)
@@ -131,6 +105,7 @@ def run(
             sources = [(name, bundles or []) for name in _names(system)]
         make = partial(Service, brief=brief, page_size=page_size)
         services = _remote(opa, system, make) if opa is not None else _local(sources, max_staleness, make)
+        names = [service.system for service in services if service.system]
         listening = stack.enter_context(listen(settings.host, settings.port))
         base = public_url or address(listening, settings.host, tls)
         served = AppSettings(
@@ -144,7 +119,7 @@ def run(
             application(served),
             listening,
             tls=tls,
-            ready=lambda: _print_address(base, services, settings.format_),
+            ready=lambda: print_address(base, ", ".join(names) or "an OPA", {"systems": names}, settings.format_),
             each=each_address,
             head_seconds=settings.header_timeout,
         )
@@ -221,12 +196,10 @@ def _local(
 def _remote(url: str, systems: list[str] | None, make: Callable[..., Service]) -> list[Service]:
     from privtab.authzen.points import OpaDecisionPoint
 
-    try:
+    with needing("`privtab serve --opa`", "compiler", "serve"):
         from privtab.client.aio import AsyncClient
 
         clients = [(name, AsyncClient(url, system=name, mode="enforce")) for name in _names(systems)]
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{MISSING_EXTRA} (there is no `{error.name}`)") from None
     return [make(OpaDecisionPoint(client), system=name or "") for name, client in clients]
 
 
@@ -239,12 +212,3 @@ def _paths(services: Sequence[Service]) -> dict[str, Service]:
     """The services by path prefix: each under its name; a single one at the root, too."""
     services_by_path = {f"/{service.system}": service for service in services if service.system}
     return {"": services[0], **services_by_path} if len(services) == 1 else services_by_path
-
-
-def _print_address(base: str, services: Sequence[Service], format_: Format) -> None:
-    names = [service.system for service in services if service.system]
-    if format_ is Format.JSON:
-        print_line({"url": base, "systems": names})
-    else:
-        out().print(f"{', '.join(names) or 'an OPA'} at {base}; Ctrl-C ends it", soft_wrap=True)
-    flush()

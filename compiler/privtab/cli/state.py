@@ -8,18 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab._staged import write
-from privtab.cli import _spark_state, _state_diff, _state_import, _state_push
-from privtab.cli._options import (
-    AtOption,
-    FormatOption,
-    PartialOption,
-    PolicyOption,
-    VariantOption,
-    load_state,
-    moment_of,
-)
-from privtab.cli._output import Format, fail_if, out, print_if_data, show_state_findings
-from privtab.cli._signing import KeyIdOption, ScopeOption, SequenceOption, SigningKeyOption, signing_key
+from privtab.cli import _spark_state, _state_diff, _state_import
+from privtab.cli._options import AtOption, PartialOption, PolicyChoice, load_state, moment_of
+from privtab.cli._output import FormatOption, fail_if, out, print_if_data, show_state_findings
+from privtab.cli._parameters import argument, option, with_options
+from privtab.cli._signing import SigningOptions
 from privtab.errors import UsageError
 from privtab.formats import STATE_HELP
 from privtab.plural import count
@@ -34,7 +27,7 @@ PANEL = "Grant"
 
 app = typer.Typer(help="Validate, compare, import, pack and push states: who holds what.", no_args_is_help=True)
 
-StateArgument = Annotated[Path, typer.Argument(metavar="STATE", help=STATE_HELP)]
+StateArgument = Annotated[Path, argument("STATE", STATE_HELP)]
 
 
 def counts(state: State) -> str:
@@ -50,24 +43,21 @@ def counts(state: State) -> str:
 
 
 @app.command("validate")
-def validate(
-    state: StateArgument, policy: PolicyOption, variant: VariantOption = None, format_: FormatOption = Format.TEXT
-) -> None:
+@with_options
+def validate(state: StateArgument, policy: PolicyChoice, format_: FormatOption = "text") -> None:
     """Validate the rows of a state against a policy.
 
     Exits with 1 if any row is invalid.
 
     Example:
-
-    \b
       privtab state validate state.yaml --policy gravitino/1.1.0
       privtab state validate exports/ --policy cdap/final --format json
     """
-    from privtab.cli._stored import load_policy, load_rows
+    from privtab.cli._stored import load_rows
     from privtab.state.findings import to_json
     from privtab.state.validate import validate as validated
 
-    program = load_policy(policy, variant=variant)
+    program = policy.program()
     good, findings = validated(program, load_rows(program, state))
     if not print_if_data(format_, to_json(findings)):
         show_state_findings(findings)
@@ -76,25 +66,24 @@ def validate(
 
 
 @app.command("lint")
+@with_options
 def lint(
     state: StateArgument,
-    policy: PolicyOption,
-    soon: Annotated[str, typer.Option("--soon", metavar="TIME", help="Report rows that end within this time.")] = "14d",
+    policy: PolicyChoice,
+    *,
+    soon: Annotated[str, option("--soon TIME", "Report rows that end within this time.")] = "14d",
     at: AtOption = None,
-    variant: VariantOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> None:
     """Find valid rows that are probably mistakes: expired, unused, superfluous.
 
     Exits with 1 for any finding except notes.
 
     Example:
-
-    \b
       privtab state lint state.yaml --policy gravitino/1.1.0
       privtab state lint exports/ --policy cdap/final --soon 30d --format json
     """
-    from privtab.cli._stored import load_policy, load_rows
+    from privtab.cli._stored import load_rows
     from privtab.state.findings import in_order, to_json
     from privtab.state.lint import duration
     from privtab.state.lint import lint as linted
@@ -105,7 +94,7 @@ def lint(
         within = duration(soon)
     except ValueError as error:
         raise UsageError(f"`--soon`: {error}") from None
-    program = load_policy(policy, variant=variant)
+    program = policy.program()
     good, places, findings = validate_with_places(program, load_rows(program, state))
     found = in_order([*findings, *linted(program, good, places, at=moment, soon=within)])
     if not print_if_data(format_, to_json(found)):
@@ -115,41 +104,34 @@ def lint(
 
 
 @app.command("pack")
+@with_options
 def pack(
     state: StateArgument,
-    policy: PolicyOption,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File for the bundle.")] = Path(
-        "state.tar.gz"
-    ),
-    variant: VariantOption = None,
+    policy: PolicyChoice,
+    *,
+    output: Annotated[Path, option("--output -o FILE", "File for the bundle.")] = Path("state.tar.gz"),
     allow_partial: PartialOption = False,
     shards: Annotated[
         bool,
-        typer.Option(
+        option(
             "--shards",
-            help="Write one bundle for each root entity and one for principals, into a folder (compile --sharded).",
+            "Write one bundle for each root entity and one for principals, into a folder (compile --sharded).",
         ),
     ] = False,
-    key: SigningKeyOption = None,
-    key_id: KeyIdOption = None,
-    scope: ScopeOption = "",
-    sequence: SequenceOption = None,
+    sign: SigningOptions,
 ) -> None:
     """Build the state bundle that OPA loads beside the policy bundle.
 
     Example:
-
-    \b
       privtab state pack state.yaml --policy gravitino/1.1.0 -o build/gravitino/1.1.0/state.tar.gz
       privtab state pack exports/ --policy gravitino/1.1.0 --signing-key prod.pem --sequence 812
       privtab state pack exports/ --policy gravitino/1.1.0 --shards -o build/shards
     """
-    signing = signing_key(key, key_id, scope, sequence)
+    signing = sign.signing_key()
     from privtab.bundle.pack import state_bundle
     from privtab.bundle.provenance import provenance
-    from privtab.cli._stored import load_policy
 
-    program = load_policy(policy, variant=variant)
+    program = policy.program()
     good = load_state(program, state, allow_partial=allow_partial)
     made_of = provenance(state, policy=f"{program.system}/{program.version}")
     if shards:
@@ -158,19 +140,26 @@ def pack(
     content = state_bundle(program, good, provenance=made_of, signing=signing)
     write(output, content)
     signed = "" if signing is None else f", signed with {signing.id}"
-    out().print(f"{output}  {len(content):,} bytes: {counts(good)}{signed}", soft_wrap=True)
+    out().print(f"{output}  {len(content):,} bytes: {counts(good)}{signed}")
 
 
 def _pack_shards(program: Program, good: State, output: Path, made_of: Provenance, signing: SigningKey | None) -> None:
     from privtab.bundle.pack import shard_bundles
-    from privtab.cli._shards import show_shards, write_shards
+    from privtab.bundle.shards import shard_files
+    from privtab.cli._files import show_shards, write_state
 
     if output.is_file() or output.name.endswith(".tar.gz"):
         raise UsageError(f"`--shards` writes several bundles: give a folder, not {output}")
-    show_shards(output, write_shards(output, shard_bundles(program, good, provenance=made_of, signing=signing)))
+    files = shard_files(shard_bundles(program, good, provenance=made_of, signing=signing))
+    write_state(output, files)
+    show_shards(output, files)
 
 
-_spark_state.add_to(app)
-_state_import.add_to(app)
-_state_push.add_to(app)
-_state_diff.add_to(app)
+for _name, _command in {
+    "read": _spark_state.read,
+    "build": _spark_state.build,
+    "import": _state_import.import_,
+    "push": _state_import.push,
+    "diff": _state_diff.run,
+}.items():
+    app.command(_name)(_command)

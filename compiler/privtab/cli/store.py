@@ -2,62 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privtab.cli import _store_delete, _store_history, _store_rights
+from privtab._staged import write
+from privtab.cli import _store_rights
 from privtab.cli._ask import (
     RequestOptions,
     entity,
 )
-from privtab.cli._options import FormatOption, PolicyOption, VariantOption, with_options
-from privtab.cli._output import Format, out, print_error, print_if_data
-from privtab.cli._store_changes import confirm, print_done, store_class
-from privtab.cli._store_session import CaFileOption, Settings, StoreArgument, TokenFileOption, is_server, listed
-from privtab.errors import AccessDenied, StateInvalid, UsageError
-from privtab.exit_codes import ExitCode
+from privtab.cli._options import PolicyChoice
+from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data, print_text
+from privtab.cli._parameters import argument, option, with_options
+from privtab.cli._store_session import (
+    CaFileOption,
+    Settings,
+    StoreArgument,
+    TokenFileOption,
+    UrlArgument,
+    confirm,
+    is_server,
+    listed,
+    print_changes,
+    print_done,
+    show_entries,
+    store_class,
+)
+from privtab.errors import PrivtabError, StateInvalid, UsageError
 from privtab.plural import count
 from privtab.state.row_text import row_text
 
 if TYPE_CHECKING:
-    from privtab.ir.nodes import Program
+    from privtab.request import Request
     from privtab.state.raw import RawState
+    from privtab.store.planning import Plan
+    from privtab.store.store import Outcome, Store
 
 PANEL = "Grant"
 
 app = typer.Typer(help="Keep who holds what in a database, and change it as the policy allows.", no_args_is_help=True)
 
-UrlArgument = Annotated[
-    str, typer.Argument(metavar="STORE", help="Path of an SQLite file, or postgresql+psycopg://USER@HOST/DATABASE.")
-]
-ActorOption = Annotated[str, typer.Option("--actor", metavar="NAME", help="Name for the journal.")]
+ActorOption = Annotated[str, option("--actor NAME", "Name for the journal.")]
 RowsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--add",
-        metavar="ROWS",
-        help="Rows to add: a file, or TABLE:{COLUMN: VALUE, …}; repeatable.",
-        show_default=False,
-    ),
+    option("--add ROWS", "Rows to add: a file, or TABLE:{COLUMN: VALUE, …}; repeatable.", show_default=False),
 ]
-
-
-for _module in (_store_delete, _store_history, _store_rights):
-    _module.add_to(app)
 
 
 @app.command("create")
+@with_options
 def create(
     url: UrlArgument,
-    policy: PolicyOption,
-    admin: Annotated[
-        list[str] | None, typer.Option("--admin", metavar="USER", help="First service administrator; repeatable.")
-    ] = None,
+    policy: PolicyChoice,
+    admin: Annotated[list[str] | None, option("--admin USER", "First service administrator; repeatable.")] = None,
     actor: ActorOption = "operator",
-    variant: VariantOption = None,
 ) -> None:
     """Create a store for the system of a policy.
 
@@ -65,8 +67,6 @@ def create(
     `[tool.privtab]` of pyproject.toml, in the working directory or above.
 
     Example:
-
-    \b
       privtab store create grants.db --policy gravitino/1.1.0 --admin root
       privtab store create postgresql+psycopg://privtab@db/grants -p lake.yaml
     """
@@ -74,33 +74,31 @@ def create(
 
     settings = settings_for(Path("privtab.toml"))
     administrators = [*(admin or []), *settings.administrators]
-    store = store_class().create(url, _program(policy, variant), administrators=administrators, actor=actor)
-    out().print(f"{store.database.shown}: a store of {store.system}", soft_wrap=True)
+    store = store_class().create(url, policy.program(), administrators=administrators, actor=actor)
+    out().print(f"{store.database.shown}: a store of {store.system}")
     if settings.administrators:
-        out().print(f"service administrators by {settings.file}: {', '.join(settings.administrators)}", soft_wrap=True)
+        out().print(f"service administrators by {settings.file}: {', '.join(settings.administrators)}")
 
 
 @app.command("load")
+@with_options
 def load(
     url: UrlArgument,
-    state: Annotated[Path, typer.Argument(metavar="STATE", help="The first rows, in any form of a state.")],
-    policy: PolicyOption,
+    state: Annotated[Path, argument("STATE", "The first rows, in any form of a state.")],
+    policy: PolicyChoice,
     actor: ActorOption = "operator",
-    variant: VariantOption = None,
 ) -> None:
     """Load the first rows into a new store.
 
     No decision is made. Later changes are requests: `privtab store change`.
 
     Example:
-
-    \b
       privtab store load grants.db state.yaml --policy gravitino/1.1.0
       privtab store load grants.db import:ranger:policies.json -p lake.yaml --actor migration
     """
     from privtab.cli._stored import load_rows
 
-    program = _program(policy, variant)
+    program = policy.program()
     rows = load_rows(program, state)
     done = store_class().open(url, program).load(rows, actor=actor)
     out().print(f"{count(done, 'row')} loaded")
@@ -110,14 +108,12 @@ def load(
 def show(
     store: StoreArgument,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="user:NAME, group:NAME, role:NAME or TYPE:PATH. Default: all.")
+        str | None, argument("NAME", "user:NAME, group:NAME, role:NAME or TYPE:PATH. Default: all.")
     ] = None,
-    at: Annotated[
-        str | None, typer.Option("--at", metavar="MOMENT", help="Time, or number of a change. Default: now.")
-    ] = None,
+    at: Annotated[str | None, option("--at MOMENT", "Time, or number of a change. Default: now.")] = None,
     token_file: TokenFileOption = None,
     ca: CaFileOption = None,
-    format_: FormatOption = Format.TEXT,
+    format_: FormatOption = "text",
 ) -> None:
     """Show the rows of a store, all or those that name a principal or an entity, now or at a moment of its journal.
 
@@ -125,8 +121,6 @@ def show(
     `store:STORE@MOMENT`. A server shows the rows that the user of the token may see.
 
     Example:
-
-    \b
       privtab store show grants.db role:reader
       privtab store show grants.db --at 2026-03-03T12:00Z --format json > state.json
       privtab store show https://grants.example user:ben --token-file token
@@ -142,7 +136,7 @@ def show(
     if print_if_data(format_, value):
         return
     for table, row in rows:
-        out().print(row_text(table, row), soft_wrap=True)
+        out().print(row_text(table, row))
 
 
 @app.command("verify")
@@ -152,8 +146,6 @@ def verify(url: UrlArgument) -> None:
     Exits with 1 if not.
 
     Example:
-
-    \b
       privtab store verify grants.db
     """
     from privtab.cli._stored import opened_store
@@ -162,76 +154,58 @@ def verify(url: UrlArgument) -> None:
     found = journal.verify()
     for problem in found:
         print_error(problem)
-    if found:
-        raise typer.Exit(ExitCode.FINDINGS)
+    fail_if(found)
     head = journal.head()
-    out().print(f"{count(head.number, 'change')}, the last with hash {head.hash}", soft_wrap=True)
+    out().print(f"{count(head.number, 'change')}, the last with hash {head.hash}")
 
 
 @app.command("change")
 @with_options
 def change(
     url: UrlArgument,
-    user: Annotated[str, typer.Argument(metavar="USER", help="The user who makes the change.")],
-    action: Annotated[str, typer.Argument(metavar="OPERATION", help="Operation of the policy that allows the change.")],
-    resource: Annotated[str, typer.Argument(metavar="TYPE:PATH", help="The entity of the operation.")],
-    policy: PolicyOption,
+    user: Annotated[str, argument("USER", "The user who makes the change.")],
+    action: Annotated[str, argument("OPERATION", "Operation of the policy that allows the change.")],
+    resource: Annotated[str, argument("TYPE:PATH", "The entity of the operation.")],
+    policy: PolicyChoice,
     add: RowsOption = None,
     remove: Annotated[
-        list[str] | None,
-        typer.Option("--remove", metavar="ROWS", help="Rows to remove, as `show` prints them; repeatable."),
+        list[str] | None, option("--remove ROWS", "Rows to remove, as `show` prints them; repeatable.")
     ] = None,
     new: Annotated[
-        str | None,
-        typer.Option(
-            "--new", metavar="TYPE:ID", help="Entity with a flat id to create in TYPE:PATH, as in document:folder:f1/."
-        ),
+        str | None, option("--new TYPE:ID", "Entity with a flat id to create in TYPE:PATH, as in document:folder:f1/.")
     ] = None,
     *,
     options: RequestOptions,
-    request_id: Annotated[
-        str | None, typer.Option("--request-id", metavar="ID", help="Do nothing if this request was done before.")
-    ] = None,
-    expect: Annotated[
-        int | None, typer.Option("--expect", metavar="N", help="Fail if a change after N concerns the same rows.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show who gains and loses what; change nothing.")] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Also give sensitive operations, without a question.")
-    ] = False,
-    variant: VariantOption = None,
+    request_id: Annotated[str | None, option("--request-id ID", "Do nothing if this request was done before.")] = None,
+    expect: Annotated[int | None, option("--expect N", "Fail if a change after N concerns the same rows.")] = None,
+    dry_run: Annotated[bool, option("--dry-run", "Show who gains and loses what; change nothing.")] = False,
+    yes: Annotated[bool, option("--yes -y", "Also give sensitive operations, without a question.")] = False,
 ) -> None:
     """Change a store by an operation that the policy allows the user: its effects, and rows that it authorises.
 
     Exits with 1 if the operation is denied, a row is wrong, or another change came first.
 
     Example:
-
-    \b
       privtab store change grants.db ann create_table table:web/new -p lake.yaml
       privtab store change grants.db ann grant schema:web -p lake.yaml \\
         --add 'grants:{grantee: user:ben, effect: allow, privilege: SELECT, entity: schema:web}' --dry-run
       privtab store change grants.db ann grant schema:web -p lake.yaml --remove gone.yaml --yes
       privtab store change grants.db ann create document:folder:f1/ --new document:d7 -p drive.yaml
     """
-    program = _program(policy, variant)
+    program = policy.program()
     request = options.request(program, user, action, resource)
     added, removed = _rows(add, "--add"), _rows(remove, "--remove")
     created = None if new is None else entity(new)
     store = store_class().open(url, program)
-    try:
-        done = None if request_id is None else store.done(request_id, request, add=added, remove=removed, new=created)
-        if done is None:
-            planned = store.propose(request, add=added, remove=removed, new=created)
-            confirm(store, planned, dry_run=dry_run, yes=yes)
-            if dry_run:
-                return
-            expected = planned.number if expect is None else expect
-            done = store.change(request, add=added, remove=removed, new=created, request_id=request_id, expect=expected)
-    except AccessDenied as denied:
-        print_error(str(denied))
-        raise typer.Exit(ExitCode.FINDINGS) from None
-    print_done(done.number, done.changes, repeated=done.repeated)
+    done = None if request_id is None else store.done(request_id, request, add=added, remove=removed, new=created)
+    if done is None:
+        planned = store.propose(request, add=added, remove=removed, new=created)
+        confirm(store, planned, dry_run=dry_run, yes=yes)
+        if dry_run:
+            return
+        expected = planned.number if expect is None else expect
+        done = store.change(request, add=added, remove=removed, new=created, request_id=request_id, expect=expected)
+    print_done(done)
 
 
 def _rows(texts: list[str] | None, option: str) -> RawState | None:
@@ -263,7 +237,129 @@ def _rows(texts: list[str] | None, option: str) -> RawState | None:
     return reader.done()
 
 
-def _program(policy: str, variant: str | None) -> Program:
-    from privtab.cli._stored import load_policy
+@app.command("delete")
+@with_options
+def delete(
+    url: UrlArgument,
+    user: Annotated[str, argument("USER", "The user who deletes.")],
+    action: Annotated[str, argument("OPERATION", "Operation of the policy that deletes.")],
+    resources: Annotated[list[str], argument("TYPE:PATH…", "The entities to delete.")],
+    policy: PolicyChoice,
+    *,
+    options: RequestOptions,
+    dry_run: Annotated[bool, option("--dry-run", "Show the rows that would go; change nothing.")] = False,
+) -> None:
+    """Delete entities from a store, with all rows on them and below, as far as the policy allows each.
 
-    return load_policy(policy, variant=variant)
+    Exits with 1 if one is denied. The others are deleted, in one transaction.
+
+    Example:
+      privtab store delete grants.db ann drop table:web/old --policy lake.yaml
+      privtab store delete grants.db ann drop table:web/a table:web/b -p lake.yaml --dry-run
+    """
+    program = policy.program()
+    requests = [options.request(program, user, action, resource) for resource in resources]
+    store = store_class().open(url, program)
+    results: Sequence[Plan | Outcome | PrivtabError]
+    results = [_proposed(store, request) for request in requests] if dry_run else store.delete_all(requests)
+    for request, result in zip(requests, results, strict=True):
+        if isinstance(result, PrivtabError):
+            print_error(str(result))
+            continue
+        out().print(f"{request.resource}: {count(len(result.changes), 'row')}")
+        print_changes(result.changes)
+    fail_if(any(isinstance(result, PrivtabError) for result in results))
+
+
+def _proposed(store: Store, request: Request) -> Plan | PrivtabError:
+    try:
+        return store.propose(request, delete=True)
+    except PrivtabError as error:
+        return error
+
+
+@app.command("log")
+def log(
+    url: UrlArgument,
+    after: Annotated[int, option("--after N", "Only changes after this one.", min=0)] = 0,
+    page: Annotated[Path | None, option("--page FILE", "Write an HTML page instead, the newest change first.")] = None,
+    format_: FormatOption = "text",
+) -> None:
+    """List who changed what in a store, and when.
+
+    Example:
+      privtab store log grants.db
+      privtab store log grants.db --after 120 --format json
+      privtab store log grants.db --page journal.html
+    """
+    from privtab.cli._stored import opened_store
+
+    store = opened_store(url)
+    found = store.log(after)
+    if page is not None:
+        from privtab.store.journal import journal_page
+
+        write(page, journal_page(found, store.system, store.database.shown).encode())
+        print_text(f"{page}\n")
+        return
+    if not print_if_data(format_, found):
+        show_entries(found)
+
+
+@app.command("undo")
+@with_options
+def undo(
+    url: UrlArgument,
+    number: Annotated[int, argument("CHANGE", "Number of the change to take back.", min=1)],
+    policy: PolicyChoice,
+    by: Annotated[
+        list[str] | None,
+        argument(
+            "[USER …]",
+            "USER OPERATION TYPE:PATH, who takes it back and the operation that allows it.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    options: RequestOptions,
+    yes: Annotated[bool, option("--yes -y", "Also give sensitive operations, without a question.")] = False,
+) -> None:
+    """Show what takes a change of a store back, for whom, and do it as a user by an operation.
+
+    Without a user, nothing is changed. The change is authorised as any other: `privtab store change`.
+
+    Example:
+      privtab store undo grants.db 120 --policy lake.yaml
+      privtab store undo grants.db 120 ann grant schema:web --policy lake.yaml --yes
+    """
+    program = policy.program()
+    store = store_class().open(url, program)
+    add, remove = store.inverse(number)
+    if not by:
+        _show(store, number)
+        return
+    if len(by) != 3:
+        raise UsageError("write the user, the operation and its entity, as in `ann grant schema:web`")
+    user, action, resource = by
+    request = options.request(program, user, action, resource)
+    planned = store.propose(request, add=add or None, remove=remove or None)
+    confirm(store, planned, dry_run=False, yes=yes)
+    done = store.change(request, add=add or None, remove=remove or None, expect=planned.number)
+    print_done(done)
+
+
+def _show(store: Store, number: int) -> None:
+    """The rows that take a change back, and who gains and loses what by them now."""
+    planned = store.propose_undo(number)
+    print_changes(planned.changes)
+    confirm(store, planned, dry_run=True, yes=False)
+
+
+for _command in (
+    _store_rights.grant,
+    _store_rights.revoke,
+    _store_rights.assign,
+    _store_rights.unassign,
+    _store_rights.own,
+):
+    app.command(_command.__name__)(_command)

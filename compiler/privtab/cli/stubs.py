@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from privtab.cli._options import PolicyArgument, ReadingOption, VariantOption, readings
+from privtab.cli._options import OutputOption, PolicyArguments
+from privtab.cli._parameters import option, with_options
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 
 PANEL = "Write"
 
 
+@with_options
 def run(
-    policy: PolicyArgument,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output."),
-    ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if the file is out of date.")] = False,
-    variant: VariantOption = None,
-    reading: ReadingOption = None,
+    policy: PolicyArguments,
+    *,
+    output: OutputOption = None,
+    check: Annotated[bool, option("--check", "Write nothing; fail if the file is out of date.")] = False,
 ) -> None:
     """Write a Python module with the names of a policy, so that type checkers reject wrong ones.
 
@@ -30,30 +27,20 @@ def run(
     further objects and flags. The module needs only the base install of privtab.
 
     Example:
-
-    \b
       privtab stubs gravitino/1.1.0 -o src/service/gravitino.py
       privtab stubs gravitino/1.1.0 -o src/service/gravitino.py --check
     """
     from privtab._staged import write
     from privtab.backends.stubs import render
     from privtab.cli._output import print_error, print_file
-    from privtab.cli._stored import load_policy
 
     if check and output is None:
         raise UsageError("`--check` compares with a file: give it with `--output`")
-    text = render(load_policy(policy, variant=variant, readings=readings(reading)))
+    text = render(policy.program())
     if output is None:
         print_file(text)
     elif not check:
         write(output, text.encode())
-    elif not _same(output, text):
-        print_error(f"{output} is not what the policy says now; `privtab stubs {policy} -o {output}` writes it")
+    elif not output.is_file() or output.read_bytes() != text.encode():
+        print_error(f"{output} is not what the policy says now; `privtab stubs {policy.policy} -o {output}` writes it")
         raise typer.Exit(ExitCode.FINDINGS)
-
-
-def _same(path: Path, text: str) -> bool:
-    try:
-        return path.read_bytes() == text.encode()
-    except FileNotFoundError:
-        return False

@@ -9,15 +9,12 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
-from privtab.cli._complete import policies
-from privtab.cli._options import ReadingOption, readings
-from privtab.cli._output import as_json, err, fail_if, out, print_error, print_text, progress
+from privtab.cli._options import OutputOption, ReadingOption, readings
+from privtab.cli._output import Report, as_json, deliver, err, fail_if, print_error, progress
+from privtab.cli._parameters import argument, option, policies, with_options
 from privtab.errors import UsageError
 from privtab.plural import count
 
@@ -31,92 +28,77 @@ PANEL = "Start here"
 _PLAIN = re.compile(r"[\w./-]+")
 
 
-class Format(StrEnum):
-    """Output format of the outcome."""
-
-    PRETTY = "pretty"
-    JSON = "json"
-    JUNIT = "junit"
+Format = Literal["pretty", "json", "junit"]
+"""Output format of the outcome."""
 
 
-class Engines(StrEnum):
-    """Engines that answer the cases."""
-
-    REFERENCE = "reference"
-    OPA = "opa"
-    BOTH = "both"
+Engines = Literal["reference", "opa", "both"]
+"""Engines that answer the cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
-    """What to do with each plan."""
+class RunOptions:
+    """Which cases run, and what is measured."""
 
-    engine: Engines
-    pattern: str | None
-    fail_fast: bool
-    coverage: bool
-    mutation: bool
+    engine: Annotated[Engines, option("--engine", "Engine; with `both`, they must agree.")] = "reference"
+    filter_: Annotated[
+        str | None,
+        option(
+            "--filter -k TEXT",
+            "Only cases with TEXT in name, user, operation, entity or tag; `*` and `?` are wildcards.",
+        ),
+    ] = None
+    fail_fast: Annotated[bool, option("--fail-fast -x", "Stop at the first failure.")] = False
+    coverage: Annotated[
+        bool | None,
+        option("--coverage/--no-coverage", "Show which cells of each row are proved. (default: on, without a filter)"),
+    ] = None
+    mutation: Annotated[bool, option("--mutation", "Show which faults no case would notice.")] = False
+    min_coverage: Annotated[
+        float | None, option("--min-coverage PCT", "Fail below this percentage of cells.", min=0, max=100)
+    ] = None
+    min_mutation: Annotated[
+        float | None, option("--min-mutation PCT", "Fail below this percentage of faults noticed.", min=0, max=100)
+    ] = None
+    suggest: Annotated[bool, option("--suggest", "Print a scenario file for what is untested, to review and keep.")] = (
+        False
+    )
+
+    @property
+    def covers(self) -> bool:
+        """Whether coverage is measured."""
+        if self.coverage is not None:
+            return self.coverage
+        return self.filter_ is None or self.min_coverage is not None or self.suggest
+
+    @property
+    def mutates(self) -> bool:
+        """Whether it is measured which faults are noticed."""
+        return self.mutation or self.min_mutation is not None
 
 
+@with_options
 def run(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="PATH",
-            help="Policies, by name, system, path or folder, or scenario files; all policies by default.",
+        argument(
+            "PATH",
+            "Policies, by name, system, path or folder, or scenario files; all policies by default.",
             autocompletion=policies,
         ),
     ] = None,
-    engine: Annotated[
-        Engines, typer.Option("--engine", help="Engine; with `both`, they must agree.")
-    ] = Engines.REFERENCE,
-    filter_: Annotated[
-        str | None,
-        typer.Option(
-            "--filter",
-            "-k",
-            metavar="TEXT",
-            help="Only cases with TEXT in name, user, operation, entity or tag; `*` and `?` are wildcards.",
-        ),
-    ] = None,
-    fail_fast: Annotated[bool, typer.Option("--fail-fast", "-x", help="Stop at the first failure.")] = False,
-    coverage: Annotated[
-        bool | None,
-        typer.Option(
-            "--coverage/--no-coverage", help="Show which cells of each row are proved. (default: on, without a filter)"
-        ),
-    ] = None,
-    mutation: Annotated[bool, typer.Option("--mutation", help="Show which faults no case would notice.")] = False,
-    min_coverage: Annotated[
-        float | None,
-        typer.Option("--min-coverage", metavar="PCT", min=0, max=100, help="Fail below this percentage of cells."),
-    ] = None,
-    min_mutation: Annotated[
-        float | None,
-        typer.Option(
-            "--min-mutation", metavar="PCT", min=0, max=100, help="Fail below this percentage of faults noticed."
-        ),
-    ] = None,
-    suggest: Annotated[
-        bool, typer.Option("--suggest", help="Print a scenario file for what is untested, to review and keep.")
-    ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show all failures, cells and faults.")] = False,
+    *,
+    options: RunOptions,
+    verbose: Annotated[bool, option("--verbose -v", "Show all failures, cells and faults.")] = False,
     reading: ReadingOption = None,
-    format_: Annotated[
-        Format, typer.Option("--format", help="Output format: for people, programs or CI servers.")
-    ] = Format.PRETTY,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output."),
-    ] = None,
+    format_: Annotated[Format, option("--format", "Output format: for people, programs or CI servers.")] = "pretty",
+    output: OutputOption = None,
 ) -> None:
     """Run the scenarios of policies, and report each wrong answer.
 
     Exits with 1 if a case fails, or a percentage is below its minimum.
 
     Example:
-
-    \b
       privtab test
       privtab test cdap
       privtab test cdap/final --engine both --mutation
@@ -127,54 +109,46 @@ def run(
     from privtab.pipeline import given_or_default_paths
     from privtab.scenarios.collect import plans
 
-    options = _Options(
-        engine=engine,
-        pattern=filter_,
-        fail_fast=fail_fast,
-        coverage=coverage if coverage is not None else filter_ is None or min_coverage is not None or suggest,
-        mutation=mutation or min_mutation is not None,
-    )
-    if suggest and output is not None and output.exists():
+    if options.suggest and output is not None and output.exists():
         raise UsageError(f"{output} is there already: name a new file, and move from it what you keep")
     results: list[Result] = []
     for plan in plans(given_or_default_paths(paths), readings(reading)):
         results.append(_run(plan, options))
-        if fail_fast and results[-1].failures:
+        if options.fail_fast and results[-1].failures:
             break
-    text = _suggestions(results, output) if suggest else _machine_readable(results, format_)
-    if text == "":
-        err().print(
-            "nothing is untested: there is nothing to suggest" + (f", and {output} was not written" if output else "")
-        )
+    report = _suggestions(results, output) if options.suggest else _report(results, format_, verbose=verbose)
+    if report:
+        deliver(report, output)
     else:
-        _print(text, results, output, verbose=verbose)
+        not_written = f", and {output} was not written" if output else ""
+        err().print(f"nothing is untested: there is nothing to suggest{not_written}")
     shortfalls = [
-        *_shortfalls(results, min_coverage, "cells are tested"),
-        *_shortfalls(results, min_mutation, "faults are noticed"),
+        *_shortfalls(results, options.min_coverage, "cells are tested"),
+        *_shortfalls(results, options.min_mutation, "faults are noticed"),
     ]
     for message in shortfalls:
         print_error(message)
-    if filter_ is not None and not any(result.cases for result in results):
-        raise UsageError(f"no case has `{filter_}` in it")
-    if not suggest and not any(result.plan.cases for result in results):
+    if options.filter_ is not None and not any(result.cases for result in results):
+        raise UsageError(f"no case has `{options.filter_}` in it")
+    if not options.suggest and not any(result.plan.cases for result in results):
         raise UsageError("no scenarios, so nothing was tested; `--suggest` prints some to begin with")
     fail_if(shortfalls or any(result.failures for result in results))
 
 
-def _run(plan: CasePlan, options: _Options) -> Result:
+def _run(plan: CasePlan, options: RunOptions) -> Result:
     """Run the cases of a plan, then measure what the passed ones cover."""
     from privtab.scenarios import prove
     from privtab.scenarios.results import Result
     from privtab.scenarios.run import Failure, ReferenceEngine, failures, matching, opa
 
-    cases = tuple(matching(plan.cases, options.pattern)) if options.pattern else plan.cases
+    cases = tuple(matching(plan.cases, options.filter_)) if options.filter_ else plan.cases
     found_failures: list[Failure] = []
     started = time.monotonic()
     with ExitStack() as stack:
         reference = ReferenceEngine(plan.program)
-        engines: list[Engine] = [] if options.engine is Engines.OPA else [reference]
-        engines += [stack.enter_context(opa(plan.program))] if options.engine is not Engines.REFERENCE and cases else []
-        bar = stack.enter_context(progress(len(cases) + (len(plan.rules) if options.mutation else 0)))
+        engines: list[Engine] = [] if options.engine == "opa" else [reference]
+        engines += [stack.enter_context(opa(plan.program))] if options.engine != "reference" and cases else []
+        bar = stack.enter_context(progress(len(cases) + (len(plan.rules) if options.mutates else 0)))
         [task] = bar.task_ids
         bar.update(task, description=plan.program.system)
         for failure in failures(plan, cases, engines, lambda advance: bar.advance(task, advance)) if cases else ():
@@ -182,12 +156,12 @@ def _run(plan: CasePlan, options: _Options) -> Result:
             if options.fail_fast:
                 break
         result = Result(plan=plan, cases=cases, failures=tuple(found_failures))
-        if not (options.fail_fast and found_failures) and (options.coverage or options.mutation):
+        if not (options.fail_fast and found_failures) and (options.covers or options.mutates):
             failed = {id(failure.case) for failure in found_failures}
             observed = prove.observe(plan, (case for case in cases if id(case) not in failed), reference)
-            if options.coverage:
+            if options.covers:
                 result = replace(result, coverage=prove.coverage(plan, observed))
-            if options.mutation:
+            if options.mutates:
                 score = prove.score(plan, observed, lambda advance: bar.advance(task, advance))
                 result = replace(result, score=score)
     return replace(result, seconds=time.monotonic() - started)
@@ -238,36 +212,19 @@ def _suggested_file(subject: Subject, text: str, output: Path | None) -> str:
     return "\n".join(header) + "\n\n" + text
 
 
-def _machine_readable(results: Sequence[Result], format_: Format) -> str | None:
-    """The outcome in a machine-readable format; None for text."""
-    from privtab.report.junit import junit
-    from privtab.scenarios.results import junit_suites, result_json
-
+def _report(results: Sequence[Result], format_: Format, *, verbose: bool) -> Report:
     match format_:
-        case Format.JSON:
+        case "json":
+            from privtab.scenarios.results import result_json
+
             ok = not any(result.failures for result in results)
-            content = {"ok": ok, "policies": [result_json(result) for result in results]}
-            return as_json(content)
-        case Format.JUNIT:
+            return as_json({"ok": ok, "policies": [result_json(result) for result in results]})
+        case "junit":
+            from privtab.report.junit import junit
+            from privtab.scenarios.results import junit_suites
+
             return junit(junit_suites(results))
-        case Format.PRETTY:
-            return None
+        case "pretty":
+            from privtab.scenarios.pretty import show
 
-
-def _print(text: str | None, results: Sequence[Result], output: Path | None, *, verbose: bool) -> None:
-    from privtab._staged import write
-    from privtab.scenarios.pretty import show
-
-    if text is None:
-        console = out()
-        if output is None:
-            show(console, results, verbose=verbose)
-            return
-        with console.capture() as captured:
-            console.no_color = True
-            show(console, results, verbose=verbose)
-        text = captured.get()
-    if output is None:
-        print_text(text)
-    else:
-        write(output, text.encode())
+            return lambda console: show(console, results, verbose=verbose)

@@ -3,42 +3,16 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from privtab.cli._ask import (
-    WIDEST,
-    ActiveRoleOption,
-    FlagOption,
-    GroupOption,
-    NoActiveRolesOption,
-    TableFormatOption,
-    active_roles,
-    check_required_flags,
-    entity,
-    flag_names,
-    group_names,
-    principal_name,
-    show_notes,
-)
-from privtab.cli._options import (
-    AtOption,
-    PartialOption,
-    PolicyOption,
-    ReadingOption,
-    StateOption,
-    VariantOption,
-    load_state_for_queries,
-    readings,
-)
-from privtab.cli._output import TableFormat, fail_if, out, print_error, print_if_data, spinner
+from privtab.cli._ask import CallerOptions, entity, limit_option, principal_name, show_notes, show_words
+from privtab.cli._options import Question
+from privtab.cli._output import TableFormatOption, Terminal, fail_if, out, print_error, print_if_data, spinner
+from privtab.cli._parameters import argument, with_options
 from privtab.errors import UsageError
 from privtab.plural import count
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from privtab.analysis.what_can import AllowedOperation, WhatCan
     from privtab.ir.nodes import Program
     from privtab.request import Entity
@@ -52,28 +26,17 @@ MOST_NAMES = 5
 """Maximum entities named on one line."""
 
 
+@with_options
 def run(
-    user: Annotated[str, typer.Argument(metavar="USER", help="A user, or group:NAME or role:NAME.")],
-    policy: PolicyOption,
-    state: StateOption,
+    user: Annotated[str, argument("USER", "A user, or group:NAME or role:NAME.")],
     resource: Annotated[
-        str | None, typer.Argument(metavar="ENTITY", help="Only on this entity. (default: all that the state names)")
+        str | None, argument("ENTITY", "Only on this entity. (default: all that the state names)")
     ] = None,
-    flag: FlagOption = None,
-    group: GroupOption = None,
-    active_role: ActiveRoleOption = None,
-    no_active_roles: NoActiveRolesOption = False,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit", min=0, metavar="N", help=f"Number of lines; 0 for all. (default: {MOST_LINES} for people)"
-        ),
-    ] = None,
-    at: AtOption = None,
-    allow_partial: PartialOption = False,
-    variant: VariantOption = None,
-    reading: ReadingOption = None,
-    format_: TableFormatOption = TableFormat.TEXT,
+    *,
+    caller: CallerOptions,
+    limit: Annotated[int | None, limit_option("lines", MOST_LINES)] = None,
+    asked: Question,
+    format_: TableFormatOption = "text",
 ) -> None:
     """List what a user, group or role may do, on every entity that the state names or on one.
 
@@ -84,29 +47,25 @@ def run(
     An operation with further objects is listed if some entities of the state fit them.
 
     Example:
-
-    \b
       privtab what-can alice -p gravitino/1.1.0 -s state.yaml
       privtab what-can alice table:m/c/s/t -p gravitino/1.1.0 -s state.yaml
       privtab what-can role:analyst -p gravitino/1.1.0 -s state.yaml
     """
-    from privtab.analysis.universe import notes as unknown
     from privtab.analysis.what_can import what_can as find_operations
-    from privtab.cli._stored import load_policy
+    from privtab.entitlements.universe import notes as unknown
     from privtab.reference.evaluate import Reference
 
     about = None if resource is None else entity(resource)
-    principal, groups = principal_name(user), group_names(group)
+    principal, groups = principal_name(user), caller.groups()
     if groups and principal.startswith(("group:", "role:")):
         raise UsageError("`--group` is for a user: leave it out")
-    program = load_policy(policy, variant=variant, readings=readings(reading))
-    flags = flag_names(flag, program)
-    check_required_flags(flags, program)
-    active = active_roles(active_role, none=no_active_roles, program=program)
+    program = asked.program()
+    flags = caller.flags(program)
+    active = caller.active_roles(program)
     if active is not None and principal.startswith(("group:", "role:")):
         raise UsageError("active roles are those of a user: leave `--active-role` and `--no-active-roles` out")
     with spinner("reading the state"):
-        loaded, partial = load_state_for_queries(program, state, allow_partial=allow_partial, at=at)
+        loaded, _, partial = asked.rows(program)
         found = find_operations(
             Reference(program, loaded),
             loaded,
@@ -119,7 +78,7 @@ def run(
         notes = unknown(
             program, loaded, [found.principal, *(f"group:{g}" for g in groups)], [about] if about is not None else []
         )
-    if format_ is TableFormat.TEXT:
+    if format_ == "text":
         _show(out(), program, found, MOST_LINES if limit is None else limit)
     else:
         allowed = found.allowed[: limit or len(found.allowed)]
@@ -129,26 +88,16 @@ def run(
             "user": name if kind == "user" else None,
             "asked": found.question_count,
             "count": len(found.allowed),
-            "allowed": [_json(may) for may in allowed],
+            "allowed": allowed,
             "undecided": [rule.id for rule in found.undecided],
-            "notes": list(notes),
+            "notes": notes,
         }
         print_if_data(format_, document, ("type", "path", "operation", "call", "with", "choices"), map(_row, allowed))
-    if format_ is not TableFormat.JSON:
+    if format_ != "json":
         show_notes(notes)
     for rule in found.undecided:
         print_error(f"not decided: `{rule.id}` has too many choices of `with` objects")
     fail_if(partial or found.undecided)
-
-
-def _json(may: AllowedOperation) -> dict[str, Any]:
-    return {
-        "operation": may.operation,
-        "resource": str(may.resource),
-        "unnamed": may.unnamed,
-        "with": {name: str(object_) for name, object_ in may.with_.items()},
-        "choices": may.choices,
-    }
 
 
 def _row(may: AllowedOperation) -> tuple[object, ...]:
@@ -157,9 +106,9 @@ def _row(may: AllowedOperation) -> tuple[object, ...]:
     return may.resource.type, may.resource.id, may.operation, "yes" if may.unnamed else "", with_, choices
 
 
-def _show(console: Console, program: Program, found: WhatCan, most: int) -> None:
+def _show(console: Terminal, program: Program, found: WhatCan, most: int) -> None:
     about = "" if len(found.entities) != 1 else f" on {found.entities[0]}"
-    console.print(f"what {found.principal} can do{about}", style="bold", soft_wrap=True)
+    console.print(f"what {found.principal} can do{about}", style="bold")
     console.print(
         f"{len(found.allowed):,} of {found.question_count:,} operations on {count(len(found.entities), 'entity', 'entities')}",
         style="dim",
@@ -172,9 +121,8 @@ def _show(console: Console, program: Program, found: WhatCan, most: int) -> None
     for type_, of_type in groupby(shown, key=lambda line: line[0]):
         console.print(f"\n{type_}", style="bold")
         for _, path, words in of_type:
-            _line(console, path, words, wide)
-    if len(lines) > len(shown):
-        console.print(f"\n… and {len(lines) - len(shown):,} more lines; `--limit 0` lists them", style="dim")
+            show_words(console, f"  {path:<{wide}}  ", words, margin=4 + wide, gap="  ")
+    console.more(len(lines) - len(shown), "lines", apart=True)
     legend = ["[…] calls that name no item"] if any(may.unnamed for may in found.allowed) else []
     legend += ["* with some further object, which --format json names"] if any(m.with_ for m in found.allowed) else []
     if legend:
@@ -220,20 +168,3 @@ def _joined(parent: str, paths: list[str]) -> str:
     last = [path.rpartition("/")[2] for path in paths]
     listed = f"{{{','.join(last)}}}" if len(last) <= MOST_NAMES else f"{{{','.join(last[:3])},…}} ({len(last):,})"
     return f"{parent}/{listed}" if parent else listed
-
-
-def _line(console: Console, path: str, words: list[str], wide: int) -> None:
-    """Print a path and its operations, wrapped under the first operation."""
-    indent = 4 + wide
-    console.print(f"  {path:<{wide}}  ", end="", soft_wrap=True)
-    column = max(indent, 4 + len(path))
-    for number, word in enumerate(words):
-        if number and column + len(word) > min(console.width, WIDEST):
-            console.print()
-            console.print(" " * indent, end="")
-            column = indent
-        elif number:
-            console.print("  ", end="")
-        console.print(word, style="dim" if word.startswith("[") else "", end="")
-        column += len(word) + 2
-    console.print()

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab.cli._ask import (
     FlagOption,
-    TableFormatOption,
     WithOption,
+    besides,
     entity,
     flag_names,
+    limit_option,
     objects,
     rule_json,
     show_notes,
+    shown_number,
 )
-from privtab.cli._options import (
-    AtOption,
-    PartialOption,
-    PolicyOption,
-    ReadingOption,
-    StateOption,
-    VariantOption,
-    load_state_for_queries,
-    readings,
+from privtab.cli._options import Question
+from privtab.cli._output import (
+    TableFormat,
+    TableFormatOption,
+    delayed_spinner,
+    fail_if,
+    out,
+    print_if_data,
+    spinner,
+    table,
 )
-from privtab.cli._output import TableFormat, delayed_spinner, fail_if, out, print_if_data, spinner, table
+from privtab.cli._parameters import argument, option, with_options
 from privtab.errors import UsageError
 from privtab.plural import count
 from privtab.request import Request
@@ -43,53 +43,39 @@ MOST_LINES = 40
 """Default maximum of lines shown as text."""
 
 
-class By(StrEnum):
-    """What to list."""
-
-    USER = "user"
-    PRINCIPAL = "principal"
+By = Literal["user", "principal"]
+"""What to list."""
 
 
+@with_options
 def run(
-    operation: Annotated[str, typer.Argument(metavar="OP", help="The operation.")],
-    resource: Annotated[str, typer.Argument(metavar="ENTITY", help="The entity, as type:path (table:m/c/s/t).")],
-    policy: PolicyOption,
-    state: StateOption,
+    operation: Annotated[str, argument("OP", "The operation.")],
+    resource: Annotated[str, argument("ENTITY", "The entity, as type:path (table:m/c/s/t).")],
+    *,
     with_: WithOption = None,
     flag: FlagOption = None,
     by: Annotated[
-        By, typer.Option("--by", help="List users, or principals that suffice alone: groups, roles, users themselves.")
-    ] = By.USER,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit", min=0, metavar="N", help=f"Number of lines; 0 for all. (default: {MOST_LINES} for people)"
-        ),
-    ] = None,
-    at: AtOption = None,
-    allow_partial: PartialOption = False,
-    variant: VariantOption = None,
-    reading: ReadingOption = None,
-    format_: TableFormatOption = TableFormat.TEXT,
+        By, option("--by", "List users, or principals that suffice alone: groups, roles, users themselves.")
+    ] = "user",
+    limit: Annotated[int | None, limit_option("lines", MOST_LINES)] = None,
+    asked: Question,
+    format_: TableFormatOption = "text",
 ) -> None:
     """List every user who may do an operation on an entity, and through which role, group, grant or ownership.
 
     Example:
-
-    \b
       privtab who-can drop table:m/c/s/t -p gravitino/1.1.0 -s state.yaml
       privtab who-can drop table:m/c/s/t --by principal \\
               -p gravitino/1.1.0 -s state.yaml
     """
-    from privtab.analysis.universe import asked_entities
-    from privtab.analysis.universe import notes as unknown
     from privtab.analysis.who_can import who_can as find_who_can
-    from privtab.cli._stored import load_policy
+    from privtab.entitlements.universe import asked_entities
+    from privtab.entitlements.universe import notes as unknown
     from privtab.reference.evaluate import Reference
 
     if ":" in operation and ":" not in resource:
         raise UsageError(f"`{operation}` is not an operation: write `who-can OP ENTITY`, the operation first")
-    program = load_policy(policy, variant=variant, readings=readings(reading))
+    program = asked.program()
     request = Request(
         user="",
         action=operation,
@@ -98,29 +84,29 @@ def run(
         flags=flag_names(flag, program),
     )
     with spinner("reading the state"):
-        loaded, partial = load_state_for_queries(program, state, allow_partial=allow_partial, at=at)
+        loaded, _, partial = asked.rows(program)
     with delayed_spinner("looking for principals"):
         found = find_who_can(Reference(program, loaded), loaded, request)
     notes = unknown(program, loaded, entities=asked_entities(program, request))
-    most = (MOST_LINES if format_ is TableFormat.TEXT else 0) if limit is None else limit
-    if by is By.USER:
+    most = shown_number(limit, format_, MOST_LINES)
+    if by == "user":
         _users(found, format_, most or len(found.users), notes)
     else:
         _principals(found, format_, most, notes)
-    if format_ is not TableFormat.JSON:
+    if format_ != "json":
         show_notes(notes)
     fail_if(partial)
 
 
 def _users(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[str]) -> None:
     users = found.users[:most]
-    if format_ is TableFormat.TEXT:
+    if format_ == "text":
         _show_users(found, users)
         return
-    listed = [{"user": user, "through": [] if found.anyone else _json(found.through(user))} for user in users]
+    listed = [{"user": user, "through": () if found.anyone else found.through(user)} for user in users]
     answer = {**_question_json(found), "anyone": found.anyone, "count": len(found.users), "users": listed}
     rows = ((user, "anyone" if found.anyone else _text(found.through(user))) for user in users)
-    print_if_data(format_, {**answer, "notes": list(notes)}, ("user", "through"), rows)
+    print_if_data(format_, {**answer, "notes": notes}, ("user", "through"), rows)
 
 
 def _question_json(found: WhoCan) -> dict[str, Any]:
@@ -132,10 +118,6 @@ def _question_json(found: WhoCan) -> dict[str, Any]:
         "flags": sorted(request.flags),
         "rule": rule_json(found.rule),
     }
-
-
-def _json(through: Iterable[Evidence]) -> list[dict[str, str | None]]:
-    return [{"atom": t.atom, "on": t.on, "through": t.through, "via": t.via} for t in through]
 
 
 def _text(through: Iterable[Evidence]) -> str:
@@ -172,15 +154,14 @@ def _show_users(found: WhoCan, users: tuple[str, ...]) -> None:
         console.print()
         lines = ((user, _text(found.through(user))) for user in users)
         console.print(table("user", "through", rows=lines))
-    _more(len(found.users) - len(users))
+    console.more(len(found.users) - len(users), apart=True)
 
 
 def _principals(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[str]) -> None:
     principals = found.principals()
     listed = principals[: most or len(principals)]
-    rows = [{"principal": p.principal, "scope": p.scope, "needs": [list(way) for way in p.needs]} for p in listed]
     lines = [(p.principal, p.scope or "", " or ".join(" and ".join(way) for way in p.needs)) for p in listed]
-    answer = {**_question_json(found), "count": len(principals), "principals": rows, "notes": list(notes)}
+    answer = {**_question_json(found), "count": len(principals), "principals": listed, "notes": notes}
     if print_if_data(format_, answer, ("principal", "scope", "needs"), lines):
         return
     console = out()
@@ -194,18 +175,11 @@ def _principals(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[
             needs_text = needs.replace("member (", "a member of ").replace(")", "") or "nothing"
             shown.add_row(principal, *((scope,) if any(s for _, s, _ in lines) else ()), needs_text)
         console.print(shown)
-    _more(len(principals) - len(listed))
+    console.more(len(principals) - len(listed), apart=True)
 
 
 def _heading(found: WhoCan) -> None:
     console = out()
     request = found.request
-    besides = "".join(f" {name}={object_}" for name, object_ in sorted(request.with_.items()))
-    besides += "".join(f" +{flag}" for flag in sorted(request.flags))
-    console.print(f"who can {request.action} {request.resource}{besides}", style="bold", soft_wrap=True)
-    console.print(f"rule {found.rule.id}  {found.rule.span.path}:{found.rule.span.line}", style="dim", soft_wrap=True)
-
-
-def _more(number: int) -> None:
-    if number > 0:
-        out().print(f"\n… and {number:,} more; `--limit 0` lists them", style="dim")
+    console.print(f"who can {request.action} {request.resource}{besides(request)}", style="bold")
+    console.print(f"rule {found.rule.id}  {found.rule.span.path}:{found.rule.span.line}", style="dim")

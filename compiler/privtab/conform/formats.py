@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from privtab._templates import environment
+from privtab._resources import environment
 from privtab.analysis.diff.markdown import as_text
 from privtab.conform.mistakes import mistakes
 from privtab.conform.nodes import QuestionPlan, Verdict

@@ -34,7 +34,7 @@ ALL_ABILITIES = Abilities()
 
 Step: TypeAlias = tuple[str, State, Request]
 """Words for the step, the rows, and the request."""
-Tables: TypeAlias = Mapping[str, Iterable[object]]
+Tables: TypeAlias = Mapping[str, Any]
 """The rows of some tables."""
 
 
@@ -67,10 +67,9 @@ class _Steps:
         self.has_groups = abilities.groups and "state" in self.semantics.groups
         self.groups_have_roles = self.has_groups and "group" in self.semantics.assignees
 
-    def _step(self, words: str, request: Request | None = None, **tables: Iterable[object]) -> Step:
+    def _step(self, words: str, request: Request | None = None, **tables: Any) -> Step:
         """The rows of the question, with others in some tables."""
-        rows: Any = tables
-        return words, replace(self.state, **rows), request or self.request
+        return words, replace(self.state, **tables), request or self.request
 
     def _given_to(self, principal: str, **links: Iterable[object]) -> Tables:
         """Somebody else has the grants, and the caller no groups and roles but these."""
@@ -252,7 +251,7 @@ class _Steps:
         row = max(state.grants, key=lambda row: len(row.entity.names))
         grantable = program.privileges[row.privilege].on
 
-        def denied(words: str, *more: Grant, **links: Iterable[object]) -> Step:
+        def denied(words: str, *more: Grant, **links: Any) -> Step:
             return self._step(words, grants=[*state.grants, *more], **links)
 
         deny = replace(row, effect="deny")

@@ -1,12 +1,14 @@
 """Formats policies and scenario files; keeps the values, their order, comments and blank lines.
 
-Each file goes from a YAML tree and comments to `nodes` (each comment attached to a node), to lines, to text. The text
+Each file goes from a YAML tree and comments to the nodes of `attach` (each comment at a node), to lines, to text. The text
 is parsed again and compared with the first tree.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from privtab.diagnostics import Diagnostic, in_order
 from privtab.errors import FormatError
@@ -16,7 +18,7 @@ from privtab.source import SourceFile
 from privtab.syntax.cell_errors import comments
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
 
-__all__ = ["format_source"]
+__all__ = ["format_source", "is_policy", "yaml_files"]
 
 
 def format_source(source: SourceFile) -> tuple[str | None, tuple[Diagnostic, ...]]:
@@ -56,3 +58,28 @@ def _equal(node: Node, other: Node) -> bool:
             )
         case _:
             return False
+
+
+MARKS = ("privtab:", "scenarios:")
+"""The keys, at the start of a line, that mark a YAML file as a policy or a scenario file."""
+
+
+def yaml_files(folder: Path) -> Iterator[Path]:
+    """The policies and scenario files below a folder, sorted."""
+    for path in sorted(folder.rglob("*.y*ml")):
+        if path.suffix in {".yaml", ".yml"} and path.is_file() and has_mark(path):
+            yield path
+
+
+def has_mark(path: Path) -> bool:
+    """Whether a file has one of the keys; true for unreadable files, so that they are reported."""
+    try:
+        with path.open(encoding="utf-8") as lines:
+            return any(line.startswith(MARKS) for line in lines)
+    except (OSError, UnicodeDecodeError):
+        return True
+
+
+def is_policy(lines: Iterable[str]) -> bool:
+    """Whether a text is a policy."""
+    return any(line.startswith(MARKS[0]) for line in lines)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args
 
 from privtab.attributes import AttributeKind, Attributes, Operator
 from privtab.diagnostics import Span
-from privtab.effects import BY_ACTIVE_ROLE
+from privtab.effects import BY_ACTIVE_ROLE, EffectKind
 from privtab.ir.names import condition_text
 from privtab.ir.nodes import (
     ALWAYS,
@@ -23,7 +23,6 @@ from privtab.ir.nodes import (
     Compare,
     DenyMode,
     Effect,
-    EffectKind,
     EntityType,
     Formula,
     GroupSource,
@@ -53,18 +52,14 @@ from privtab.ir.nodes import (
     When,
     WithSlot,
 )
-from privtab.ir.serialise import FORMAT, FORMAT_NEWER
+from privtab.ir.serialise import FORMAT, FORMAT_NEWER, KINDS_OF_NODES
 from privtab.names import KINDS
 from privtab.paths import MOST_LEVELS, Level
 
 T = TypeVar("T")
 
-_NODES_WITH_TARGET: Mapping[str, type[Owner | Member | Self | Holds]] = {
-    "owner": Owner,
-    "member": Member,
-    "self": Self,
-    "holds": Holds,
-}
+_ON_TARGETS = {KINDS_OF_NODES[node]: node for node in (Owner, Member, Self, Holds, OwnsBelow)}
+_OF_PRIVILEGES = {KINDS_OF_NODES[node]: node for node in (Has, HasBelow)}
 
 
 def program_from_json(document: object, shown: str) -> Program:
@@ -255,6 +250,7 @@ def _rule(entity: str, operation: str, part: _JsonObject, span: Span) -> Rule:
         required_flags=part.texts("required_flags") if "required_flags" in part.document else (),
         report=part.text_or_none("report"),
         effects=tuple(map(_effect, part.list("effects"))),
+        delegations=tuple(map(_effect, part.list("delegations"))) if "delegations" in part.document else (),
         creates=part.flag("unnamed") and each is None,
         destructive="destructive" in part.document and part.flag("destructive"),
         sensitive="sensitive" in part.document and part.flag("sensitive"),
@@ -296,17 +292,11 @@ def _formula(part: _JsonObject) -> Formula:
     if len(part.document) != 1:
         raise ValueError(f"{part.where} is not a condition")
     [kind] = part.document
+    if kind in _OF_PRIVILEGES:
+        return _OF_PRIVILEGES[kind](privilege=part.part(kind).text("privilege"), target=_target(part.part(kind)))
+    if kind in _ON_TARGETS:
+        return _ON_TARGETS[kind](target=_target(part.part(kind)))
     match kind:
-        case "has":
-            inside = part.part(kind)
-            return Has(privilege=inside.text("privilege"), target=_target(inside))
-        case "owner" | "member" | "self" | "holds":
-            return _NODES_WITH_TARGET[kind](target=_target(part.part(kind)))
-        case "has_below":
-            inside = part.part(kind)
-            return HasBelow(privilege=inside.text("privilege"), target=_target(inside))
-        case "owns_below":
-            return OwnsBelow(target=_target(part.part(kind)))
         case "service_admin":
             return ServiceAdmin()
         case "compare":

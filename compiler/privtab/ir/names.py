@@ -8,7 +8,7 @@ from typing import Literal, assert_never
 
 from privtab._once import once
 from privtab.attributes import Value
-from privtab.ir.levels import level_name
+from privtab.ir.formula import level_name
 from privtab.ir.nodes import (
     RESOURCE,
     And,
@@ -202,6 +202,8 @@ def condition_text(formula: Formula, rule: Rule, *, inside: bool = False) -> str
             return f"({text})" if inside else text
         case Can():
             return f"can {formula.operation} ({target_text(formula.target, rule)})"
+        case Self(target=target) if target.slot != RESOURCE or target.type != rule.entity:
+            return f"self ({target.type})"
         case ByType(text=""):  # read from JSON, which has no texts
             types: dict[str, list[str]] = {}
             for type_, case_ in formula.cases:

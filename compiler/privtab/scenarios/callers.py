@@ -236,7 +236,7 @@ class CallerSemantics:
         owned_below = {atom.on for atom in held if atom.kind == "owner" and atom.below}
         types = self.program.entities
         wanted |= {("owner", type_) for type_ in types if owned_below & set(self.program.chain(type_))}
-        always: set[AtomKind] = {"has", "self", "compare"} | ({"owner"} if self.owner_privileges else set())
+        always = {"has", "self", "compare", *(("owner",) if self.owner_privileges else ())}
         return lambda atom: atom.kind in always or (atom.kind, atom.on.partition(":")[0]) in wanted
 
     def everything(self, everywhere: Iterable[str], resource: Entity) -> Iterator[HeldAtom]:
@@ -262,6 +262,7 @@ def row_of(atom: HeldAtom, entity: Entity | None, *, user: str, grantee: str, ow
     """
     match atom.kind:
         case "has":
+            assert entity is not None, "a privilege is held on an entity"
             return "grants", Grant(grantee=grantee, effect="allow", privilege=atom.what, entity=entity)
         case "owner":
             return "owners", (entity, owner)

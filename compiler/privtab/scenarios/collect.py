@@ -165,7 +165,8 @@ def _content(program: Program, rule: Rule | None) -> object:
     if rule is None:
         return None
     reached = [node for node in followed(program, item_condition(rule)) if not isinstance(node, Can)]
-    return rule.gate, rule.requires, rule.each, rule.report, rule.effects, rule.creates, rule.withs, tuple(reached)
+    effects = rule.effects, rule.delegations
+    return rule.gate, rule.requires, rule.each, rule.report, effects, rule.creates, rule.withs, tuple(reached)
 
 
 FORMAT = "1"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, assert_never
 
 from privtab.attributes import Attribute, Operator, Scalar
-from privtab.effects import PRINCIPAL_TABLES
+from privtab.effects import PRINCIPAL_TABLES, EffectKind
 from privtab.ir.formula import conjunction, disjunction, item_condition, leaves
 from privtab.ir.names import condition_text
 from privtab.ir.nodes import (
@@ -20,7 +20,6 @@ from privtab.ir.nodes import (
     Can,
     Compare,
     Effect,
-    EffectKind,
     Formula,
     Has,
     HasBelow,

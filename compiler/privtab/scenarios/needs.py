@@ -11,8 +11,7 @@ from privtab.attributes import Scalar
 from privtab.diagnostics import Span
 from privtab.errors import Undecided, UsageError
 from privtab.ir.comparisons import Comparisons
-from privtab.ir.formula import asked_condition, leaves
-from privtab.ir.levels import types_of
+from privtab.ir.formula import asked_condition, leaves, types_of
 from privtab.ir.nodes import RESOURCE, Atom, Compare, HasBelow, OwnsBelow, Program, Target, Term
 from privtab.ir.serialise import vocabulary
 from privtab.locations import GrowingLocations, Locations

@@ -10,7 +10,6 @@ import pytest
 from privtab import source
 from privtab.analysis.diff.waivers import read_waivers
 from privtab.cli._deploy_show import show_gate
-from privtab.cli._output import Format
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_bundle
 from privtab.registry.deploy.gates import FailingOn, Gate, GateStatus, diff_gate, lint_gate, skipped, test_gate
@@ -136,7 +135,7 @@ def test_changes_through_can_are_folded_into_the_changed_row(
     through = {"shelf/load", "item/load", "item/read", "item/mark"}
     assert {row.name for row in gate.blocking} == {"site/load", "item/write", *through}
     assert "6 not waived: item/write, site/load and 4 through `can`" in gate.says
-    show_gate(gate, Format.TEXT)
+    show_gate(gate)
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     at = next(n for n, line in enumerate(lines) if line.startswith("site/load wider READ (site)"))
     assert lines[at + 1].startswith("and 4 through it item/{load, mark, read}, shelf/load")
@@ -149,7 +148,7 @@ def test_the_cause_of_a_difference_is_reported_where_the_cells_are_the_same(
     monkeypatch.setenv("COLUMNS", "160")
     changed = NESTED.replace("tables:", "semantics: {inheritance: down}\ntables:")
     gate = compared(load_program(write(tmp_path, NESTED)), load_program(write(tmp_path, changed)), FailingOn.WIDER)
-    show_gate(gate, Format.TEXT)
+    show_gate(gate)
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     at = next(n for n, line in enumerate(lines) if line.startswith("item/write wider WRITE (item) WRITE (item)"))
     assert lines[at + 1] == "by inheritance"

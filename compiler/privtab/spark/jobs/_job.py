@@ -16,15 +16,15 @@ from privtab.exit_codes import ExitCode
 from privtab.key_values import key_values
 from privtab.printable import printable_json, printable_output
 from privtab.spark.failures import first_lines, spark_errors
-from privtab.spark.jobs._before import check, check_input, format_of, near
-from privtab.spark.jobs._progress import ProgressReporter
-from privtab.spark.jobs._session import session
+from privtab.spark.jobs._options import check, check_input, format_of, near
+from privtab.spark.jobs._session import ProgressReporter, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from privtab.spark.choose import Choice
 
+Body = Callable[[argparse.Namespace, Any, ProgressReporter], int]
 SHOWN = 20
 """Most invalid rows of a state that are printed."""
 NOT_GRANTED = "not granted"
@@ -128,9 +128,10 @@ def show(options: argparse.Namespace, result: Mapping[str, Any], lines: Sequence
     sys.stdout.flush()
 
 
+@printable_output()
 def run(
     job: str,
-    body: Callable[[argparse.Namespace, Any, ProgressReporter], int],
+    body: Body,
     parser_: argparse.ArgumentParser,
     arguments: Sequence[str] | None,
     before: Callable[[argparse.Namespace], object] | None = None,
@@ -142,19 +143,6 @@ def run(
     `before` checks the options before Spark is started. `body` receives the session, or with `lazily` a function that
     starts it.
     """
-    with printable_output():
-        return _run(job, body, parser_, arguments, before, lazily=lazily)
-
-
-def _run(
-    job: str,
-    body: Callable[[argparse.Namespace, Any, ProgressReporter], int],
-    parser_: argparse.ArgumentParser,
-    arguments: Sequence[str] | None,
-    before: Callable[[argparse.Namespace], object] | None,
-    *,
-    lazily: bool,
-) -> int:
     try:
         options = parser_.parse_args(arguments)
     except SystemExit as stop:
@@ -168,7 +156,16 @@ def _run(
 
             def start() -> SparkSession:
                 progress("starting Spark")
-                spark = stack.enter_context(session(options, job))
+                spark = stack.enter_context(
+                    session(
+                        job,
+                        master=options.master,
+                        remote=options.remote,
+                        conf=options.conf,
+                        packages=options.package,
+                        bars=sys.stderr.isatty() and not options.quiet,
+                    )
+                )
                 progress.watch(spark)
                 return spark
 

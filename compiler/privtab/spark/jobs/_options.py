@@ -1,19 +1,81 @@
-"""The options of jobs, and the arguments of `privtab.spark` that they give."""
+"""The options of jobs, their checks before Spark is started, and the arguments of `privtab.spark` that they give."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privtab.errors import UsageError
+from privtab.errors import FileError, UsageError
+from privtab.formats import SPARK
+from privtab.hints import nearest
 from privtab.key_values import key_values
 from privtab.spark.jobs import JOBS
-from privtab.spark.jobs._before import format_of
+from privtab.spark.policies import open_policy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+_NO_FORMAT = (".tsv", ".txt", ".xls", ".xlsx", ".html", ".pdf", ".zip")
+"""Suffixes of formats that are not recognised by suffix."""
+_PACKED = (".gz", ".bz2", ".zst")
+_ENDINGS = (*SPARK, *_NO_FORMAT, *_PACKED)
+SPARK_SESSION = (
+    ("--master URL", "Spark's master, as in local[4]; spark-submit gives its own"),
+    ("--remote URL", "a Spark Connect server, as in sc://host"),
+    ("--conf KEY=VALUE…", "a setting of Spark; may repeat"),
+    ("--package GROUP:ARTIFACT:VERSION…", "jars that Spark fetches, as those of Delta or Iceberg; may repeat"),
+    ("--format text|json", "output format: for people or for programs"),
+    ("--quiet", "do not report progress"),
+)
+"""Options of every job; see `add`."""
+POLICY_AND_STATE = (
+    ("-p --policy POLICY!", "a policy by name (cdap/final), a path, or a bundle"),
+    ("-s --state STATE!", "a file, a folder of tables, or a state bundle"),
+)
+INPUT = (
+    ("-i --input TABLE!", "a file, a folder, or the name of a table"),
+    ("--input-format NAME", "csv, json, parquet, delta …; default: by the suffix"),
+    ("--input-option KEY=VALUE…", "an option of the reader; may repeat"),
+)
+OUTPUT = (
+    ("-o --output FOLDER", "output folder; must not exist"),
+    ("--output-format NAME", "like --input-format; default: by the suffix, else parquet"),
+    ("--overwrite", "replace an existing output"),
+)
+TIME = (("--at TIME", "the moment to answer for, as in 2026-03-03T12:00Z; default: now"),)
+REQUESTS = (
+    *TIME,
+    ("--resource COLUMN", "a column of entities (type:path)"),
+    ("--type TYPE", "the type of all resources; --path says which column has their paths"),
+    ("--path COLUMN", "a column of paths, beside --type"),
+    ("--with SLOT=COLUMN…", "a second object: SLOT=COLUMN, or SLOT=TYPE:COLUMN"),
+    ("--flag NAME…", "a flag that is set for all rows; may repeat"),
+    (
+        "--attribute KIND.NAME=COLUMN…",
+        "an attribute that each row gives: user.NAME, entity.NAME, request.NAME or SLOT.NAME; may repeat",
+    ),
+    ("--groups COLUMN", "a column of arrays of groups, for policies that take them from requests"),
+    (
+        "--groups-separator TEXT",
+        (
+            "separator of groups where --groups is a column of strings; an empty string is no group, and so is an empty cell "
+            "of CSV, where nothing tells it from null"
+        ),
+    ),
+    (
+        "--active-roles COLUMN",
+        "a column of arrays of roles, for policies whose requests name the active ones; a null denies its row",
+    ),
+    (
+        "--active-roles-separator TEXT",
+        "separator of roles where --active-roles is a column of strings; an empty string is no role, and so is an empty cell of CSV",
+    ),
+    ("--plan auto|kernel|portions", "how Spark decides"),
+    ("--explain", "print the plan and write nothing"),
+)
+"""Options for resources, `with` objects, flags, groups, the time and the plan."""
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -23,8 +85,10 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         super().add_usage(usage, actions, groups, "Usage: " if prefix is None else prefix)
 
 
-def parser(job: str, more: str, examples: Sequence[str]) -> argparse.ArgumentParser:
-    """A parser with the options that all jobs have."""
+def parser(
+    job: str, more: str, examples: Sequence[str], *options: Sequence[tuple[str, str]]
+) -> argparse.ArgumentParser:
+    """A parser with the options that all jobs have, and these."""
     name = f"privtab {job}" if job == "certify" else f"privtab spark {job}"
     shown = "\n".join(f"  {name} {example}" for example in examples)
     script = Path(__file__).with_name(f"{job}.py")
@@ -38,132 +102,125 @@ def parser(job: str, more: str, examples: Sequence[str]) -> argparse.ArgumentPar
         allow_abbrev=False,
     )
     common = parser_.add_argument_group("session and output")
-    common.add_argument("--master", metavar="URL", help="Spark's master, as in local[4]; spark-submit gives its own")
-    common.add_argument("--remote", metavar="URL", help="a Spark Connect server, as in sc://host")
-    common.add_argument(
-        "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; may repeat"
-    )
-    common.add_argument(
-        "--package", action="append", default=[], metavar="GROUP:ARTIFACT:VERSION",
-        help="jars that Spark fetches, as those of Delta or Iceberg; may repeat",
-    )  # fmt: skip
-    common.add_argument(
-        "--format", choices=("text", "json"), default="text", help="output format: for people or for programs"
-    )
-    common.add_argument("--quiet", action="store_true", help="do not report progress")
+    for written, meaning in SPARK_SESSION:
+        add(common, written, meaning)
+    for written, meaning in (option for group in options for option in group):
+        add(parser_, written, meaning)
     return parser_
 
 
-def policy_options(parser_: argparse.ArgumentParser) -> None:
-    """Add `--policy` and `--state`."""
-    parser_.add_argument(
-        "-p", "--policy", required=True, metavar="POLICY", help="a policy by name (cdap/final), a path, or a bundle"
-    )
-    parser_.add_argument(
-        "-s", "--state", required=True, metavar="STATE", help="a file, a folder of tables, or a state bundle"
-    )
+def add(parser_: argparse._ActionsContainer, written: str, meaning: str, **settings: Any) -> None:
+    """Add an option as a command line has it: its names, and its value, if it takes one.
+
+    `!` after the value: it must be given. `…`: it may be given several times. `a|b`: the choices, the first by default.
+    """
+    *names, value = written.split()
+    if value.startswith("-"):
+        parser_.add_argument(*names, value, action="store_true", help=meaning)
+        return
+    kind, last = value.rstrip("!…"), value[-1]
+    if names == ["--with"]:
+        settings["dest"] = "with_"
+    if last == "!":
+        settings["required"] = True
+    elif last == "…":
+        settings |= {"action": "append", "default": settings.get("default", [])}
+    if "|" in kind:
+        settings = {"choices": tuple(kind.split("|")), "default": kind.partition("|")[0], **settings}
+    else:
+        settings["metavar"] = kind
+    parser_.add_argument(*names, help=meaning, **settings)
 
 
-def time_option(parser_: argparse.ArgumentParser) -> None:
-    """Add `--at`."""
-    parser_.add_argument("--at", metavar="TIME", help="the moment to answer for, as in 2026-03-03T12:00Z; default: now")
+def check(options: argparse.Namespace) -> None:
+    """Raise for a table, state, policy or operation that does not exist, and for an output that already exists."""
+    values = vars(options)
+    if values.get("output") is not None:
+        _check_output(options.output, values.get("output_format"), overwrite=values.get("overwrite", True))
+    if values.get("input") is not None:
+        check_input(options.input, options.input_format)
+    state = values.get("state")
+    if state is not None and "://" not in state and not Path(state).exists():
+        raise FileError(f"no such state: {state}")
+    policy = open_policy(options.policy)
+    if values.get("action") and values.get("type"):
+        policy.vocabulary.check_operation(options.type, options.action)
 
 
-def table_options(parser_: argparse.ArgumentParser, *, inputs: bool = True) -> None:
-    """Add the options for input and output."""
-    if inputs:
-        parser_.add_argument(
-            "-i", "--input", required=True, metavar="TABLE", help="a file, a folder, or the name of a table"
+def check_input(where: str, kind: str | None) -> None:
+    """Raise for a missing file or an unknown format; a name without folder and suffix may be that of a table."""
+    path = Path(where)
+    if "://" in where:
+        return
+    ending = path.suffix.lower()
+    if not path.exists() and (ending in _ENDINGS or "/" in where):
+        raise FileError(f"no such table: {where}{near(where)}")
+    if kind is None and path.is_file() and ending in _NO_FORMAT:
+        tabs = ", as in `--input-format csv --input-option sep=\\t`" if ending == ".tsv" else ""
+        raise UsageError(f"{where}: `{ending}` is not the suffix of a known format: add `--input-format`{tabs}")
+
+
+def near(where: str) -> str:
+    """`; did you mean …?` for a file in the same folder with a similar name, or an empty string."""
+    path = Path(where)
+    names = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
+    found = next((name for name in names if name.partition(".")[0] == path.name), None) or nearest(path.name, names)
+    return f"; did you mean `{path.parent / found}`?" if found else ""
+
+
+def format_of(where: str) -> str | None:
+    """The name of the format that the suffix of a path means, without that of a compression; None if it means none."""
+    path = Path(where)
+    return SPARK.get((path.with_suffix("") if path.suffix.lower() in _PACKED else path).suffix.lower())
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The non-empty lines of a text file with their numbers; raises FileError, with the line number for invalid UTF-8."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}") from error
+    for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").splitlines(), start=1):
+        try:
+            text = line.decode().strip()
+        except UnicodeDecodeError as error:
+            raise FileError(f"{path}:{number}: not UTF-8: save the file as UTF-8") from error
+        if text:
+            yield number, text
+
+
+def _check_output(where: str, kind: str | None, *, overwrite: bool) -> None:
+    path = Path(where.removeprefix("file://"))
+    if "://" not in str(path) and path.exists() and not overwrite:
+        raise UsageError(f"{path} exists: name another folder, or add `--overwrite`")
+    if kind is None and path.suffix.lower() in _NO_FORMAT:
+        raise UsageError(
+            f"{where}: `{path.suffix}` is not the suffix of a format that can be written: end it in {', '.join(SPARK)}, or add "
+            "`--output-format`"
         )
-        parser_.add_argument(
-            "--input-format", metavar="NAME", help="csv, json, parquet, delta …; default: by the suffix"
-        )
-        parser_.add_argument(
-            "--input-option",
-            action="append",
-            default=[],
-            metavar="KEY=VALUE",
-            help="an option of the reader; may repeat",
-        )
-    parser_.add_argument("-o", "--output", metavar="FOLDER", help="output folder; must not exist")
-    parser_.add_argument(
-        "--output-format", metavar="NAME", help="like --input-format; default: by the suffix, else parquet"
-    )
-    parser_.add_argument("--overwrite", action="store_true", help="replace an existing output")
 
 
-def named_options(parser_: argparse.ArgumentParser) -> None:
-    """Add the options for resources, `with` objects, flags, groups, the time and the plan."""
-    time_option(parser_)
-    parser_.add_argument("--resource", metavar="COLUMN", help="a column of entities (type:path)")
-    parser_.add_argument(
-        "--type", metavar="TYPE", help="the type of all resources; --path says which column has their paths"
-    )
-    parser_.add_argument("--path", metavar="COLUMN", help="a column of paths, beside --type")
-    parser_.add_argument(
-        "--with",
-        dest="with_",
-        action="append",
-        default=[],
-        metavar="SLOT=COLUMN",
-        help="a second object: SLOT=COLUMN, or SLOT=TYPE:COLUMN",
-    )
-    parser_.add_argument(
-        "--flag", action="append", default=[], metavar="NAME", help="a flag that is set for all rows; may repeat"
-    )
-    parser_.add_argument(
-        "--attribute",
-        action="append",
-        default=[],
-        metavar="KIND.NAME=COLUMN",
-        help="an attribute that each row gives: user.NAME, entity.NAME, request.NAME or SLOT.NAME; may repeat",
-    )
-    parser_.add_argument(
-        "--groups", metavar="COLUMN", help="a column of arrays of groups, for policies that take them from requests"
-    )
-    parser_.add_argument(
-        "--groups-separator",
-        metavar="TEXT",
-        help="separator of groups where --groups is a column of strings; an empty string is no group, and so is an empty cell "
-        "of CSV, where nothing tells it from null",
-    )
-    parser_.add_argument(
-        "--active-roles",
-        metavar="COLUMN",
-        help="a column of arrays of roles, for policies whose requests name the active ones; a null denies its row",
-    )
-    parser_.add_argument(
-        "--active-roles-separator",
-        metavar="TEXT",
-        help="separator of roles where --active-roles is a column of strings; an empty string is no role, and so is an empty cell of CSV",
-    )
-    parser_.add_argument("--plan", choices=("auto", "kernel", "portions"), default="auto", help="how Spark decides")
-    parser_.add_argument("--explain", action="store_true", help="print the plan and write nothing")
-
-
-def check_options(options: argparse.Namespace) -> None:
-    """Raise UsageError for options of `named_options` that cannot be combined, or a missing output."""
+def check_requests(options: argparse.Namespace) -> None:
+    """Raise UsageError for options of `REQUESTS` that cannot be combined, or a missing output."""
     resource(options)
     objects(options)
     attributes(options)
-    for what, column, separator in (
-        ("groups", options.groups, options.groups_separator),
-        ("active-roles", options.active_roles, options.active_roles_separator),
-    ):
+    for what in ("groups", "active-roles"):
+        column, separator = _names_options(options, what)
         if separator is not None and not (column and separator):
             raise UsageError(f"`--{what}-separator TEXT` needs `--{what} COLUMN`")
     if options.output is None and not options.explain:
         raise UsageError("give `--output FOLDER`, or `--explain`")
 
 
-def named(options: argparse.Namespace, frame: DataFrame) -> dict[str, Any]:
-    """The options of `named_options` as arguments of `decide`, `visible` and `plan`."""
+def requests(options: argparse.Namespace, frame: DataFrame) -> dict[str, Any]:
+    """The options of `REQUESTS` as arguments of `decide`, `visible` and `plan`."""
     return {
         "resource": resource(options),
         "with_": objects(options),
         "flags": options.flag,
-        "groups": groups(options, frame),
-        "active_roles": active_roles(options, frame),
+        "groups": _names(options, frame, "groups"),
+        "active_roles": _names(options, frame, "active-roles"),
         "attributes": attributes(options),
         "plan": options.plan,
         "at": options.at,
@@ -201,20 +258,15 @@ def attributes(options: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def groups(options: argparse.Namespace, frame: DataFrame) -> Column | str | None:
-    """The `groups` argument given by the options; raises UsageError for a column of strings without `--groups-separator`."""
-    return _names(options, frame, "groups", options.groups, options.groups_separator)
+def _names_options(options: argparse.Namespace, what: str) -> tuple[str | None, str | None]:
+    """The column and the separator of `--groups` or `--active-roles`."""
+    name = what.replace("-", "_")
+    return getattr(options, name), getattr(options, f"{name}_separator")
 
 
-def active_roles(options: argparse.Namespace, frame: DataFrame) -> Column | str | None:
-    """The `active_roles` argument given by the options; raises UsageError as `groups`."""
-    return _names(options, frame, "active-roles", options.active_roles, options.active_roles_separator)
-
-
-def _names(
-    options: argparse.Namespace, frame: DataFrame, what: str, column: str | None, separator: str | None
-) -> Column | str | None:
-    """A column of lists of names: as it is, or of texts that are divided at a separator."""
+def _names(options: argparse.Namespace, frame: DataFrame, what: str) -> Column | str | None:
+    """A column of lists of names: as it is, or of texts that are divided at a separator; raises UsageError without one."""
+    column, separator = _names_options(options, what)
     if column is None or column not in frame.columns:
         return column  # `decide` reports a missing column
     from pyspark.sql import functions as F  # noqa: N812  (the conventional name)

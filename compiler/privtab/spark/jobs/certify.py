@@ -12,15 +12,15 @@ from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.spark.jobs import _job as job
 from privtab.spark.jobs import _options as job_options
-from privtab.spark.jobs._before import lines
-from privtab.spark.jobs.entitlements import attributes, check_options, entities, matrix_options, objects
+from privtab.spark.jobs._options import lines
+from privtab.spark.jobs.entitlements import MATRIX, check_options, entities, matrix
 from privtab.spark.matrix.named import from_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from privtab.spark.certification.findings import Finding
-    from privtab.spark.jobs._progress import ProgressReporter
+    from privtab.spark.jobs._session import ProgressReporter
     from privtab.spark.matrix.frame import EntitiesLike
 
 
@@ -33,25 +33,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "-p gravitino/1.1.0 -s state.yaml -o certified",
             "-p gravitino/1.1.0 -s state.yaml -o certified --people staff.txt --fail-on high --by 'audit team'",
         ],
+        job_options.POLICY_AND_STATE,
+        MATRIX,
+        (
+            ("-o --output FOLDER!", "output folder; must not exist"),
+            ("--overwrite", "replace an existing output"),
+            ("--data-format parquet|csv", "of the rows (parquet)"),
+            ("--people FILE", "the users that exist, one per line; others are reported as having left"),
+            ("--title TITLE", "the title of the page"),
+            ("--by NAME", "who requested it; default: the user of this process"),
+            ("--plan auto|process|spark", "where to work: in this process, on Spark, or by size (auto)"),
+        ),
     )
-    job_options.policy_options(parser)
-    matrix_options(parser)
-    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="output folder; must not exist")
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing output")
-    parser.add_argument("--data-format", choices=("parquet", "csv"), default="parquet", help="of the rows (parquet)")
-    parser.add_argument(
-        "--people", metavar="FILE", help="the users that exist, one per line; others are reported as having left"
-    )
-    parser.add_argument("--title", help="the title of the page")
-    parser.add_argument("--by", metavar="NAME", help="who requested it; default: the user of this process")
-    parser.add_argument("--shown", type=int, default=2000, metavar="ROWS", help="rows on the page (2000)")
-    parser.add_argument(
-        "--plan", choices=("auto", "process", "spark"), default="auto",
-        help="where to work: in this process, on Spark, or by size (auto)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--fail-on", choices=("high", "medium", "low"), help="exit code 1 for findings of at least this level"
-    )
+    job_options.add(parser, "--shown ROWS", "rows on the page (2000)", type=int, default=2000)
+    level = "exit code 1 for findings of at least this level"
+    job_options.add(parser, "--fail-on high|medium|low", level, default=None)
     return job.run("certify", _certify, parser, arguments, _check_options, lazily=True)
 
 
@@ -73,12 +69,7 @@ def _certify(options: argparse.Namespace, spark: Callable[[], SparkSession], pro
         options.state,
         options.output,
         _entities(options, spark),
-        operations=options.operation,
-        users=options.user,
-        principals=options.principal,
-        with_=objects(options),
-        flags=options.flag,
-        attributes=attributes(options),
+        **matrix(options),
         people=_people(options.people),
         format=options.data_format,
         title=options.title,

@@ -14,7 +14,7 @@ from privtab.spark.jobs import _options as job_options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from privtab.spark.jobs._progress import ProgressReporter
+    from privtab.spark.jobs._session import ProgressReporter
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,21 +28,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "-p cdap/final -s state.tar.gz -i asked.csv -o out.csv --subject who --action-column what --type dataset --path path",
             "-p cdap/final -s state.yaml -i requests.parquet --subject user --action get --resource entity --explain",
         ],
+        job_options.POLICY_AND_STATE,
+        job_options.INPUT,
+        job_options.OUTPUT,
+        (
+            ("--subject COLUMN!", "a column of user names"),
+            ("--action OPERATION", "the operation of all rows"),
+            ("--action-column COLUMN", "a column of operations"),
+        ),
+        job_options.REQUESTS,
+        [("--keep all|allowed|denied", "which rows to write")],
     )
-    job_options.policy_options(parser)
-    job_options.table_options(parser)
-    parser.add_argument("--subject", required=True, metavar="COLUMN", help="a column of user names")
-    parser.add_argument("--action", metavar="OPERATION", help="the operation of all rows")
-    parser.add_argument("--action-column", metavar="COLUMN", help="a column of operations")
-    job_options.named_options(parser)
-    parser.add_argument("--keep", choices=("all", "allowed", "denied"), default="all", help="which rows to write")
     return job.run("decide", _decide, parser, arguments, _check_options)
 
 
 def _check_options(options: argparse.Namespace) -> None:
     if bool(options.action) == bool(options.action_column):
         raise UsageError("give `--action OPERATION` or `--action-column COLUMN`")
-    job_options.check_options(options)
+    job_options.check_requests(options)
 
 
 def _decide(options: argparse.Namespace, spark: SparkSession, progress: ProgressReporter) -> int:
@@ -57,7 +60,7 @@ def _decide(options: argparse.Namespace, spark: SparkSession, progress: Progress
     decide_arguments: dict[str, Any] = {
         "subject": options.subject,
         "action": options.action or F.col(f"`{options.action_column}`"),
-        **job_options.named(options, frame),
+        **job_options.requests(options, frame),
     }
     if options.explain:
         return job.explained(plan(frame, options.policy, options.state, **decide_arguments), options)

@@ -6,21 +6,35 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from privtab.attribute_options import attribute_values
 from privtab.attributes import Attributes, GivenAttributes
 from privtab.errors import UsageError
-from privtab.key_values import key_values
+from privtab.key_values import attribute_values, key_values
 from privtab.spark.jobs import _job as job
 from privtab.spark.jobs import _options as job_options
-from privtab.spark.jobs._before import check_input, lines
+from privtab.spark.jobs._options import check_input, lines
 from privtab.spark.policies import open_policy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from privtab.spark.jobs._progress import ProgressReporter
+    from privtab.spark.jobs._session import ProgressReporter
+
+
+MATRIX = (
+    ("-e --entities TABLE", "a column `entity`, or `type` and `path`; default: all that the state names"),
+    ("--operation NAME…", "load, or table/load; may repeat; default: all"),
+    ("--user NAME…", "a user; may repeat; default: every user"),
+    ("--principal NAME…", "role:analyst, group:hr, user:alice; may repeat"),
+    (
+        "--with SLOT=ENTITY…",
+        "the second object (type:path) of operations that look at one; without it they are left out",
+    ),
+    ("--flag NAME…", "a flag that is set; may repeat"),
+    ("--attribute KIND.NAME=VALUE…", "an attribute that every request gives: request.NAME or SLOT.NAME; may repeat"),
+)
+"""Options for the scope of a matrix."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,13 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "-p gravitino/1.1.0 -s state.yaml -o matrix",
             "-p gravitino/1.1.0 -s state.yaml -e tables.csv -o matrix.csv --operation load --principal role:analyst",
         ],
-    )
-    job_options.policy_options(parser)
-    matrix_options(parser)
-    job_options.table_options(parser, inputs=False)
-    job_options.time_option(parser)
-    parser.add_argument(
-        "--ways", choices=("first", "all"), default="first", help="a row for each way, or for the first alone"
+        job_options.POLICY_AND_STATE,
+        MATRIX,
+        job_options.OUTPUT,
+        job_options.TIME,
+        [("--ways first|all", "a row for each way, or for the first alone")],
     )
     return job.run("entitlements", _entitlements, parser, arguments, _check_options)
 
@@ -49,41 +61,8 @@ def _check_options(options: argparse.Namespace) -> None:
     check_options(options)
 
 
-def matrix_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the scope of a matrix."""
-    parser.add_argument(
-        "-e",
-        "--entities",
-        metavar="TABLE",
-        help="a column `entity`, or `type` and `path`; default: all that the state names",
-    )
-    parser.add_argument(
-        "--operation", action="append", metavar="NAME", help="load, or table/load; may repeat; default: all"
-    )
-    parser.add_argument("--user", action="append", metavar="NAME", help="a user; may repeat; default: every user")
-    parser.add_argument(
-        "--principal", action="append", metavar="NAME", help="role:analyst, group:hr, user:alice; may repeat"
-    )
-    parser.add_argument(
-        "--with",
-        dest="with_",
-        action="append",
-        default=[],
-        metavar="SLOT=ENTITY",
-        help="the second object (type:path) of operations that look at one; without it they are left out",
-    )
-    parser.add_argument("--flag", action="append", default=[], metavar="NAME", help="a flag that is set; may repeat")
-    parser.add_argument(
-        "--attribute",
-        action="append",
-        default=[],
-        metavar="KIND.NAME=VALUE",
-        help="an attribute that every request gives: request.NAME or SLOT.NAME; may repeat",
-    )
-
-
 def check_options(options: argparse.Namespace) -> None:
-    """Raise for invalid options of `matrix_options`."""
+    """Raise for invalid options of `MATRIX`."""
     objects(options)
     if options.attribute:
         from privtab.spark.matrix.named import objects as parsed
@@ -94,6 +73,18 @@ def check_options(options: argparse.Namespace) -> None:
         _entities(Path(options.entities))
     elif options.entities is not None:
         check_input(options.entities, None)
+
+
+def matrix(options: argparse.Namespace) -> dict[str, Any]:
+    """The options of `MATRIX` as arguments, except the entities."""
+    return {
+        "operations": options.operation or None,
+        "users": options.user or None,
+        "principals": options.principal or None,
+        "with_": objects(options),
+        "flags": options.flag,
+        "attributes": attributes(options),
+    }
 
 
 def objects(options: argparse.Namespace) -> dict[str, str]:
@@ -148,23 +139,18 @@ def _entitlements(options: argparse.Namespace, spark: SparkSession, progress: Pr
     from privtab.spark import entitlements
 
     progress("reading the policy and the state")
-    matrix = entitlements(
+    found = entitlements(
         options.policy,
         options.state,
         entities(spark, options),
-        operations=options.operation,
-        users=options.user,
-        principals=options.principal,
-        with_=objects(options),
-        flags=options.flag,
-        attributes=attributes(options),
+        **matrix(options),
         ways=options.ways,
         spark=spark,
         at=options.at,
     )
     if (options.output_format or Path(options.output).suffix) in ("csv", ".csv"):
-        matrix = matrix.withColumn("via", F.to_json("via"))
-    result = job.write(matrix, options, progress)
+        found = found.withColumn("via", F.to_json("via"))
+    result = job.write(found, options, progress)
     job.show(options, result, [f"{options.output}  {result['rows']:,} entitlements"])
     return 0
 

@@ -16,7 +16,7 @@ from privtab.spark.jobs import _options as job_options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from privtab.spark.jobs._progress import ProgressReporter
+    from privtab.spark.jobs._session import ProgressReporter
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,15 +27,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "name are not part of the result. `privtab state build` makes bundles in shards from the same sources.\n\n"
         "The exit code is 1 if rows are invalid.",
         ["sources.yaml -p gravitino/1.1.0 -o checked"],
+        (
+            ("-p --policy POLICY!", "a policy by name (cdap/final) or a path"),
+            ("-o --output FOLDER!", "output folder"),
+            ("--data-format NAME", "format of the rows (parquet)"),
+        ),
     )
     parser.add_argument(
         "sources", metavar="SOURCES", help="a YAML file that says where each table is, or a folder with one for each"
     )
-    parser.add_argument(
-        "-p", "--policy", required=True, metavar="POLICY", help="a policy by name (cdap/final) or a path"
-    )
-    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="output folder")
-    parser.add_argument("--data-format", default="parquet", metavar="NAME", help="format of the rows (parquet)")
+    parser.set_defaults(data_format="parquet")
     return job.run("state", _state, parser, arguments, _check_options)
 
 

@@ -14,7 +14,7 @@ from privtab.spark.jobs import _options as job_options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from privtab.spark.jobs._progress import ProgressReporter
+    from privtab.spark.jobs._session import ProgressReporter
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,20 +25,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         [
             "-p cdap/final -s state.yaml -i datasets.csv -o mine.csv --user alice --action get --type dataset --path path"
         ],
+        job_options.POLICY_AND_STATE,
+        job_options.INPUT,
+        job_options.OUTPUT,
+        [("--user NAME", "one user for all rows"), ("--subject COLUMN", "a column of user names")],
+        [("--action OPERATION", "the operation (list)")],
+        job_options.REQUESTS,
     )
-    job_options.policy_options(parser)
-    job_options.table_options(parser)
-    parser.add_argument("--user", metavar="NAME", help="one user for all rows")
-    parser.add_argument("--subject", metavar="COLUMN", help="a column of user names")
-    parser.add_argument("--action", default="list", metavar="OPERATION", help="the operation (list)")
-    job_options.named_options(parser)
+    parser.set_defaults(action="list")
     return job.run("visible", _visible, parser, arguments, _check_options)
 
 
 def _check_options(options: argparse.Namespace) -> None:
     if bool(options.user) == bool(options.subject):
         raise UsageError("give `--user NAME` or `--subject COLUMN`")
-    job_options.check_options(options)
+    job_options.check_requests(options)
 
 
 def _visible(options: argparse.Namespace, spark: SparkSession, progress: ProgressReporter) -> int:
@@ -49,7 +50,7 @@ def _visible(options: argparse.Namespace, spark: SparkSession, progress: Progres
     visible_arguments: dict[str, Any] = {
         "subject": user(options.user) if options.user else options.subject,
         "action": options.action,
-        **job_options.named(options, frame),
+        **job_options.requests(options, frame),
     }
     if options.explain:
         return job.explained(plan(frame, options.policy, options.state, **visible_arguments), options)

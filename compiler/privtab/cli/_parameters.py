@@ -1,0 +1,108 @@
+"""How commands declare their parameters: options, arguments, groups of options that several commands have, and completion."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import typer
+
+from privtab._install import how_to_install
+from privtab.errors import PrivtabError, UsageError
+
+
+def option(written: str, meaning: str, **settings: Any) -> Any:
+    """An option as a command line has it, with its names and the name of its value, if it takes one: `--policy -p POLICY`."""
+    words = written.split()
+    names = [word for word in words if word.startswith("-")]
+    value = next((word for word in words if word not in names), None)
+    return typer.Option(*names, metavar=value, help=meaning, **settings)
+
+
+def argument(name: str, meaning: str, **settings: Any) -> Any:
+    """An argument with the name that help gives it."""
+    return typer.Argument(metavar=name, help=meaning, **settings)
+
+
+def words_of(texts: Iterable[str] | None) -> list[str]:
+    """The words of an option that may be given several times, or once with commas."""
+    return [word for text in texts or () for part in text.split(",") if (word := part.strip())]
+
+
+@contextmanager
+def needing(what: str, *extras: str) -> Iterator[None]:
+    """Import what extras install. Raises UsageError, which says how to install them, for a library that is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(f"{what} needs {error.name}: {how_to_install(*extras)}") from error
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command have the options of dataclasses whose fields are annotated for Typer: its parameters of these types.
+
+    The options come where the parameter stands; fields without a default come first.
+    """
+    own = inspect.signature(command, eval_str=True).parameters
+    shared = {name: _fields(given.annotation) for name, given in own.items() if is_dataclass(given.annotation)}
+
+    def run(**values: Any) -> None:
+        groups = {}
+        for name, options in shared.items():
+            groups[name] = own[name].annotation(**{option.name: values.pop(option.name) for option in options})
+        command(**values, **groups)
+
+    # Typer reads the parameters from these.
+    parameters = [option for options in shared.values() for option in options if _is_required(option)]
+    for name, parameter in own.items():
+        if name in shared:
+            parameters += (option for option in shared[name] if not _is_required(option))
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__doc__, run.__name__ = command.__doc__, command.__name__
+    return run
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    return parameter.default is inspect.Parameter.empty
+
+
+def _fields(group: Any) -> list[inspect.Parameter]:
+    types = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=types[field.name],
+        )
+        for field in fields(group)
+    ]
+
+
+def policies(incomplete: str) -> list[str]:
+    """The names of policies with this prefix; none for a path, which the shell completes itself."""
+    from privtab.pipeline import policy_names
+
+    try:
+        return [name for name in policy_names() if name.startswith(incomplete)]
+    except (PrivtabError, OSError):
+        return []  # an invalid settings file is reported by the command, not during completion
+
+
+def channels(context: typer.Context, incomplete: str) -> list[str]:
+    """The channels with this prefix in the registry of the command line or the environment, if it is a folder."""
+    from privtab.registry.names import CHANNELS
+
+    registry = next((context.params[name] for name in ("registry", "url") if context.params.get(name)), None)
+    try:
+        folders = (Path(str(registry)) / CHANNELS).iterdir() if registry and "://" not in str(registry) else ()
+        return sorted(folder.name for folder in folders if folder.is_dir() and folder.name.startswith(incomplete))
+    except OSError:
+        return []
