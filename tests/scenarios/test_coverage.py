@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from shop_policy import Reads
 
-from privtab.scenarios.coverage import Coverage, percent
 from privtab.scenarios.nodes import CasePlan
-from privtab.scenarios.prove import coverage, observe
+from privtab.scenarios.prove import Coverage, coverage, observe, percent
 
 POLICY = """\
 privtab: 1

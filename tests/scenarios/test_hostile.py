@@ -9,8 +9,7 @@ import hostile
 import pytest
 
 from privtab.cli._app import run
-from privtab.scenarios.coverage import Coverage
-from privtab.scenarios.prove import Scoring
+from privtab.scenarios.prove import Coverage, Scoring
 
 SCENARIOS = """\
 scenarios: 1

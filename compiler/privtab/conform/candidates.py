@@ -26,9 +26,9 @@ from privtab.scenarios.callers import (
     comparisons_of,
     smallest,
 )
-from privtab.scenarios.coverage import Form
 from privtab.scenarios.generated import Caller
 from privtab.scenarios.needs import Callers
+from privtab.scenarios.nodes import Form
 from privtab.scenarios.suggest import RequestNames
 
 MAX_SETTINGS = 512

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from privtab.ir.nodes import Program, Rule
 from privtab.request import Entity, Request
-from privtab.scenarios.coverage import Cell
+from privtab.scenarios.prove import Cell
 from privtab.state.nodes import ALL_TABLES, State
 
 if TYPE_CHECKING:

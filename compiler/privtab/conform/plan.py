@@ -18,10 +18,10 @@ from privtab.errors import Undecided
 from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import Compare, Program, Rule
 from privtab.reference.evaluate import Reference
-from privtab.scenarios.coverage import Cell, cells_of
 from privtab.scenarios.generated import CallerStates
 from privtab.scenarios.masks import Key, Mask, Observed, RuleDependencies
 from privtab.scenarios.mutants import UNSEEN, Mutants
+from privtab.scenarios.prove import Cell, cells_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from privtab.conform.plan import NOT_ASKED
 from privtab.conform.run import Interview
 from privtab.ir.nodes import Program, Rule
 from privtab.pipeline import load_program
-from privtab.scenarios.coverage import Cell
 from privtab.scenarios.masks import Key, RuleDependencies
+from privtab.scenarios.prove import Cell
 
 ORDER = (Verdict.WIDER, Verdict.BROKEN, Verdict.NARROWER, Verdict.UNTESTED, Verdict.AGREES)
 """From the worst to the best; an untested part of a row does not hide that the rest agrees."""

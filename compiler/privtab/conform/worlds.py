@@ -160,12 +160,14 @@ def world_of(program: Program, questions: Iterable[Question]) -> World:
     for question in listed:
         objects = (question.request.resource, *question.request.with_.values())
         on_paths = {key for entity in objects for key in vocabulary(program).keys(entity)}
+        ids = {_path(key) for key in on_paths}
         named = list(_principals_of(question.state, question.request))
         for entity in entities_of(program, question.state, question.request, question.rule):
             type_ = program.entities[entity.type]
             if type_.principal is not None and len(entity.names) == 1:
                 named.append(f"{type_.principal}:{entity.id}")
-            elif not type_.single or str(entity) in on_paths:  # a single one is there with what contains it
+            # A single one is there with what contains it, if that is an object of the request.
+            elif not type_.single or str(entity) in on_paths or entity.id not in ids:
                 entities.setdefault(str(entity), entity)
         for text in named:
             kind, _, name = text.partition(":")

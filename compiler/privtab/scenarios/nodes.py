@@ -15,6 +15,8 @@ from privtab.state.nodes import State
 CaseKind: TypeAlias = Literal["case", "item", "need", "cell", "step"]
 """The kind of entry a case comes from: `cases`, `visible`, `needs`, `suites`, `walkthroughs`."""
 Text: TypeAlias = Located[str]
+Form: TypeAlias = Literal["", "item", "call"]
+"""The form of a request: of a listing, about a named item, or the call; empty for other rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,24 +1,180 @@
-"""What the passed cases prove: cell coverage, and the mutation score: which mutants some case notices, and which are equivalent."""
+"""What the passed cases prove: the cells of each row, and the mutation score: which mutants some case notices, and which are equivalent."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Literal, TypeAlias
 
 from privtab.errors import Undecided
-from privtab.ir.exact import ImplicationChecker
-from privtab.ir.formula import call_condition, item_condition, leaves
-from privtab.ir.nodes import Formula, Program, Rule
+from privtab.ir.canonical import Leaf, MinimalSets, atom_of, canonical
+from privtab.ir.exact import ImplicationChecker, settings
+from privtab.ir.formula import asked_condition, call_condition, item_condition, leaves
+from privtab.ir.names import atom_text
+from privtab.ir.nodes import And, Compare, Formula, Or, Program, Rule
 from privtab.ir.shapes import rule_flags
 from privtab.ir.support import Tool, check_support
-from privtab.scenarios.coverage import Coverage, Form, percent
-from privtab.scenarios.masks import Budget, Key, Observed, RuleDependencies
+from privtab.scenarios.masks import SETTING_COST, Budget, Key, Mask, Observed, RuleDependencies
 from privtab.scenarios.mutants import Mutant, Mutants
-from privtab.scenarios.nodes import Case, CasePlan
+from privtab.scenarios.nodes import Case, CasePlan, Form
 from privtab.scenarios.run import ReferenceEngine, effect_text
 from privtab.scenarios.suggest import Setting, suggestions
+
+Proof: TypeAlias = Literal["allow", "lack", "default"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One thing that a case can prove about a rule.
+
+    `allow`: a caller with `atoms` and no other complete set is allowed. `lack`: a caller with all of `atoms` except
+    `missing` is denied. `default`: a caller without any atom of any set is denied.
+    """
+
+    rule: Rule
+    proof: Proof
+    atoms: tuple[Leaf, ...] = ()
+    missing: Leaf | None = None
+    flags: frozenset[str] = frozenset()
+    types: Mapping[str, str]
+    form: Form
+    covered: bool
+
+    @property
+    def text(self) -> str:
+        """The cell in words: `allowed by READ (namespace)`."""
+        atom_texts = [atom_text(atom, self.rule, self.types) for atom in self.atoms if atom != self.missing]
+        satisfied = ", ".join(atom_texts)
+        match self.proof:
+            case "allow":
+                return f"allowed by {satisfied}" if satisfied else "allowed to anyone"
+            case "lack":
+                assert self.missing is not None
+                text = f"denied without {atom_text(self.missing, self.rule, self.types)}"
+                return f"{text}, though with {satisfied}" if satisfied else text
+            case "default":
+                return "denied to callers who hold none of it"
+
+    @property
+    def setting(self) -> str:
+        """The kind of request: `a named item`, `the call`, flags, types of objects; empty if the rule has only one."""
+        parts = [{"item": "a named item", "call": "the call", "": ""}[self.form]]
+        parts += [f"with {flag}" for flag in sorted(self.flags)]
+        parts += [f"{slot}: {type_}" for slot, type_ in self.types.items()]
+        return ", ".join(part for part in parts if part)
+
+
+class Coverage:
+    """The cells of some rules, and which of them the cases prove."""
+
+    def __init__(self, program: Program, rules: Mapping[Key, Rule], observed: Mapping[Key, Observed]) -> None:
+        self.program = program
+        self._form = canonical(program)
+        self._exact = ImplicationChecker(program)
+        semantics = program.semantics
+        self._owners_hold = (
+            semantics.deny == "overrides" and semantics.owner is not None and bool(semantics.owner.holds)
+        )
+        cells: list[Cell] = []
+        undecided: list[Rule] = []
+        for key, rule in rules.items():
+            self._budget = Budget(self._exact, rule)
+            try:
+                cells.extend(self._cells(rule, observed.get(key)))
+            except Undecided:
+                undecided.append(rule)
+        self.cells = tuple(cells)
+        self.undecided = tuple(undecided)
+        """Rules with more cells than the budget allows; those cells are not counted."""
+
+    @property
+    def covered(self) -> int:
+        """The number of proved cells."""
+        return sum(cell.covered for cell in self.cells)
+
+    @property
+    def percent(self) -> float:
+        """The share of proved cells. Without any cells it is 100, or 0 if some rules exceeded the budget."""
+        return percent(self.covered, len(self.cells)) if self.cells or not self.undecided else 0.0
+
+    @property
+    def untested(self) -> tuple[Cell, ...]:
+        """The cells that no case proves."""
+        return tuple(cell for cell in self.cells if not cell.covered)
+
+    def by_rule(self) -> dict[str, tuple[Rule, int, int]]:
+        """By the rule's id: the rule, the number of its cells, and how many are proved."""
+        found: dict[str, tuple[Rule, int, int]] = {}
+        for cell in self.cells:
+            _, cells, covered = found.get(cell.rule.id, (cell.rule, 0, 0))
+            found[cell.rule.id] = cell.rule, cells + 1, covered + cell.covered
+        return found
+
+    def _cells(self, rule: Rule, observed: Observed | None) -> Iterator[Cell]:
+        flags_asked = rule_flags(self.program, rule)
+        for flags, all_types in settings(self.program, rule):
+            self._budget.spend(SETTING_COST)
+            types = {slot.name: all_types[slot.name] for slot in rule.withs if slot.polymorphic}
+            in_setting = 0 if observed is None else observed.setting(flags, flags_asked, all_types)
+            named = 0 if observed is None else observed.named
+            forms: tuple[tuple[Form, Formula, Mask], ...] = (("", call_condition(rule), in_setting),)
+            if rule.each is not None:
+                call = asked_condition(self.program, rule, named=False)
+                forms = (
+                    ("item", item_condition(rule), in_setting & named),
+                    ("call", call, in_setting & ~named),
+                )
+            for form, condition, cases in forms:
+                sets = self._form.minimal_sets(condition, flags, all_types)
+                kind = Cell(rule=rule, proof="default", flags=flags, types=types, form=form, covered=False)
+                for cell, _ in cells_of(kind, sets, observed, cases):
+                    self._budget.spend(len(cell.atoms) + len(sets))
+                    if cell.covered or not self._is_impossible(sets, cell.atoms, cell.missing):
+                        yield cell
+
+    def _is_impossible(self, sets: MinimalSets, atoms: tuple[Leaf, ...], missing: Leaf | None) -> bool:
+        """Whether no state can prove a cell.
+
+        This happens if owners hold privileges that can also be denied: a caller who should have `READ` below an
+        entity but not on it must own what lies below, and then has everything that owners hold. And it happens if
+        comparisons of attributes hold together, such as `user.rank > 3` and `user.rank > 2`.
+        """
+        compared = any(isinstance(atom, Compare) for atoms_ in (*sets, atoms) for atom in atoms_)
+        if not ((self._owners_hold and atoms) or compared):
+            return False
+        premise = And(parts=tuple(atom for atom in atoms if atom != missing))
+        others = [And(parts=set_) for set_ in sets if missing is not None or set_ != atoms]
+        consequence = Or(parts=(*others, *(() if missing is None else (missing,))))
+        return self._budget.ask(lambda: self._exact.implies(premise, consequence))
+
+
+def cells_of(kind: Cell, sets: MinimalSets, observed: Observed | None, in_setting: Mask) -> Iterator[tuple[Cell, Mask]]:
+    """The cells of one kind of request, and the cases that prove each; `kind`: a cell of that kind, `in_setting`: the cases that have it."""
+    masks = {atom: 0 if observed is None else observed.atom(atom_of(atom)) for atoms in sets for atom in atoms}
+    complete = [reduce(int.__and__, (masks[atom] for atom in atoms), in_setting) for atoms in sets]
+    allowed = observed.allowed if observed is not None else 0
+    denied = in_setting & ~allowed
+    for position, atoms in enumerate(sets):
+        others = reduce(int.__or__, (mask for other, mask in enumerate(complete) if other != position), 0)
+        proved = complete[position] & ~others & allowed
+        yield replace(kind, proof="allow", atoms=atoms, covered=bool(proved)), proved
+    for atoms in sets:
+        for missing in atoms:
+            rest = reduce(int.__and__, (masks[atom] for atom in atoms if atom != missing), denied)
+            proved = rest & ~masks[missing]
+            yield replace(kind, proof="lack", atoms=atoms, missing=missing, covered=bool(proved)), proved
+    if () not in sets:
+        proved = denied & ~reduce(int.__or__, masks.values(), 0)
+        yield replace(kind, covered=bool(proved)), proved
+
+
+def percent(part: int, total: int) -> float:
+    """A share in percent, never rounded up to 100; 100 if the whole is zero."""
+    if part >= total:
+        return 100.0
+    return min(99.9, round(100 * part / total, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

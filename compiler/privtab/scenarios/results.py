@@ -18,10 +18,9 @@ from privtab.report.nodes import Case as JUnitCase
 from privtab.report.nodes import Failure as JUnitFailure
 from privtab.report.nodes import Suite
 from privtab.request import why_denied
-from privtab.scenarios.coverage import Cell, Coverage
 from privtab.scenarios.mutants import CHANGES, Mutant
 from privtab.scenarios.nodes import Case, CasePlan, Subject
-from privtab.scenarios.prove import Score
+from privtab.scenarios.prove import Cell, Coverage, Score
 from privtab.scenarios.run import Failure, reasons
 from privtab.syntax.nodes import RowDecl, Tables, VariantDecl
 

@@ -34,7 +34,7 @@ from privtab.ir.nodes import (
 from privtab.ir.serialise import vocabulary
 from privtab.paths import base_type, level_of
 from privtab.request import NOT_SET
-from privtab.scenarios.coverage import Form
+from privtab.scenarios.nodes import Form
 
 Tree: TypeAlias = "str | list[list[str]] | dict[str, list[Tree]]"
 """Ways as written: an atom or a name, sets, or parts under `all` or `any`."""
