@@ -17,7 +17,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.scenarios.masks import Key
-from privtab.state.nodes import ALL_TABLES, State, merged
+from privtab.state.nodes import State, merged
 
 _NOTHING = World(state=State(), entities=(), users=(), groups=(), roles=())
 LOOKED_AT = 25
@@ -65,27 +65,12 @@ def unseen(
     among: Iterable[Mistake],
     programs: Mapping[str, Program],
 ) -> Iterator[Mistake]:
-    """The mistakes that no question shows, each in a world of its own.
-
-    `programs`: what each mistake makes of the policy, by its id; the policy itself if it changes nothing.
-    """
+    """The mistakes that no question shows, each in a world of its own. `programs`: what each mistake makes of the policy, by its id."""
     views = [(View(program, q.state, _entities(program, q.state, q.request, q.rule)), q) for q in questions]
     for mistake in among:
         wrong = programs[mistake.id]
-        if not any(_shows(mistake, wrong, view, question.request, question.expected) for view, question in views):
+        if all(mistake.answers(view, wrong)(question.request) is question.expected for view, question in views):
             yield mistake
-
-
-def _shows(mistake: Mistake, program: Program, view: View, request: Request, right: bool) -> bool:  # noqa: FBT001
-    """Whether a system that makes a mistake, and `program` of the policy, does not give the right answer."""
-    state, asked = mistake.view(view).state, mistake.request(request, view.program)
-    if program is view.program and asked == request and _rows(state) == _rows(view.state):
-        return False  # it sees what every system sees
-    return right_answer(Reference(program, state), asked) is not right
-
-
-def _rows(state: State) -> list[tuple[object, ...]]:
-    return [tuple(getattr(state, table)) for table in ALL_TABLES]
 
 
 class _Finder:
@@ -96,8 +81,7 @@ class _Finder:
         self._number = 0
         self.unseen: Sequence[Mistake] = ()
         self.possible = [mistake for mistake in mistakes() if is_possible(mistake, plan.program)]
-        misread = {mistake.id: mistake.program(plan.program) for mistake in self.possible}
-        self.programs = {id_: plan.program if found == plan.program else found for id_, found in misread.items()}
+        self.programs = {mistake.id: mistake.program(plan.program) for mistake in self.possible}
 
     def chosen(self) -> list[Neighbour]:
         """Neighbours for the mistakes about objects, in each row, then for those that are still unseen, wherever they are seen."""
@@ -140,7 +124,7 @@ class _Finder:
 
         def is_wrong(neighbour: Neighbour) -> bool:
             view = View(self._program, neighbour.state, neighbour.entities)
-            return _shows(mistake, program, view, neighbour.request, neighbour.right)
+            return mistake.answers(view, program)(neighbour.request) is not neighbour.right
 
         return is_wrong
 
