@@ -15,7 +15,7 @@ from privtab.state.located import locations
 from privtab.state.nodes import State
 
 _NOBODY: frozenset[str] = frozenset()
-_MOST_USERS = 1_000
+_MOST_USERS = 100
 """Users whose holdings are kept: questions come in runs about the same few."""
 
 
