@@ -95,29 +95,40 @@ policies:
 
 # One process takes all of Spark, so that one Java machine serves all of its tests.
 PYTEST  := $(BIN)/pytest -q -n $(JOBS) --dist loadgroup
-CONNECT := $(BIN)/pytest -q -n $(JOBS) --spark connect
+# A process that has Spark Connect starts a server of its own.
+CONNECT := $(BIN)/pytest -q --spark connect
+SOME_ON_CONNECT := $(addprefix tests/spark/test_,decide.py visible.py functions.py)
 
 tests:
 	@$(PYTEST) -m "not slow and not long"
 
 connect:
 	@echo "some of it on Spark Connect"
-	@$(BIN)/pytest -q --spark connect -m "spark and not slow and not long" $(addprefix tests/spark/test_,decide.py visible.py functions.py)
+	@$(CONNECT) -m "spark and not slow and not long" $(SOME_ON_CONNECT)
 
 test-full: setup-test coverage ## the rest: coverage, processes, packaging, load, examples, large worlds, Spark on Connect
-	@$(PYTEST) -m "slow and not long"
-	@echo "the same on Spark Connect" && $(CONNECT) -m "spark and not slow and not long" tests/spark
+	@# As in `make test`: what is slow often waits.
+	@$(MAKE) --no-print-directory --jobs 2 slow connect-more
 
-# Examples alone, without generated ones: what they execute does not depend on luck, and measuring slows all of them down.
+.PHONY: slow connect-more
+slow:
+	@$(PYTEST) -m "slow and not long"
+
+connect-more:
+	@echo "more of Spark on Spark Connect"
+	@$(CONNECT) -m "spark and not slow and not long" tests/spark $(addprefix --ignore=,$(SOME_ON_CONNECT))
+
+# Examples alone, without generated ones: what they execute does not depend on luck, and measuring makes all of them three times
+# as slow. Two workers: these tests wait for nothing.
 COVERED := analysis backends bundle checks fmt ir lint model passes report scenarios state syntax
 
 coverage: setup-test ## what the tests of the compiler's rooms execute; the rooms and the floor are in pyproject.toml
 	@echo "the compiler's rooms with coverage"
-	@$(PYTEST) -m "not slow and not long and not spark and not hypothesis" --cov --cov-report=term:skip-covered $(addprefix tests/,$(COVERED))
+	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not long and not spark and not hypothesis and not generated" --cov --cov-report=term:skip-covered $(addprefix tests/,$(COVERED))
 
 test-long: setup-test ## minutes of generated worlds, other ones each time
 	@$(PYTEST) --hypothesis-profile search -m long
-	@echo "what is slow or long on Spark Connect" && $(CONNECT) --hypothesis-profile search -m "spark and (slow or long)" tests/spark
+	@echo "what is slow or long on Spark Connect" && $(CONNECT) -n $(JOBS) --hypothesis-profile search -m "spark and (slow or long)" tests/spark
 
 bench: setup-test ## decisions a second, by engine and size
 	@$(BIN)/python bench/run.py

@@ -21,7 +21,7 @@ BATCH = 1_000
 SINGLES = 2_000
 CALLERS = 64
 ALONE = 512
-"""Number of checks for the contestant that sends each separately: httpx takes milliseconds for one."""
+"""Number of checks for the contestant that sends each separately."""
 
 BARE, BY_REQUESTS = "bare http.client, one per call", "requests.Session, one per call"
 CHECK, REQUIRE = "Client.check", "Client.decide"

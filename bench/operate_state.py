@@ -27,8 +27,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from measure import Report, Spread, Table, markdown, resident
 from prepared import POLICY
 
-from privtab.bundle.archive import archive
-from privtab.bundle.contents import contents
+from privtab.bundle.archive import archive, contents
 from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.bundle.sign import SigningKey, signed
 from privtab.ir.nodes import Program

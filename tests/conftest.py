@@ -34,6 +34,9 @@ settings.load_profile("repeatable")
 SEEDS_OF_A_SEARCH = 10_000
 """The most seeds that one test may take after `search_seed`."""
 
+LONGEST_NAME = 200
+"""Characters of a text that stands in the name of a test as it is."""
+
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -100,16 +103,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"--search-seed {config.option.search_seed} searches these worlds again")
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name long texts by their parameter: every worker sends all names to the process that hands out the tests."""
+    return argname if isinstance(val, str | bytes) and len(val) > LONGEST_NAME else None
+
+
 def pytest_collection_finish() -> None:
     gc.enable()
     # What was collected stays until the end: the collector of cycles need not go through it again and again.
-    gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
     for item in items:
+        if "seed" in getattr(getattr(item, "callspec", None), "params", ()):
+            item.add_marker(pytest.mark.generated)
         fixtures = getattr(item, "_fixtureinfo", None)
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)

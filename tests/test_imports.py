@@ -23,6 +23,7 @@ ALLOWED = {
     "report": set(),
     "opa": set(),
     "engines": set(),
+    "entitlements": {"engines", "ir", "state"},
     "ir": set(),
     "syntax": {"findings"},
     "fmt": {"syntax"},
@@ -41,7 +42,7 @@ ALLOWED = {
     "integrations": {"client"},
     "serving": set(),
     "authzen": {"client", "engines", "serving"},
-    "analysis": {"ir", "reference", "state", "syntax"},
+    "analysis": {"entitlements", "ir", "reference", "state", "syntax"},
     "pipeline": {"backends", "bundle", "checks", "ir", "lint", "model", "passes", "syntax"},
     "scenarios": {
         "bundle",
@@ -68,7 +69,7 @@ ALLOWED = {
         "state",
         "syntax",
     },
-    "spark": {"bundle", "client", "engines", "importing", "ir", "pipeline", "state", "syntax"},
+    "spark": {"bundle", "client", "engines", "entitlements", "importing", "ir", "pipeline", "state", "syntax"},
     "registry": {"analysis", "bundle", "client", "ir", "lint", "pipeline", "scenarios", "serving", "state"},
     "cli": {
         "analysis",
@@ -78,6 +79,7 @@ ALLOWED = {
         "client",
         "conform",
         "engines",
+        "entitlements",
         "fmt",
         "importing",
         "ir",

@@ -1,10 +1,12 @@
-"""Load names on first use, so that importing a package costs next to nothing."""
+"""Names that packages export: loaded on first use, so that importing costs next to nothing; former ones for one version."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 
 def lazily(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
@@ -21,3 +23,39 @@ def lazily(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
 def listed(names: Sequence[str]) -> Callable[[], list[str]]:
     """A module's `__dir__`: all exports, loaded or not, so that shells and notebooks complete them."""
     return lambda: sorted(names)
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def renamed(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """A module's `__getattr__` for former names, which returns the new one with a DeprecationWarning."""
+
+    def get(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        warnings.warn(f"`{package}.{name}` is now `{names[name]}`", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(package), names[name])
+
+    return get
+
+
+def renamed_keyword(former: str, current: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator for a function that accepts the former name of a keyword argument, too; both at once are a TypeError."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if former in kwargs:
+                if current in kwargs:
+                    raise TypeError(f"{function.__name__}() got both `{former}` and `{current}`")
+                warnings.warn(
+                    f"`{former}` of `{function.__name__}` is now `{current}`", DeprecationWarning, stacklevel=2
+                )
+                kwargs[current] = kwargs.pop(former)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate

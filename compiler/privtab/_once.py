@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import lru_cache, wraps
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
+H = TypeVar("H", bound=Hashable)
 T = TypeVar("T")
 
 _CACHE_SIZE = 4
@@ -49,6 +50,23 @@ def once(work: Callable[[K], T]) -> Callable[[K], T]:
         if known is None or known[0] is not value:
             known = latest = value, by_identity(_ById(value))
         return known[1]
+
+    return cached
+
+
+def once_within(work: Callable[[K, H], T]) -> Callable[[K, H], T]:
+    """Cache the results of a function for a program and each value that it is asked about."""
+
+    @once
+    def results(_whole: K) -> dict[H, T]:
+        return {}
+
+    @wraps(work)
+    def cached(whole: K, part: H) -> T:
+        known = results(whole)
+        if part not in known:
+            known[part] = work(whole, part)
+        return known[part]
 
     return cached
 

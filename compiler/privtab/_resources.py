@@ -1,8 +1,16 @@
-"""Locate templates, shipped policies and OPA's own files: in the installed package, otherwise in the checkout."""
+"""Locate templates, shipped policies and OPA's own files, in the installed package or else in the checkout; and load templates."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+from privtab.errors import UsageError
+from privtab.hints import did_you_mean
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -25,24 +33,21 @@ def policies() -> Path:
     return _folder("policy_src")
 
 
-def imports() -> Path:
-    """The shipped import documents: `<system>.yaml`."""
-    return _folder("import_src")
+def documents(kind: str) -> dict[str, Path]:
+    """The shipped `import` documents, or the `mapping` documents of pushes, by name."""
+    folder = _folder({"import": "import_src", "mapping": "push_src"}[kind])
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
-def import_documents() -> list[str]:
-    """The names of the shipped import documents."""
-    return sorted(path.stem for path in imports().glob("*.yaml"))
-
-
-def pushes() -> Path:
-    """The shipped mapping documents of `privtab state push`: `<system>.yaml`."""
-    return _folder("push_src")
-
-
-def push_documents() -> list[str]:
-    """The names of the shipped mapping documents."""
-    return sorted(path.stem for path in pushes().glob("*.yaml"))
+def document(name: str, kind: str) -> Path:
+    """The file of a document: a path, else the name of a shipped one. Raises UsageError."""
+    path, shipped = Path(name), documents(kind)
+    if path.is_file():
+        return path
+    if name in shipped:
+        return shipped[name]
+    advice = did_you_mean(name, shipped) or f"there are {', '.join(shipped)}"
+    raise UsageError(f"no {kind} document `{name}`: {advice}")
 
 
 def rules() -> Path:
@@ -55,6 +60,16 @@ def opa() -> Path:
     return _folder("opa")
 
 
-def opa_capabilities() -> Path:
-    """The pinned capabilities file for `opa check` and `opa build`."""
-    return opa() / "capabilities.json"
+@lru_cache(maxsize=4)
+def environment(folder: str) -> Environment:
+    """The templates of one folder. The output is not HTML, so nothing is escaped: quote values with a filter."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(templates() / folder),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - see the docstring
+    )

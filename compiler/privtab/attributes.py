@@ -148,15 +148,7 @@ class Attributes:
 
     def of(self, kind: AttributeKind) -> Mapping[str, Attribute]:
         """The attributes of users, of entities or of requests."""
-        match kind:
-            case "user":
-                return self.user
-            case "entity":
-                return self.entity
-            case "request":
-                return self.request
-            case _:
-                assert_never(kind)
+        return {"user": self.user, "entity": self.entity, "request": self.request}[kind]
 
     def declared_on(self, type_: str) -> Mapping[str, Attribute]:
         """The attributes that entities of a type have."""

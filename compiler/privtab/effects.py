@@ -8,10 +8,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
+EffectKind: TypeAlias = Literal["grant", "become", "revoke", "delegate", "withdraw"]
+DELEGATION: frozenset[EffectKind] = frozenset(("delegate", "withdraw"))
+"""The kinds of effects whose principal the request names, and of several privileges which one."""
 PRINCIPAL_TABLES = ("members", "memberships", "assignments", "grants", "owners")
 """What `revokes` may name besides privileges, on a principal: tables of the state whose rows about the principal are removed."""
+
+TABLE_OF_TYPE: Mapping[str | None, str] = {
+    None: "assignments",
+    "role": "assignments",
+    "group": "memberships",
+    "user": "members",
+}
+"""What `delegates` may name besides privileges and ownership, by what the type of the row represents: rows that give a role, also within an
+entity, that let somebody join a group, or that make a user a member of what contains the user."""
 
 BY_ACTIVE_ROLE = " by active_role"
 """In the text of ownership: not the caller becomes the owner but the first active role of the request."""

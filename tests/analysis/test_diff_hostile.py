@@ -10,7 +10,7 @@ import pytest
 
 from privtab.analysis.diff import Verdict, diff
 from privtab.analysis.diff.waivers import failing
-from privtab.ir import circuits
+from privtab.ir import solver
 from privtab.ir.nodes import Program
 
 
@@ -42,7 +42,7 @@ def test_a_copy_in_another_order_is_equal(name: str) -> None:
 def test_undecided_rows_are_unknown_and_fail_every_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     before = program(hostile.tangled_cnf(12, 5, 20))
     after = program(hostile.tangled_cnf(12, 6, 20))
-    monkeypatch.setattr(circuits, "CONFLICTS", 0)
+    monkeypatch.setattr(solver, "CONFLICTS", 0)
     found = diff(before, after)
     assert [row.verdict for row in found.changes] == [Verdict.UNKNOWN]
     for verdict in Verdict:

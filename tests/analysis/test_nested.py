@@ -8,10 +8,10 @@ import pytest
 
 from privtab.analysis.changes import change_text
 from privtab.analysis.explain import explain
-from privtab.analysis.universe import asked_entities, universe
 from privtab.authzen.points import Directory
 from privtab.backends.describe import describe
 from privtab.engines.index import Index
+from privtab.entitlements.universe import asked_entities, universe
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference

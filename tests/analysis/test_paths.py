@@ -18,8 +18,8 @@ from privtab.analysis.caller import Caller
 from privtab.analysis.effects import FreshNames, GainedFact, creates_resource
 from privtab.analysis.goals import Goal, goal, operation_goal
 from privtab.analysis.paths import ReachableRights, escalations
-from privtab.analysis.universe import Universe, names
-from privtab.analysis.universe import universe as universe_of
+from privtab.entitlements.universe import Universe, names
+from privtab.entitlements.universe import universe as universe_of
 from privtab.errors import UsageError
 from privtab.ir.nodes import RESOURCE, Has, Program, Rule, Target
 from privtab.ir.serialise import vocabulary

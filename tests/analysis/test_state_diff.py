@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from itertools import chain, combinations, product
 from math import prod
@@ -21,9 +21,9 @@ from seeds import seeds
 from privtab.analysis.state_diff import ChangedAccess, ChangedRow, StateDiff, changed_rows, state_diff
 from privtab.analysis.state_diff.subjects import ANY_OTHER
 from privtab.analysis.state_diff.summary import groups as by_rows
-from privtab.analysis.universe import Universe, named_principals
-from privtab.analysis.universe import universe as universe_of
 from privtab.attributes import GivenAttributes
+from privtab.entitlements.universe import Universe, named_principals
+from privtab.entitlements.universe import universe as universe_of
 from privtab.ir.formula import compares_given, item_condition, leaves
 from privtab.ir.nodes import RESOURCE, Compare, Program, Rule
 from privtab.ir.serialise import vocabulary
@@ -192,10 +192,13 @@ def one_by_one(program: Program, before: State, after: State, rules: Collection[
                         groups=groups,
                         flags=worlds.stated_flags(rule, some),
                     )
+                    was_allowed, is_allowed = (
+                        decider(old_reference, rule, request),
+                        decider(new_reference, rule, request),
+                    )
                     changed_to = set()
                     for given_values in choices:
-                        asked = replace(request, attributes=given_values)
-                        was, is_ = allowed(old_reference, rule, asked), allowed(new_reference, rule, asked)
+                        was, is_ = was_allowed(given_values), is_allowed(given_values)
                         changed_to |= {is_} - {was}
                     for is_ in changed_to:
                         if not any(known < some and gained == is_ for known, gained in seen):
@@ -258,8 +261,20 @@ def groups_of(state: State) -> set[str]:
 
 
 def allowed(reference: Reference, rule: Rule, request: Request) -> bool:
+    return decider(reference, rule, request)(request.attributes)
+
+
+def decider(reference: Reference, rule: Rule, request: Request) -> Callable[[GivenAttributes], bool]:
+    """Decides a request with any attributes: what else it says is looked up once."""
     evaluation = EvaluationContext(reference, request)
-    return evaluation.holds(evaluation.condition(rule))
+    entities, condition = {RESOURCE: request.resource, **request.with_}, evaluation.condition(rule)
+
+    def decides(attributes: GivenAttributes) -> bool:
+        evaluation.attributes = attributes
+        evaluation.given = evaluation.given_of(entities)
+        return evaluation.holds(condition)
+
+    return decides
 
 
 def objects(program: Program, universe: Universe, rule: Rule) -> Iterator[tuple[Entity, dict[str, Entity]]]:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from seeds import seeds
 
 from privtab import InvalidRequest
-from privtab.analysis.universe import Universe, rows_entities
 from privtab.analysis.what_can import AllowedOperation, what_can
+from privtab.entitlements.universe import Universe, rows_entities
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request

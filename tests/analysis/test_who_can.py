@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privtab import InvalidRequest, pipeline
-from privtab.analysis.universe import users
 from privtab.analysis.who_can import Principal, who_can
+from privtab.entitlements.universe import users
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request

@@ -15,15 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privtab import InvalidRequest
-from privtab.analysis.universe import universe
 from privtab.analysis.who_can import who_can
 from privtab.authzen.messages import SearchKind
-from privtab.authzen.paging import PagePosition
 from privtab.authzen.points import LocalDecisionPoint
-from privtab.authzen.searching import AT_ONCE, SearchPlan, page
-from privtab.authzen.service import Service
+from privtab.authzen.service import AT_ONCE, PagePosition, SearchPlan, Service, read_page
 from privtab.bundle.pack import state_bundle
 from privtab.client.embedded import Embedded
+from privtab.entitlements.universe import universe
 from privtab.pipeline import load_program, policy_bundle
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
@@ -112,7 +110,7 @@ def test_pages_follow_each_other_without_a_gap_and_end(limit: int) -> None:
         found: list[str] = []
         at = PagePosition(after=None, limit=limit, search_hash="x")
         while True:
-            result = await page(walk(), at, every_third)
+            result = await read_page(walk(), at, every_third)
             assert len(result.names) <= limit
             found += result.names
             if not result.next_token:
@@ -126,11 +124,11 @@ def test_pages_follow_each_other_without_a_gap_and_end(limit: int) -> None:
 def test_a_page_that_takes_too_long_ends_early_and_goes_on() -> None:
     ticks = iter(range(0, 1000, 10))
     at = PagePosition(after=None, limit=1000, search_hash="x")
-    result = asyncio.run(page(walk(), at, every_third, clock=lambda: next(ticks)))
+    result = asyncio.run(read_page(walk(), at, every_third, clock=lambda: next(ticks)))
     assert list(result.names) == NAMES[:AT_ONCE:3]
     assert result.next_token == at.token(NAMES[AT_ONCE - 1])
 
 
 def test_names_added_and_removed_between_two_pages() -> None:
     at = PagePosition(after="n00004x", limit=2, search_hash="x")
-    assert asyncio.run(page(walk(), at, every_third)).names == ("n00006", "n00009")
+    assert asyncio.run(read_page(walk(), at, every_third)).names == ("n00006", "n00009")

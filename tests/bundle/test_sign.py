@@ -18,9 +18,8 @@ from privtab.bundle.archive import archive
 from privtab.bundle.sign import PASSWORD_VARIABLE, SigningKey, new_key, signed, signed_bundle
 from privtab.bundle.verify import verify
 from privtab.errors import BrokenBundle, FileError, SignatureRefused, UsageError
-from privtab.keys import VerificationKey, verification_keys
 from privtab.pipeline import policy_artifacts
-from privtab.signatures import Trust, canonical
+from privtab.signatures import Trust, VerificationKey, canonical, verification_keys
 from privtab.state.nodes import State
 
 KINDS = ("RS256", "ES256", "ES384")

@@ -33,6 +33,6 @@ def test_a_key_like_no_other(only: Callable[..., Any]) -> None:
     assert found.message == "unknown key `colour` in a row"
     assert (
         found.help
-        == "the keys of a row are `requires`, `each`, `report`, `grants`, `becomes`, `revokes`, `title`, `with`, `flags`, `gate`, `creates` and 7 more"
+        == "the keys of a row are `requires`, `each`, `report`, `grants`, `becomes`, `revokes`, `delegates`, `withdraws`, `title`, `with`, `flags` and 9 more"
     )
     assert found.under == "colour"

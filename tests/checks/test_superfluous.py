@@ -18,7 +18,7 @@ from privtab.checks._view import View, view_of
 from privtab.ir.formula import conjunction, item_condition
 from privtab.ir.nodes import ALWAYS, RESOURCE, And, Formula, Or, When
 from privtab.model import nodes as m
-from privtab.model.walk import flat
+from privtab.model.nodes import flat
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.source import SourceFile
 

@@ -19,7 +19,7 @@ from sidecar_fleet import POLICY, STATE, WIDER, SidecarFleet, outcome
 from privtab import Client
 from privtab.opa.server import OpaServer
 from privtab.registry import Registry
-from privtab.registry.deploy import watch as watching
+from privtab.registry.deploy import rollout as watching
 
 Privtab = Callable[..., Any]
 

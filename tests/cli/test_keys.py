@@ -10,7 +10,7 @@ import pytest
 import signing_keys
 
 from privtab.bundle.sign import SigningKey
-from privtab.keys import verification_keys
+from privtab.signatures import verification_keys
 
 
 @pytest.mark.parametrize("algorithm", ["ES256", "RS256"])

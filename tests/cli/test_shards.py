@@ -11,7 +11,7 @@ import bundle_service
 import pytest
 
 from privtab import Embedded
-from privtab.bundle.contents import contents
+from privtab.bundle.archive import contents
 
 STATE = """
 grants:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from privtab import AccessDenied, Client, DecisionUnavailable, Entity, InvalidRequest, PolicyError, Request, UsageError
-from privtab.client import AsyncClient, Revision
-from privtab.client._async_http import AsyncHttpTransport
+from privtab.client import AsyncClient, HttpTransport, Revision
+from privtab.client._opa import OpaFlows
+from privtab.client.aio import AsyncHttpTransport
 from privtab.opa.server import OpaServer
 
 READ = Request(user="alice", action="read", resource=Entity("doc", "s/d"))
@@ -23,7 +24,7 @@ class Recorder:
     """A transport that remembers what passed through it."""
 
     def __init__(self, url: str) -> None:
-        self.inner = AsyncHttpTransport(url)
+        self.inner = AsyncHttpTransport(HttpTransport(url))
         self.sent: list[tuple[str, Any]] = []
 
     async def post(self, path: str, body: bytes, limits: Any) -> bytes:
@@ -158,14 +159,15 @@ def test_an_operation_that_is_gone_when_its_turn_comes_fails_alone(opa: OpaServe
 
     async def work(client: AsyncClient, _: Recorder) -> None:
         assert await client.check(READ)
-        flows = client._engine._flows
+        flows = client._client_flows.engine
+        assert isinstance(flows, OpaFlows)
         known = flows._active
         assert known is not None
         rest = {name: shape for name, shape in known.vocabulary.operations["doc"].items() if name != "copy"}
         older = replace(known.vocabulary, operations={**known.vocabulary.operations, "doc": rest})
         copying = client.check("alice", "copy", "doc:s/d", with_={"source": "doc:s/e"})
         tasks = [asyncio.create_task(copying), asyncio.create_task(client.check(READ))]
-        asyncio.get_running_loop().call_soon(setattr, flows, "_known", replace(known, vocabulary=older))
+        asyncio.get_running_loop().call_soon(setattr, flows, "_active", replace(known, vocabulary=older))
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert results[1] is True
         assert not isinstance(results[0], KeyError)

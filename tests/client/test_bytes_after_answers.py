@@ -20,7 +20,7 @@ from failing_servers import Authority, free_port, opa_process, reply, wait_for
 
 from privtab import Client, DecisionUnavailable, PolicyError
 from privtab.client import AsyncClient, HttpTransport, _http
-from privtab.client._async_http import AsyncHttpTransport
+from privtab.client.aio import AsyncHttpTransport
 
 LIMITS = (2.0, 2.0)
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
@@ -186,7 +186,8 @@ def test_a_record_of_tls_that_follows_is_never_the_next_answer(tmp_path: Path) -
         assert [own.get("/v1/data/x", LIMITS) for _ in range(4)] == [b'{"result": false}'] * 4
         own.close()
         assert (
-            asyncio.run(ask(AsyncHttpTransport(url, verify=str(authority.certificate)))) == [b'{"result": false}'] * 4
+            asyncio.run(ask(AsyncHttpTransport(HttpTransport(url, verify=str(authority.certificate)))))
+            == [b'{"result": false}'] * 4
         )
         listener.shutdown(socket.SHUT_RDWR)
 
@@ -200,13 +201,12 @@ def test_a_tls_connection_of_the_event_loop_is_kept(tmp_path: Path, opa_binary: 
     url, verify = f"https://127.0.0.1:{port}", str(authority.certificate)
 
     async def ask() -> int:
-        transport = AsyncHttpTransport(url, verify=verify)
+        inner = HttpTransport(url, verify=verify)
+        transport = AsyncHttpTransport(inner)
         streams = set()
         for _ in range(5):
             await transport.get("/health", LIMITS)
-            assert transport._pool is not None
-            pool = transport._pool
-            streams |= {id(connection) for connection in pool.connections}
+            streams |= {id(connection) for connection in inner._idle}
         await transport.close()
         return len(streams)
 

@@ -11,7 +11,6 @@ import pytest
 
 import privtab
 from privtab import analysis
-from privtab._install import how_to_install
 from privtab.analysis import diff
 
 PROGRAM = """
@@ -43,26 +42,6 @@ def test_importing_loads_the_standard_library_alone() -> None:
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env={"PYTHONPATH": path}
     )
     assert json.loads(done.stdout) == ["privtab"]
-
-
-def test_without_httpcore_everything_else_works_and_the_error_says_what_to_install() -> None:
-    program = """
-import sys
-sys.modules["httpcore"] = None
-import privtab
-from privtab import AsyncClient, Client
-assert all(hasattr(privtab, name) for name in privtab.__all__)
-assert Client("http://127.0.0.1:1", mode="off").check("a", "b", "c:d")
-try:
-    AsyncClient()
-except privtab.UsageError as error:
-    print(error)
-"""
-    path = str(Path(privtab.__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={"PYTHONPATH": path}
-    )
-    assert done.stdout.strip() == f"AsyncClient needs the extra `async`: {how_to_install('async')}"
 
 
 def test_names_that_are_loaded_later_are_listed() -> None:

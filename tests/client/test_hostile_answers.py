@@ -13,9 +13,9 @@ import pytest
 from hostile_http import GOOD, NEXT, answers
 from hypothesis import HealthCheck, given, settings
 
-from privtab.client._async_http import AsyncHttpTransport
 from privtab.client._http import HttpTransport
 from privtab.client._sender import Sender, SendError
+from privtab.client.aio import AsyncHttpTransport
 from privtab.errors import DecisionUnavailable, PolicyError
 
 LIMITS = (0.5, 0.5)
@@ -96,7 +96,7 @@ def check_answer(server: Server, answer: bytes) -> None:
 
 
 async def one_in_a_loop(server: Server, answer: bytes) -> None:
-    transport = AsyncHttpTransport(f"http://127.0.0.1:{server.port}", max_body=100_000)
+    transport = AsyncHttpTransport(HttpTransport(f"http://127.0.0.1:{server.port}", max_body=100_000))
     server.first = answer
     with suppress(DecisionUnavailable, PolicyError):
         body = await transport.post("/v1/data/x", b"{}", LIMITS)

@@ -294,7 +294,6 @@ OPENS = frozenset(
 )  # fmt: skip
 SENDERS = {
     "client/_http.py": {"http.client.HTTPConnection"},  # decisions, and everything else through client/_sender.py
-    "client/_async_http.py": {"httpcore.AsyncConnectionPool"},  # decisions
     "client/_transport.py": {"requests.Session"},  # RequestsTransport, restricted, where the caller gave no session
     "registry/deploy/push.py": {"_Client"},  # the client of OPA's makers, restricted likewise
     "opa/server.py": {

@@ -16,7 +16,7 @@ import pytest
 import requests
 
 from privtab import AccessDenied, Client, DecisionUnavailable, Entity, InvalidRequest, PolicyError, Request, UsageError
-from privtab.client import RequestsTransport, Revision, Timeout, sync
+from privtab.client import RequestsTransport, Revision, Timeout, _opa
 from privtab.client import _transport as transports
 from privtab.opa.server import OpaServer
 
@@ -265,7 +265,7 @@ def test_a_new_operation_is_learnt_when_the_policy_changes(
         server.program = {"result": demo.program("p2", archive={"unnamed": False, "with": {}, "flags": []})}
         with pytest.raises(InvalidRequest):
             client.check("alice", "archive", "doc:s/d")  # looked a moment ago
-        monkeypatch.setattr(sync, "RECHECK_SECONDS", 0.0)
+        monkeypatch.setattr(_opa, "RECHECK_SECONDS", 0.0)
         assert client.check("alice", "archive", "doc:s/d")
 
 
@@ -284,7 +284,7 @@ def test_an_unknown_name_stays_a_mistake_while_opa_is_away(
     server = raw_server(http_reply('{"result": true}'))
     with Client(server.url) as client:
         assert client.check(READ)
-        monkeypatch.setattr(sync, "RECHECK_SECONDS", 0.0)
+        monkeypatch.setattr(_opa, "RECHECK_SECONDS", 0.0)
         server.program = "gone"
         with pytest.raises(InvalidRequest):
             client.check("alice", "archive", "doc:s/d")
@@ -298,7 +298,7 @@ def test_a_state_that_goes_away_is_noticed(
         assert client.check(READ)
         server.state = {}
         assert client.check(READ)
-        monkeypatch.setattr(sync, "REFRESH_SECONDS", 0.0)
+        monkeypatch.setattr(_opa, "REFRESH_SECONDS", 0.0)
         with pytest.raises(DecisionUnavailable, match="no state bundle"):
             client.check(READ)
 
@@ -502,7 +502,9 @@ def test_concurrent_chunks_run_at_once_and_the_first_error_ends_all(
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_in_the_middle_of_a_look_leaves_a_child_that_can_ask(opa: OpaServer) -> None:
     with Client(opa.url, cache_size=10, timeout=2) as client:
-        locks: list[Any] = [client._flows._io, client._resilience.breaker, client._flows._cache]
+        flows = client._client_flows.engine
+        assert isinstance(flows, _opa.OpaFlows)
+        locks: list[Any] = [flows._io, flows._resilience.breaker, flows._cache]
         for holder in locks:
             assert holder._lock.acquire()  # as another thread would
         child = os.fork()

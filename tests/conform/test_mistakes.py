@@ -174,7 +174,13 @@ def test_shipped_tables_show_what_they_allow_with_few_questions(policy: str) -> 
     assert set(missed(replace(planned, mistakes=planned.mistakes[::every]))) <= unseen
 
 
-@pytest.mark.parametrize("policy", ["unitycatalog/0.6", "lakekeeper/4.9", "mariadb/10.11"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "mariadb/10.11",
+        *(pytest.param(policy, marks=pytest.mark.slow) for policy in ("unitycatalog/0.6", "lakekeeper/4.9")),
+    ],
+)
 def test_what_a_plan_needs_is_a_state_and_its_requests_are_valid(policy: str) -> None:
     """Also where nobody but users can be granted anything, and where the root is the only entity of its type."""
     planned = plan(load_program(policy))

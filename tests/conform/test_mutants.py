@@ -18,7 +18,7 @@ from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.scenarios.masks import RuleDependencies
 from privtab.scenarios.mutants import Mutants
-from privtab.scenarios.score import Scoring
+from privtab.scenarios.prove import Scoring
 from privtab.state.nodes import merged
 
 

@@ -19,7 +19,7 @@ def check(folder: Path) -> subprocess.CompletedProcess[str]:
         "check",
         "--strict",
         "--capabilities",
-        str(_resources.opa_capabilities()),
+        str(_resources.opa() / "capabilities.json"),
         str(folder),
     ]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
@@ -55,7 +55,7 @@ def test_builtins_that_reach_outside_are_refused(call: str, tmp_path: Path) -> N
 def test_capabilities_are_those_of_the_pinned_opa_without_nondeterministic_builtins() -> None:
     command = [str(binary.find()), "capabilities", "--current"]
     current = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
-    pinned = json.loads(_resources.opa_capabilities().read_text(encoding="utf-8"))
+    pinned = json.loads((_resources.opa() / "capabilities.json").read_text(encoding="utf-8"))
     # The clock, by which rows of a state hold for a time, is the only exception.
     deterministic = [
         builtin

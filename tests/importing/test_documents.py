@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from documentation_pages import read
 
-from privtab._resources import import_documents
+from privtab._resources import documents
 from privtab.errors import PolicyInvalid, UsageError
 from privtab.importing.document import load
 
 
-@pytest.mark.parametrize("name", import_documents())
+@pytest.mark.parametrize("name", documents("import"))
 def test_a_shipped_document_is_right(name: str) -> None:
     document = load(name)
     assert document.title

@@ -11,7 +11,7 @@ import pytest
 from jmespath import Options, compile  # noqa: A004
 from ranger import LAKE
 
-from privtab._resources import import_documents, imports
+from privtab._resources import documents
 from privtab.errors import FileError
 from privtab.importing.answers import opened
 from privtab.importing.document import ImportDocument, ImportStep, load
@@ -64,7 +64,9 @@ def imported(folder: Path, document: str, answers: Mapping[str, object], policy:
 
 def test_items_without_an_id_are_told_apart_by_all_that_they_hold(tmp_path: Path) -> None:
     document = tmp_path / "people.yaml"
-    document.write_text((imports() / "scim.yaml").read_text(encoding="utf-8").replace(", id: id", ""), encoding="utf-8")
+    document.write_text(
+        documents("import")["scim"].read_text(encoding="utf-8").replace(", id: id", ""), encoding="utf-8"
+    )
     page = {**PEOPLE, "totalResults": 2}
     again = {**page, "Resources": [{"userName": "ann", "id": "1"}]}
     with pytest.raises(FileError, match="gives items twice"):
@@ -218,7 +220,7 @@ DATA: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", sorted(GRAMMAR | set().union(*(expressions(load(d)) for d in import_documents()))))
+@pytest.mark.parametrize("text", sorted(GRAMMAR | set().union(*(expressions(load(d)) for d in documents("import")))))
 def test_expressions_mean_what_the_library_says(text: str) -> None:
     library, ours = compile(text), Expression.parse(text)
     options = Options(custom_functions=FUNCTIONS)

@@ -25,10 +25,10 @@ from privtab.ir.support import UNSUPPORTED, Feature, Tool, check_support
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
+from privtab.scenarios.callers import HeldAtom
 from privtab.scenarios.needs import Callers
 from privtab.scenarios.nodes import CasePlan, Subject
 from privtab.scenarios.prove import coverage, score
-from privtab.scenarios.ways import HeldAtom
 from privtab.spark.matrix.opening import open_matrix, open_state
 from privtab.spark.matrix.question import Question
 from privtab.spark.policies import open_policy

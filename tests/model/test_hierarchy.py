@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from privtab.ir.nodes import EntityType
-from privtab.model.hierarchy import Hierarchy
+from privtab.model.nodes import Hierarchy
 
 
 def forest(**parents: str | None) -> Hierarchy:

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from privtab.errors import OpaError
-from privtab.opa import wasm
+from privtab.opa.binary import build_wasm
 from privtab.pipeline import load_program, policy_artifacts, wasm_modules
 
 MODULE = "package p\n\nallow if input.x == 1\n"
 
 
 def test_the_same_modules_give_the_same_bytes(opa_binary: Path) -> None:
-    built = [wasm.build({"p.rego": MODULE}, ["p/allow"], opa_binary) for _ in range(2)]
+    built = [build_wasm({"p.rego": MODULE}, ["p/allow"], opa_binary) for _ in range(2)]
     assert built[0] == built[1]
     assert built[0].startswith(b"\0asm")
 
@@ -29,12 +29,12 @@ def test_the_message_of_opa_is_in_the_error(
     modules: dict[str, str], entrypoint: str, message: str, opa_binary: Path
 ) -> None:
     with pytest.raises(OpaError, match=message):
-        wasm.build(modules, [entrypoint], opa_binary)
+        build_wasm(modules, [entrypoint], opa_binary)
 
 
 def test_an_opa_that_does_not_run(tmp_path: Path) -> None:
     with pytest.raises(OpaError, match="did not end well"):
-        wasm.build({"p.rego": MODULE}, ["p/allow"], tmp_path / "none")
+        build_wasm({"p.rego": MODULE}, ["p/allow"], tmp_path / "none")
 
 
 @pytest.mark.slow

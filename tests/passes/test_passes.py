@@ -12,8 +12,7 @@ from privtab.ir.canonical import canonical
 from privtab.ir.formula import call_condition, item_condition
 from privtab.ir.nodes import ALWAYS, And, Program
 from privtab.ir.shapes import rule_flags
-from privtab.passes.drop_implied_gate import drop_implied_gate
-from privtab.passes.narrowest_first import narrowest_first
+from privtab.passes import drop_implied_gate, narrowest_first
 
 
 def meaning(program: Program) -> dict[tuple[str, str], object]:

@@ -25,7 +25,7 @@ from privtab.bundle.inspect import inspect
 from privtab.bundle.sign import signed
 from privtab.bundle.verify import verify
 from privtab.client._bundles import content, unpacked
-from privtab.diagnostics_render import render
+from privtab.diagnostics import render
 from privtab.errors import BrokenBundle, FileError, PolicyError, SignatureRefused, UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_bundle

@@ -12,7 +12,6 @@ from privtab.ir.nodes import Program
 from privtab.moments import Window, moment
 from privtab.pushdown.desired import DesiredRights, desired_rights
 from privtab.pushdown.document import MappingDocument
-from privtab.pushdown.plan import difference
 from privtab.pushdown.rights import (
     Account,
     DefaultRole,
@@ -22,6 +21,7 @@ from privtab.pushdown.rights import (
     NativeOwnership,
     Object,
     Right,
+    difference,
     from_text,
     in_order,
     to_text,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ranger import LAKE
 
-from privtab._resources import push_documents
+from privtab._resources import documents
 from privtab.errors import PolicyInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
@@ -35,7 +35,7 @@ more: 1
 """
 
 
-@pytest.mark.parametrize("name", push_documents())
+@pytest.mark.parametrize("name", documents("mapping"))
 def test_a_shipped_document_fits_its_policy(name: str, tmp_path: Path) -> None:
     (tmp_path / "lake.yaml").write_text(LAKE, encoding="utf-8")
     policy = POLICIES.get(name, tmp_path / "lake.yaml")

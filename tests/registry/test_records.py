@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from example_bundles import ExampleBundles
 
-from privtab.bundle.archive import archive
-from privtab.bundle.stream import entries
+from privtab.bundle.archive import archive, entries
 from privtab.cli._app import run
 from privtab.errors import RegistryConflict, RegistryError
 from privtab.registry import Registry, names

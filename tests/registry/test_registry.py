@@ -176,9 +176,3 @@ def test_a_release_whose_copies_fail_has_one_error(registry: Registry, packed: E
     with pytest.raises(RegistryError, match="dev/shop is at release 2 now, but its copies"):
         registry.release("dev", "shop", policy=second)
     assert registry.channel("dev", "shop").policy == second
-
-
-def test_the_former_name_of_release_still_works(registry: Registry, packed: ExampleBundles) -> None:
-    revision = registry.put(packed.policies[0])
-    with pytest.warns(DeprecationWarning, match="Registry.release"):
-        assert registry.switch("dev", "shop", policy=revision.id).policy == revision.id

@@ -14,8 +14,7 @@ from example_bundles import ExampleBundles
 from privtab.errors import RegistryError, UsageError
 from privtab.registry import Registry
 from privtab.registry.maintenance import check
-from privtab.registry.storage import Exists, Missing
-from privtab.registry.stores import LocalStore, opened
+from privtab.registry.stores import Exists, LocalStore, Missing, opened
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""A registry behind a web server that is not to be trusted: what is read of it has an end."""
+"""A registry behind a stores server that is not to be trusted: what is read of it has an end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from example_bundles import ExampleBundles
 
 from privtab.cli._app import run
 from privtab.errors import BundleRefused, RegistryError
-from privtab.registry import Registry, web
+from privtab.registry import Registry, stores
 from privtab.registry.maintenance import check
 from privtab.registry.nodes import Channel, encoded
 
@@ -110,7 +110,7 @@ def test_reading_unreadable_releases_ends() -> None:
 
 def test_requests_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A list of folders in folders in folders."""
-    monkeypatch.setattr(web, "MOST_ASKED", 200)
+    monkeypatch.setattr(stores, "MOST_ASKED", 200)
     page = "".join(f'<a href="n{at}/">n{at}</a>' for at in range(100)).encode()
     with serving(lambda path: (page, {}) if path.endswith("/") else None) as (url, paths):
         registry = Registry.open(url)
@@ -122,7 +122,7 @@ def test_requests_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_folder_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "MOST_NAMES", 50)
+    monkeypatch.setattr(stores, "MOST_NAMES", 50)
     page = "".join(f'<a href="n{at}/">n{at}</a>' for at in range(51)).encode()
     with serving(lambda _: (page, {})) as (url, _), pytest.raises(RegistryError, match="lists more than 50 names"):
         Registry.open(url).channels()
@@ -139,11 +139,11 @@ def test_a_record_is_not_unpacked() -> None:
 
 
 def test_a_record_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert web.LARGEST_RECORD < 100 << 20
-    large = b" " * (web.LARGEST_RECORD + 1)
+    assert stores.LARGEST_RECORD < 100 << 20
+    large = b" " * (stores.LARGEST_RECORD + 1)
     with serving(lambda _: (large, {})) as (url, _), pytest.raises(RegistryError, match="sent more than"):
         Registry.open(url).settings()
-    monkeypatch.setattr(web, "MOST_RECORDS", 1000)
+    monkeypatch.setattr(stores, "MOST_RECORDS", 1000)
     with serving(lambda _: (b" " * 400, {})) as (url, _):
         store = Registry.open(url).store
         with pytest.raises(RegistryError, match="of records"):

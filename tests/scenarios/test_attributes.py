@@ -18,15 +18,14 @@ from privtab.ir.nodes import RESOURCE, Compare, Has, Member, Owner, Target
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import Reference
 from privtab.request import NOT_SET, Entity, Request
-from privtab.scenarios.comparison_texts import comparison, is_comparison
-from privtab.scenarios.expand import CallerStates
+from privtab.scenarios.callers import HeldAtom, smallest
+from privtab.scenarios.generated import Caller, CallerStates
 from privtab.scenarios.masks import RuleDependencies
 from privtab.scenarios.mutants import Mutants
-from privtab.scenarios.needs import Caller, Callers
-from privtab.scenarios.prove import coverage, observe, score, suggested
-from privtab.scenarios.score import Scoring
+from privtab.scenarios.needs import Callers
+from privtab.scenarios.prove import Scoring, coverage, observe, score, suggested
 from privtab.scenarios.suggest import RequestNames
-from privtab.scenarios.ways import HeldAtom, smallest
+from privtab.scenarios.ways import comparison, is_comparison
 from privtab.state.names import StateNames
 
 POLICY = """\

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from shop_policy import POLICY, Reads, Refuses, failed
 
-from privtab.scenarios.engines import ReferenceEngine
-from privtab.scenarios.run import failures
+from privtab.scenarios.run import ReferenceEngine, failures
 
 STATE = """\
 state:

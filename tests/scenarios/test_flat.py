@@ -14,9 +14,7 @@ from privtab.errors import Undecided
 from privtab.reference.evaluate import Reference
 from privtab.scenarios.masks import Observed, RuleDependencies
 from privtab.scenarios.mutants import Mutants
-from privtab.scenarios.nodes import Case, Expected
-from privtab.scenarios.prove import coverage, observe, score, suggested
-from privtab.scenarios.score import Scoring
+from privtab.scenarios.prove import Scoring, coverage, observe, score, suggested
 
 POLICY = """\
 privtab: 1
@@ -120,14 +118,10 @@ def test_outcomes_are_the_reference_s_and_equivalent_mutants_differ_in_no_state(
     requests = worlds.requests(program, seed, 8)
     for key, rule in program.rules.items():
         asked = [r for r in requests if (r.resource.type, r.action) == key]
-        cases = [
-            (Case(name="", kind="case", world=0, request=r, expected=Expected(allowed=True), span=rule.span), reference)
-            for r in asked
-            for reference in references
-        ]
-        observed = Observed(program, rule, cases)
-        decided = [reference.decide(case.request).allowed for case, reference in cases]
-        assert [bool(observed.allowed >> number & 1) for number in range(len(cases))] == decided
+        pairs = [(request, reference) for request in asked for reference in references]
+        observed = Observed(program, rule, pairs)
+        decided = [reference.decide(request).allowed for request, reference in pairs]
+        assert [bool(observed.allowed >> number & 1) for number in range(len(pairs))] == decided
         for mutant in list(Mutants(program, RuleDependencies(program)).of(rule))[seed % 3 :: 3]:
             try:
                 if mutant.change in ("effect", "report") or not scoring.is_equivalent(mutant):

@@ -10,7 +10,7 @@ import pytest
 
 from privtab.cli._app import run
 from privtab.scenarios.coverage import Coverage
-from privtab.scenarios.score import Scoring
+from privtab.scenarios.prove import Scoring
 
 SCENARIOS = """\
 scenarios: 1

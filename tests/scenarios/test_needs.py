@@ -13,11 +13,11 @@ from privtab.ir.nodes import RESOURCE, Has, HasBelow, Member, Owner, OwnsBelow, 
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import Reference
 from privtab.request import NOT_SET, Entity, Request
-from privtab.scenarios.expand import GeneratedCallers
+from privtab.scenarios.callers import HeldAtom, smallest
+from privtab.scenarios.generated import GeneratedCallers
 from privtab.scenarios.needs import Callers
 from privtab.scenarios.nodes import CasePlan
 from privtab.scenarios.suggest import RequestNames
-from privtab.scenarios.ways import HeldAtom, smallest
 
 
 def answers(plan: CasePlan) -> dict[str, bool]:

@@ -13,8 +13,7 @@ from privtab.errors import Undecided
 from privtab.reference.evaluate import Reference
 from privtab.scenarios.masks import RuleDependencies
 from privtab.scenarios.mutants import Mutants
-from privtab.scenarios.prove import coverage, observe, score, suggested
-from privtab.scenarios.score import Scoring
+from privtab.scenarios.prove import Scoring, coverage, observe, score, suggested
 
 POLICY = """\
 privtab: 1

@@ -11,11 +11,10 @@ from rich.console import Console
 from shop_policy import POLICY, Reads
 
 from privtab.report.junit import junit
-from privtab.scenarios.engines import ReferenceEngine
 from privtab.scenarios.pretty import show
 from privtab.scenarios.prove import coverage, observe, score
 from privtab.scenarios.results import Result, junit_suites, result_json
-from privtab.scenarios.run import failures
+from privtab.scenarios.run import ReferenceEngine, failures
 
 TEXT = """\
 cases:

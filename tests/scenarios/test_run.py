@@ -8,9 +8,8 @@ import pytest
 from shop_policy import POLICY, Reads
 
 from privtab.request import Decision, Request
-from privtab.scenarios.engines import Engine, OpaEngine, ReferenceEngine, opa
 from privtab.scenarios.nodes import CasePlan
-from privtab.scenarios.run import failures, matching
+from privtab.scenarios.run import Engine, OpaEngine, ReferenceEngine, failures, matching, opa
 from privtab.state.nodes import State
 
 TEXT = """\

@@ -12,8 +12,7 @@ from privtab.ir.nodes import Program
 from privtab.scenarios.masks import RuleDependencies
 from privtab.scenarios.mutants import Mutant, Mutants
 from privtab.scenarios.nodes import CasePlan
-from privtab.scenarios.prove import observe, score
-from privtab.scenarios.score import Score, Scoring
+from privtab.scenarios.prove import Score, Scoring, observe, score
 
 HEAD = """\
 privtab: 1

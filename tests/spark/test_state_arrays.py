@@ -9,7 +9,7 @@ import generated_programs
 import pytest
 import worlds
 
-from privtab.engines.arrays import Arrays
+from privtab.engines.build_arrays import arrays_of_index
 from privtab.engines.index import Index
 from privtab.request import Entity
 from privtab.spark.policies import open_policy
@@ -42,7 +42,7 @@ def content(found: Index) -> dict[str, Any]:
 def same(program: Any, state: State) -> int:
     """Compare both ways; the number of entries."""
     policy = open_policy(program)
-    by_index = Arrays(Index(index(program, state)), policy.vocabulary.chains)
+    by_index = arrays_of_index(Index(index(program, state)), policy.vocabulary.chains)
     by_columns = arrays_of(policy, state)
     assert content(by_columns.index()) == content(by_index.index())
     assert len(by_columns) == len(by_index)

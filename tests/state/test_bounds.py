@@ -12,8 +12,8 @@ import pyarrow.parquet
 import pytest
 
 from privtab.ir.nodes import Program
+from privtab.state import checker, read_json
 from privtab.state import raw as rows
-from privtab.state import read_json, validate
 from privtab.state.load import load
 from privtab.state.raw import RawState
 from privtab.state.validate import validate as checked
@@ -67,7 +67,7 @@ def test_a_repeated_text_is_stored_once(tmp_path: Path, program: Program) -> Non
     tracemalloc.stop()
     assert not state.grants
     assert {finding.code for finding in findings} == {"S117"}
-    assert len(findings) == validate.MAX_FINDINGS_OF_KIND + 1
+    assert len(findings) == checker.MAX_FINDINGS_OF_KIND + 1
     assert "10,000 more rows of `grants`" in min(findings, key=lambda finding: finding.place.row).message
     assert most < 100_000_000
 

@@ -66,6 +66,7 @@ PRINCIPALS = [
     "group: it",
     "user:a:b",
     "role:*",
+    "role:schema-administrator",
 ]
 ENTITIES = [
     "lake:l", "schema:l/s", "table:l/s/t", "table:l/s", "table:l//t", "table:l/s/", "settings:l/s", "user:l/ann",
@@ -157,7 +158,12 @@ def agree(rows_side: Checked, columns_side: Checked) -> None:
 def programs(program: Program) -> list[Program]:
     """Policies that take fewer rows for good."""
     plain = replace(program.semantics, deny="none", owner=None, groups=("request",))
-    return [replace(program, attributes=ATTRIBUTES), replace(program, semantics=plain)]
+    chains = replace(program.semantics, hierarchy=("groups", "roles"), assignees=("user", "group", "role"))
+    return [
+        replace(program, attributes=ATTRIBUTES),
+        replace(program, semantics=plain),
+        replace(program, semantics=chains),
+    ]
 
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -169,6 +175,17 @@ def test_columns_and_rows_agree_on_good_and_bad_states(
         rows, columns = both_ways(policy, lambda: from_tables(tables, "state.json"))
         agree(rows, columns)
         assert index_bytes(policy, rows[0].at(MOMENT)) == index_bytes(policy, columns[0].at(MOMENT))
+
+
+@pytest.mark.parametrize("edges", [{"from": "2300-01-01T00:00:00Z"}, {"until": "1600-01-01T00:00:00Z"}])
+def test_a_row_that_begins_after_every_moment_or_ends_before_is_wrong_either_way(
+    program: Program, edges: dict[str, str]
+) -> None:
+    row = {"user": "ann", "group": "hr", **edges}
+    rows, columns = both_ways(program, lambda: from_tables({"memberships": [row]}, "state.json"))
+    agree(rows, columns)
+    assert [finding.code for finding in columns[2]] == ["S170"]
+    assert "every moment that counts" in columns[2][0].message
 
 
 def write_csv(folder: Path, tables: dict[str, list[dict[str, str]]], *, end: str = "\n") -> None:

@@ -234,7 +234,7 @@ def outcome(program: Program, excerpt: Excerpt, requested: ChangeRequest) -> Any
 
 
 def written(store: Store, requested: ChangeRequest) -> tuple[Decision, tuple[Change, ...]]:
-    done = store._write(requested, None, None)
+    done = store.carry_out(requested)
     return done.decision, done.changes
 
 

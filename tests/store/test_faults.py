@@ -23,7 +23,7 @@ from privtab.errors import AccessDenied, PrivtabError, StateInvalid, StoreError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.request import Decision
-from privtab.store.database import Database, address, migrate
+from privtab.store.database import Database, address, create_tables
 from privtab.store.excerpt import Excerpt
 from privtab.store.journal import Head, Writer, read_head
 from privtab.store.planning import ChangeRequest, plan
@@ -228,7 +228,7 @@ def test_the_journal_gives_the_same_database_byte_for_byte(
     with lake.database.reading() as connection:
         checked = read_head(connection).checked
     with again.writing() as connection:
-        migrate(connection)
+        create_tables(connection)
         connection.execute(HEAD.insert(), [{"id": 1, "number": 0, "hash": BEGINNING, "system": lake.system}])
         writer = Writer(connection, Head(0, BEGINNING, lake.system))
         with lake.database.reading() as source:

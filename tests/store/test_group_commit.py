@@ -7,7 +7,7 @@ from threading import Event, Thread
 
 import pytest
 
-from privtab.store.group_commit import MOST_TOGETHER, GroupCommit, Take
+from privtab.store.database import MOST_TOGETHER, GroupCommit, Take
 
 
 class Transactions:

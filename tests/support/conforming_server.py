@@ -11,7 +11,7 @@ import httpx
 from starlette.types import ASGIApp
 
 from privtab.authzen.app import AppSettings, application
-from privtab.authzen.points import Directory
+from privtab.authzen.points import DecisionPoint
 from privtab.authzen.service import Service
 from privtab.client._transport import Timeout
 from privtab.conform.authzen import AuthZenDriver
@@ -27,10 +27,8 @@ from privtab.state.nodes import State
 from privtab.vocabulary import Vocabulary
 
 
-class _Point:
+class _Point(DecisionPoint):
     """A decision point over the `python` engine."""
-
-    searches = False
 
     def __init__(self, engine: PythonEngine, program: Any) -> None:
         self._engine = engine
@@ -47,14 +45,8 @@ class _Point:
     async def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
         return [Decision(allowed=allowed) for allowed in await self.check_many(requests)]
 
-    async def directory(self) -> Directory | None:
-        return None
-
     async def ready(self) -> bool:
         return True
-
-    async def refresh(self) -> None:
-        pass
 
     async def close(self) -> None:
         pass

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import worlds
 
-from privtab import checks, model, syntax
+from privtab import model, syntax
 from privtab.diagnostics import Diagnostic, Severity
 from privtab.ir.nodes import Program
 from privtab.model.lower import lower
@@ -23,13 +23,14 @@ def program(seed: int, *features: str) -> Program:
 
 
 def read(text: str) -> tuple[Program | None, list[Diagnostic]]:
-    """The program of a policy's text, or None if it has errors, and its findings."""
+    """The program of a policy's text, or None if it has errors, and the findings of its readers.
+
+    The checks find no errors, and take most of the time: `tests/checks/test_generated.py` runs them.
+    """
     tables, found = syntax.read(SourceFile.of("world.yaml", text))
     assert tables is not None, found
     policy, more = model.resolve(tables)
     found = [*found, *more]
-    if policy is not None:
-        found += checks.run(policy)
     if policy is None or any(d.severity is Severity.ERROR for d in found):
         return None, found
     return lower(policy), found

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from privtab.diagnostics import Diagnostic
-from privtab.scenarios.engines import ReferenceEngine
 from privtab.scenarios.nodes import CasePlan
-from privtab.scenarios.run import failures
+from privtab.scenarios.run import ReferenceEngine, failures
 
 POLICY = """\
 privtab: 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal
 
-from privtab import checks, model, syntax
+from privtab import model, syntax
 from privtab.diagnostics import Severity
 from privtab.ir.formula import anchor, call_condition, item_condition, leaves
 from privtab.ir.nodes import RESOURCE, Compare, Has, Member, Owner, Program, Rule, ServiceAdmin, Target
@@ -219,7 +219,7 @@ def program(text: str) -> Program | None:
     if tables is None:
         return None
     policy_, more = model.resolve(tables)
-    if policy_ is None or any(d.severity is Severity.ERROR for d in (*found, *more, *checks.run(policy_))):
+    if policy_ is None or any(d.severity is Severity.ERROR for d in (*found, *more)):
         return None
     return lower(policy_)
 

@@ -15,7 +15,7 @@ import wasmtime
 from privtab.client import Asker
 from privtab.client._protocol import ActiveSystem, Revision, read_active_system
 from privtab.ir.nodes import Program
-from privtab.opa import wasm
+from privtab.opa.binary import build_wasm
 from privtab.pipeline import policy_artifacts, wasm_modules
 from privtab.request import Decision, Entity, Request
 from privtab.state.index import index
@@ -110,6 +110,7 @@ class WasmEngine:
     """Decides requests whose names were checked, as `privtab.client._engine.ClientEngine`."""
 
     name = "wasm"
+    circuit = None
 
     def __init__(
         self, program: Program, state: State, binary: Path | None = None, *, clock: Callable[[], int] = time.time_ns
@@ -124,7 +125,7 @@ class WasmEngine:
             "privtab_program": {artifacts.program["name"]: artifacts.program},
             "privtab_state": {artifacts.program["system"]: self.state},
         }
-        self.instance = Instance(wasm.build(wasm_modules(program), artifacts.entrypoints, binary), data, clock)
+        self.instance = Instance(build_wasm(wasm_modules(program), artifacts.entrypoints, binary), data, clock)
 
     def ask(self, entrypoint: str, document: object) -> Any:
         """The value of an entrypoint; None if it is undefined."""

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from privtab.source import SourceFile
 from privtab.syntax import read
 from privtab.syntax.keys import KEYS
-from privtab.syntax.schema import json_schema
+from privtab.syntax.schema import policy_schema
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, compose
 
 POLICIES = Path(__file__).parents[2] / "policy_src"
@@ -28,17 +28,17 @@ def plain(node: Node | None) -> Any:
 
 
 def wrong(document: Any) -> bool:
-    return not Draft202012Validator(json_schema()).is_valid(document)
+    return not Draft202012Validator(policy_schema()).is_valid(document)
 
 
 def test_the_schema_itself_is_valid() -> None:
-    Draft202012Validator.check_schema(json_schema())
+    Draft202012Validator.check_schema(policy_schema())
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.relative_to(POLICIES).as_posix())
 def test_shipped_policies_fit(path: Path) -> None:
     tree = compose(SourceFile.of(str(path), path.read_text("utf-8")), [])
-    errors = [f"{e.json_path}: {e.message}" for e in Draft202012Validator(json_schema()).iter_errors(plain(tree))]
+    errors = [f"{e.json_path}: {e.message}" for e in Draft202012Validator(policy_schema()).iter_errors(plain(tree))]
     assert errors == []
 
 
@@ -48,7 +48,7 @@ def test_there_are_shipped_policies_to_check() -> None:
 
 def test_every_key_has_a_description_for_editors() -> None:
     assert all(key.about for keys in KEYS.values() for key in keys)
-    row = json_schema()["$defs"]["row"]["properties"]
+    row = policy_schema()["$defs"]["row"]["properties"]
     assert row["requires"]["description"].startswith("may the call be made")
 
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from privtab import _resources
 from privtab.diagnostics import Diagnostic
 from privtab.source import SourceFile
-from privtab.syntax.yaml_events import events
-from privtab.syntax.yaml_tree import compose
+from privtab.syntax.yaml_tree import compose, events
 
 POLICIES = sorted(path for path in _resources.policies().rglob("*.yaml"))
 NASTY = (

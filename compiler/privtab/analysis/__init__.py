@@ -1,6 +1,6 @@
 """Questions about a policy and a state beyond a single decision."""
 
-from privtab._deprecation import renamed
+from privtab._lazy import renamed
 from privtab.analysis.changes import Change, apply, change_text
 from privtab.analysis.effects import Path, Step
 from privtab.analysis.explain import RequestExplanation, explain

@@ -7,8 +7,8 @@ from collections.abc import Collection, Container, Iterable, Iterator
 from privtab.analysis.caller import Caller
 from privtab.analysis.effects import GainedFact, creates_resource
 from privtab.analysis.goals import Goal
-from privtab.analysis.universe import Universe
 from privtab.analysis.what_can import Choices
+from privtab.entitlements.universe import Universe
 from privtab.ir.formula import asked_condition, item_condition
 from privtab.ir.nodes import RESOURCE, Formula, Rule
 from privtab.locations import GrowingLocations

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from privtab.analysis.caller import Caller
 from privtab.analysis.effects import GainedFact
-from privtab.analysis.universe import Universe
 from privtab.effects import PRINCIPAL_TABLES
+from privtab.entitlements.universe import Universe
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import RESOURCE, OwnerKind, Rule
 from privtab.names import decode_name, encode_name, refers_to
@@ -37,8 +37,10 @@ UNFOLLOWED = ("entities", "attributes")
 class Authority(Protocol):
     """Which operation on an entity authorises changes of rows: `store.authority.Authority`."""
 
-    def operation(self, table: str, verb: Literal["add", "remove"], type_: str) -> str | None:
-        """The operation on an entity of this type that authorises the change; None if the policy has none."""
+    def operations(
+        self, table: str, verb: Literal["add", "remove"], type_: str, privileges: Collection[str] = ()
+    ) -> tuple[str, ...]:
+        """The operations on an entity of this type that authorise the change, of rows of grants: one that names these privileges."""
 
     def deleting(self, type_: str) -> str | None:
         """The operation that deletes an entity of this type; None for one that exists with its parent."""
@@ -83,7 +85,7 @@ class AuthorisedChanges:
         for table in UNFOLLOWED:
             for type_ in self._program.entities:
                 for verb in ("add", "remove"):
-                    if (operation := self._authority.operation(table, verb, type_)) is not None:
+                    for operation in self._authority.operations(table, verb, type_):
                         rule = self._program.rules[type_, operation]
                         yield from ((table, rule, resource) for resource in self._universe.by_type[type_].values())
 
@@ -121,8 +123,11 @@ class AuthorisedChanges:
 
     def _operations(self, type_: str) -> Iterator[str]:
         tables = ("grants", "owners", "assignments", "memberships", "members")
-        named = (self._authority.operation(table, verb, type_) for table in tables for verb in ("add", "remove"))
-        yield from (operation for operation in (*named, self._authority.deleting(type_)) if operation is not None)
+        for table in tables:
+            yield from self._authority.operations(table, "add", type_)
+            yield from self._authority.operations(table, "remove", type_)
+        deleting = self._authority.deleting(type_)
+        yield from () if deleting is None else (deleting,)
 
     def _resources(self, type_: str) -> Iterator[Entity]:
         """The entities of a type, and those that the names of principals may mean."""
@@ -141,33 +146,37 @@ class AuthorisedChanges:
 
     def _facts(self, operation: str, entity: Entity) -> Iterator[list[GainedFact]]:
         """What an operation on an entity authorises: what the caller gains by each kind of change."""
-        may = self._authority.operation
         type_, semantics = entity.type, self._program.semantics
         principal = self._program.entities[type_].principal
-        if may("grants", "add", type_) == operation:
+
+        def may(table: str, verb: Literal["add", "remove"], privileges: Collection[str] = ()) -> bool:
+            return operation in self._authority.operations(table, verb, type_, privileges)
+
+        if may("grants", "add"):
             yield [
                 GainedFact(kind="grant", entity=entity, privilege=privilege)
                 for name in self._program.grantable_on(type_)
+                if may("grants", "add", (name,))
                 for privilege in self._names.privileges_of(name, type_, "allow")
             ]
-        if may("grants", "remove", type_) == operation:
+        if may("grants", "remove"):
             yield [lifted for lifted, _ in self._denials if lifted.entity == entity]
-        if may("owners", "add", type_) == operation and semantics.owner is not None:
+        if may("owners", "add") and semantics.owner is not None:
             yield [GainedFact(kind="owner", entity=entity)]
-        if may("assignments", "add", type_) == operation:
+        if may("assignments", "add"):
             yield [GainedFact(kind="role", entity=entity, privilege=role) for role in sorted(self._roles)]
         roles, groups = self._called(entity, "role"), self._called(entity, "group")
-        if may("assignments", "add", type_) == operation and principal == "role":
+        if may("assignments", "add") and principal == "role":
             yield [GainedFact(kind="role", entity=NOWHERE, privilege=role) for role in roles]
-        if may("assignments", "remove", type_) == operation:
+        if may("assignments", "remove"):
             yield self._of([f"role:{role}" for role in roles])
             scoped = [role for role, scope in self._caller.scoped if scope == str(entity)]
             yield self._of(scoped)
-        if may("memberships", "add", type_) == operation:
+        if may("memberships", "add"):
             yield [GainedFact(kind="group", entity=NOWHERE, privilege=group) for group in groups]
-        if may("memberships", "remove", type_) == operation:
+        if may("memberships", "remove"):
             yield self._of([f"group:{group}" for group in groups])
-        if may("members", "add", type_) == operation and principal == "user":
+        if may("members", "add") and principal == "user":
             container, _, name = entity.id.rpartition("/")
             parent = self._program.entities[type_].parent
             if parent is not None and decode_name(name) == self._caller.user:
@@ -181,9 +190,10 @@ class AuthorisedChanges:
     def _vacant(self, entities: Collection[Entity]) -> list[GainedFact]:
         return [GainedFact(kind="vacant", entity=entity) for entity in entities if self._recreates]
 
-    def _removing(self, type_: str) -> set[str | None]:
+    def _removing(self, type_: str) -> set[str]:
         """The operations that authorise the removal of rows about entities of a type: nothing may name these any more."""
-        return {self._authority.operation(table, "remove", type_) for table in ("grants", "owners", "assignments")}
+        tables = ("grants", "owners", "assignments")
+        return {name for table in tables for name in self._authority.operations(table, "remove", type_)}
 
     def _called(self, entity: Entity, kind: OwnerKind) -> list[str]:
         """The names of roles or groups that may mean an entity."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
-from privtab.analysis.universe import Universe
-from privtab.attributes import NONE_GIVEN, GivenAttributes, Value
+from privtab.attributes import NONE_GIVEN, GivenAttributes
+from privtab.entitlements.universe import Universe
 from privtab.errors import InvalidRequest
 from privtab.ir.canonical import Leaf, Listing, atom_of, canonical
 from privtab.ir.formula import RequestAlgebra, uses_below
@@ -16,7 +16,7 @@ from privtab.names import path_of
 from privtab.paths import at_level
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, roles_not_held
-from privtab.state.holdings import Holdings, UserHoldings
+from privtab.state.holdings import Holdings
 from privtab.state.nodes import State
 
 
@@ -28,19 +28,18 @@ class HypotheticalHoldings(Holdings):
     questions.
     """
 
-    def __init__(self, base: Holdings, user: str) -> None:  # not Holdings.__init__: all is read through `base`
+    def __init__(self, base: Holdings, user: str) -> None:  # not Holdings.__init__: what was read is shared
+        self.__dict__.update(vars(base))
         self._base = base
         self.user = user
         self.allowed: Collection[tuple[str, str]] = ()
         self.owned: Collection[str] = ()
         self.member_of: Collection[str] = ()
         self.removed_denials: Container[tuple[str, str, str]] = ()
-        self.service_admins = base.service_admins
-        self.locations = base.locations
 
     def grants_on(self, privilege: str, key: str) -> tuple[frozenset[str], frozenset[str]]:
         """The grants of the state, with the hypothetical changes."""
-        allow, deny = self._base.grants_on(privilege, key)
+        allow, deny = super().grants_on(privilege, key)
         if (privilege, key) in self.allowed:
             allow |= {f"user:{self.user}"}
         if deny and self.removed_denials != ():
@@ -53,44 +52,12 @@ class HypotheticalHoldings(Holdings):
 
     def owners(self, key: str) -> frozenset[str]:
         """The owners in the state, and the user if their ownership is hypothetical."""
-        owners = self._base.owners(key)
+        owners = super().owners(key)
         return owners | {f"user:{self.user}"} if key in self.owned else owners
 
     def is_member(self, user: str, key: str) -> bool:
         """Whether a user is a member, in the state or hypothetically."""
-        return (user == self.user and key in self.member_of) or self._base.is_member(user, key)
-
-    def attribute(self, owner: Literal["user", "entity"], name: str, attribute: str) -> Value | None:
-        """The value in the state."""
-        return self._base.attribute(owner, name, attribute)
-
-    def groups(self, user: str, request_groups: Collection[str] = ()) -> frozenset[str]:
-        """The groups in the state."""
-        return self._base.groups(user, request_groups)
-
-    def of_principal(
-        self, principal: str, *, everywhere: bool = False
-    ) -> tuple[frozenset[str], tuple[tuple[str, str], ...], frozenset[str]]:
-        """What the principal holds in the state."""
-        return self._base.of_principal(principal, everywhere=everywhere)
-
-    def held_with(self, role: str, scope: str | None) -> list[tuple[str, str | None]]:
-        """What holding a role gives in the state."""
-        return self._base.held_with(role, scope)
-
-    def above(self, groups: Collection[str]) -> frozenset[str]:
-        """The groups that contain some groups in the state."""
-        return self._base.above(groups)
-
-    def of_user(self, user: str, groups: Collection[str] = ()) -> UserHoldings:
-        """What the user holds in the state."""
-        return self._base.of_user(user, groups)
-
-    def narrowed(
-        self, user: str, groups: Collection[str], active: Collection[str]
-    ) -> tuple[frozenset[str], tuple[tuple[str, str], ...]]:
-        """The active principals in the state."""
-        return self._base.narrowed(user, groups, active)
+        return (user == self.user and key in self.member_of) or super().is_member(user, key)
 
 
 class Caller(EvaluationContext):

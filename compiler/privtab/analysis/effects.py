@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from privtab.analysis.caller import Caller
-from privtab.analysis.universe import Universe
+from privtab.entitlements.universe import Universe
 from privtab.errors import UsageError
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import RESOURCE, Has, Member, Owner, Program, Rule, Target

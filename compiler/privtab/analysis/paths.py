@@ -30,9 +30,9 @@ from privtab.analysis.effects import (
     grants_on_existing_entities,
 )
 from privtab.analysis.goals import Goal, RelevantFacts
-from privtab.analysis.universe import names, universe
 from privtab.analysis.what_can import Choices
-from privtab.ir.formula import item_condition, leaves
+from privtab.entitlements.universe import names, universe
+from privtab.ir.formula import item_condition, leaves, recipients
 from privtab.ir.nodes import RESOURCE, Atom, Rule
 from privtab.ir.support import Tool, check_support
 from privtab.ir.unroll import located_sets
@@ -367,6 +367,8 @@ class ReachableRights:
 
     def _is_certain(self, actions: Collection[Action], goal: Goal) -> bool:
         """Whether actions lead to a goal with the denials to roles and groups that they give, and if nothing else is lost."""
+        if any(action.authorises and recipients(self.program, action.rule) for action in actions):
+            return False  # which principals these objects may be, and what the caller has by them, is not followed
         self._assumed.assume(self._gained_by(self._in_order(actions, exact=True), exact=True), exact=True)
         return self._assumed.reaches(goal)
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from privtab.analysis.universe import named_principals
+from privtab.entitlements.universe import named_principals
 from privtab.ir.formula import RequestAlgebra
 from privtab.ir.nodes import (
     Atom,

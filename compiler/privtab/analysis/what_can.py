@@ -13,7 +13,7 @@ from math import prod
 from typing import TypeAlias
 
 from privtab.analysis.caller import Caller, EquivalenceClasses
-from privtab.analysis.universe import Universe, universe
+from privtab.entitlements.universe import Universe, universe
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, atom_of, canonical
 from privtab.ir.formula import asked_condition, compares

@@ -13,7 +13,7 @@ from itertools import combinations
 
 from privtab.analysis.caller import Caller, listing
 from privtab.analysis.principal_sets import SinglePrincipalSets, UserSets
-from privtab.analysis.universe import users
+from privtab.entitlements.universe import users
 from privtab.errors import Undecided, UsageError
 from privtab.ir.canonical import Leaf, Listing
 from privtab.ir.formula import leaves, located

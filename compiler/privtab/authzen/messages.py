@@ -53,20 +53,13 @@ class Evaluations:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paging:
-    """The `page` of a search, as sent."""
-
-    limit: int | None = None
-    token: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """A search: its checked body, and its page."""
+    """A search: its checked body, and the limit and the token of its page, as sent."""
 
     kind: SearchKind
     body: Body
-    page: Paging
+    limit: int | None
+    token: str | None
 
     @property
     def type(self) -> str:
@@ -132,7 +125,8 @@ def search(kind: SearchKind, body: Body) -> Search:
         needed = ("type",) if part == kind.value else _NEEDED[part]
         _part(body, part, needed)
     _context(body)
-    return Search(kind=kind, body=body, page=_page(body))
+    limit, token = _page(body)
+    return Search(kind=kind, body=body, limit=limit, token=token)
 
 
 def request(body: Body, vocabulary: Vocabulary) -> Request:
@@ -197,14 +191,14 @@ def _context(body: Body) -> None:
     _object(body.get("context", {}), "`context`")
 
 
-def _page(body: Body) -> Paging:
+def _page(body: Body) -> tuple[int | None, str | None]:
     page = _object(body.get("page", {}), "`page`")
     limit, token = page.get("limit"), page.get("token")
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
         raise Malformed(f"`page.limit` is {_shown(limit)}; it must be a whole number, 0 or more")
     if token is not None and not isinstance(token, str):
         raise Malformed(f"`page.token` is {_shown(token)}; it must be a string")
-    return Paging(limit=limit, token=token or None)
+    return limit, token or None
 
 
 def _object(value: object, label: str) -> Body:

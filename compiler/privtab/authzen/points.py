@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from privtab.engines.index import Index
 from privtab.locations import Locations
@@ -21,35 +22,41 @@ FEW = 50
 """Maximum decisions made in the event loop; more are made in a thread."""
 
 
-class DecisionPoint(Protocol):
-    """A PDP; every method but `ready` and `close` may raise a DecisionError."""
+class DecisionPoint(ABC):
+    """A PDP, which may have nothing to list or refresh; every method but `ready` and `close` may raise a DecisionError."""
 
-    searches: bool
+    searches = False
     """Whether it can list users and entities."""
 
+    @abstractmethod
     async def vocabulary(self) -> Vocabulary:
         """The vocabulary of the active policy."""
 
+    @abstractmethod
     async def check_many(self, requests: Sequence[Request]) -> list[bool]:
         """Whether each request is allowed, by position."""
 
+    @abstractmethod
     async def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
         """Decisions with explanations, by position."""
 
     async def directory(self) -> Directory | None:
         """The users and entities that the state names; None if the PDP cannot list them."""
+        return None
 
+    @abstractmethod
     async def ready(self) -> bool:
         """Whether it can answer now; never raises."""
 
-    async def refresh(self) -> None:
+    async def refresh(self) -> None:  # noqa: B027  (most do so by themselves)
         """Load a newer policy and state, unless the PDP does so by itself."""
 
+    @abstractmethod
     async def close(self) -> None:
         """Release all resources."""
 
 
-class LocalDecisionPoint:
+class LocalDecisionPoint(DecisionPoint):
     """A PDP in process."""
 
     searches = True
@@ -101,10 +108,8 @@ class LocalDecisionPoint:
         self._embedded.close()
 
 
-class OpaDecisionPoint:
+class OpaDecisionPoint(DecisionPoint):
     """An OPA, which keeps itself current. Its state cannot be listed, so users and resources cannot be searched."""
-
-    searches = False
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
@@ -126,16 +131,9 @@ class OpaDecisionPoint:
             return [await self._client.decide(requests[0])]
         return await self._client.decide_many(requests)
 
-    async def directory(self) -> Directory | None:
-        """As DecisionPoint.directory."""
-        return None
-
     async def ready(self) -> bool:
         """As DecisionPoint.ready."""
         return await self._client.health()
-
-    async def refresh(self) -> None:
-        """As DecisionPoint.refresh."""
 
     async def close(self) -> None:
         """As DecisionPoint.close."""

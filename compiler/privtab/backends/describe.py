@@ -64,7 +64,7 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
         "each": rule.each_text,
         "each_minimal_sets": sets.pop("each_minimal_sets"),
         "report": rule.report,
-        "effects": [effect_text(rule, effect) for effect in rule.effects],
+        "effects": [effect_text(rule, effect) for effect in (*rule.effects, *rule.delegations)],
         "creates": rule.creates,
         **{name: True for name in ("destructive", "sensitive") if getattr(rule, name)},
         "note": rule.note,

@@ -88,11 +88,7 @@ class Entry(tarfile.TarInfo):
     def _proc_gnusparse_00(self, following: Entry, *_: object) -> None:
         _refuse_sparse(following.name)
 
-    def _proc_gnusparse_01(self, following: Entry, *_: object) -> None:
-        _refuse_sparse(following.name)
-
-    def _proc_gnusparse_10(self, following: Entry, *_: object) -> None:
-        _refuse_sparse(following.name)
+    _proc_gnusparse_01 = _proc_gnusparse_10 = _proc_gnusparse_00
 
 
 def check_entry(name: str, entry: tarfile.TarInfo, number: int) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, BinaryIO
 
 from privtab import strict_json
+from privtab.bundle.archive import digest, entries
 from privtab.bundle.bounds import check_values
-from privtab.bundle.stream import digest, entries
 from privtab.bundle.verify import BundleSource, opened, verify
 from privtab.errors import SignatureRefused
 from privtab.moments import WINDOWED
@@ -220,15 +220,7 @@ def _signature(bundle: BundleSource, signatures: bytes | None, trust: Trust | No
     try:
         signed = verify(bundle, trust)
     except SignatureRefused as error:
-        empty = claims or Signature(key=None, algorithm=None)
-        return Signature(
-            key=empty.key,
-            algorithm=empty.algorithm,
-            scope=empty.scope,
-            sequence=empty.sequence,
-            verified=False,
-            why=str(error),
-        )
+        return replace(claims or Signature(key=None, algorithm=None), verified=False, why=str(error))
     return Signature(
         key=signed.key, algorithm=signed.algorithm, scope=signed.scope, sequence=signed.sequence, verified=True
     )

@@ -15,10 +15,9 @@ from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import SigningKey, signed_bundle
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
-from privtab.moments import WINDOWED, parts_of
 from privtab.state.index import index_bytes
 from privtab.state.nodes import State
-from privtab.state.shards import FURTHER_BY_NAME, PEOPLE, content, roots, shards
+from privtab.state.shards import PEOPLE, PartText, roots, shards
 
 REVISION_DIGITS = 16
 SHARDED = "sharded"
@@ -40,14 +39,8 @@ class PolicyArtifacts:
 
     def files(self) -> dict[str, bytes]:
         """The files of the bundle, by path."""
-        manifest = {
-            "revision": self.revision,
-            "roots": [f"privtab/{self.name}", f"privtab_program/{self.name}"],
-            "rego_version": 1,
-            "metadata": self.metadata,
-        }
         return {
-            ".manifest": json_bytes(manifest),
+            ".manifest": manifest(self.revision, self.roots, self.metadata),
             f"privtab_program/{self.name}/data.json": self.program_bytes,
             **{path: text.encode() for path, text in self.modules.items()},
         }
@@ -58,19 +51,29 @@ class PolicyArtifacts:
 
     def wasm_bundle(self, module: bytes, signing: SigningKey | None = None) -> bytes:
         """The bundle for engines that run Wasm: the compiled `pipeline.wasm_modules`, and the program."""
-        manifest = {
+        wasm = {
             "revision": self.revision,
-            "roots": [f"privtab/{self.name}", f"privtab_program/{self.name}"],
+            "roots": self.roots,
             "wasm": [{"entrypoint": entrypoint, "module": "policy.wasm"} for entrypoint in self.entrypoints],
             "metadata": dict(self.metadata) | {"kind": "wasm"},
         }
         program = {f"privtab_program/{self.name}/data.json": self.program_bytes}
-        return signed_bundle({".manifest": json_bytes(manifest), "policy.wasm": module, **program}, signing)
+        return signed_bundle({".manifest": json_bytes(wasm), "policy.wasm": module, **program}, signing)
+
+    @property
+    def roots(self) -> list[str]:
+        """The paths that the bundle owns."""
+        return [f"privtab/{self.name}", f"privtab_program/{self.name}"]
 
     @property
     def entrypoints(self) -> tuple[str, ...]:
         """The paths of the rules that are queried."""
         return tuple(f"privtab/{self.name}/{rule}" for rule in ENTRYPOINTS)
+
+
+def manifest(revision: str, roots: list[str], metadata: Mapping[str, Any]) -> bytes:
+    """The manifest of a bundle of Rego or data."""
+    return json_bytes({"revision": revision, "roots": roots, "rego_version": 1, "metadata": metadata})
 
 
 def pack_policy(
@@ -141,20 +144,15 @@ def packed_state(
 ) -> tuple[str, bytes]:
     """The revision of a state, and its bundle."""
     revision, document = index_bytes(program, state)
-    manifest = {
-        "revision": revision,
-        "roots": [f"privtab_state/{program.system}"],
-        "rego_version": 1,
-        "metadata": {
-            "kind": "state",
-            "system": program.system,
-            "grants": len(state.grants),
-            "assignments": len(state.assignments),
-            **provenance_metadata(provenance),
-        },
+    metadata = {
+        "kind": "state",
+        "system": program.system,
+        "grants": len(state.grants),
+        "assignments": len(state.assignments),
+        **provenance_metadata(provenance),
     }
     files = {
-        ".manifest": json_bytes(manifest),
+        ".manifest": manifest(revision, [f"privtab_state/{program.system}"], metadata),
         f"privtab_state/{program.system}/data.json": document,
     }
     return revision, signed_bundle(files, signing)
@@ -186,19 +184,17 @@ def shard_bundle(
     signing: SigningKey | None = None,
 ) -> bytes:
     """The bundle of one part of a state (`state/shards.py`): `people` or a root key, and its document."""
-    metadata: dict[str, Any] = {"kind": "state", "system": system, "state": SHARDED, "shard": key}
-    if key == PEOPLE:
-        metadata["shards"] = len(document["shards"])
-    always, _ = parts_of(document)
-    further = [part for part in FURTHER_BY_NAME if part in always]
-    manifest = {
-        "revision": always["revision"],
-        "roots": roots(system, key, windows=WINDOWED in document, further=further),
-        "rego_version": 1,
-        "metadata": metadata | provenance_metadata(provenance),
+    more = {"shards": len(document["shards"])} if key == PEOPLE else {}
+    return signed_bundle(
+        shard_files(system, PartText.of(key, document), more | provenance_metadata(provenance)), signing
+    )
+
+
+def shard_files(system: str, part: PartText, more: Mapping[str, Any]) -> dict[str, bytes]:
+    """The files of the bundle of one part of a state; `more`: what its metadata say besides."""
+    own = roots(system, part.key, windows=part.windows, further=part.further)
+    metadata = {"kind": "state", "system": system, "state": SHARDED, "shard": part.key, **more}
+    return {
+        ".manifest": manifest(part.revision, own, metadata),
+        f"privtab_state/{system}/data.json": part.content,
     }
-    files = {
-        ".manifest": json_bytes(manifest),
-        f"privtab_state/{system}/data.json": json_bytes(content(key, document)),
-    }
-    return signed_bundle(files, signing)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from privtab import __version__
-from privtab.bundle.stream import digest
+from privtab.bundle.archive import digest
 from privtab.errors import FileError
 from privtab.formats import ENDINGS
 

@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from privtab.bundle.archive import json_bytes
-from privtab.bundle.contents import contents
+from privtab.bundle.archive import contents, json_bytes
 from privtab.names import decode_name
 from privtab.shard_names import combined
 from privtab.state.shards import PEOPLE
@@ -47,6 +46,11 @@ def listing(bundles: Mapping[str, bytes]) -> dict[str, Any]:
             "roots": bundle_contents.roots,
             "bytes": len(bundle),
         }
+    return listing_of(system, rows)
+
+
+def listing_of(system: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The list of a state's bundles from what it says of each: of `people`, and by root key."""
     revisions = {key: str(row["revision"]) for key, row in rows.items() if key != PEOPLE}
     return {
         "system": system,

@@ -11,19 +11,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from privtab.bundle.archive import archive, json_bytes
-from privtab.bundle.stream import Entries, digest, entries, packed
+from privtab.bundle.archive import Entries, archive, digest, entries, json_bytes, packed
 from privtab.errors import UsageError
-from privtab.keys import (
+from privtab.signatures import (
+    PATCH,
+    SIGNATURES,
     KeySource,
     VerificationKey,
     algorithms,
+    canonical,
+    escape_separators,
+    is_signature,
+    is_structured,
     key_id,
     key_text,
     need_cryptography,
     verification_keys,
 )
-from privtab.signatures import PATCH, SIGNATURES, canonical, escape_separators, is_signature, is_structured
 
 PASSWORD_VARIABLE = "PRIVTAB_SIGNING_KEY_PASSWORD"  # noqa: S105  (the name of a variable)
 HASH = "SHA-256"

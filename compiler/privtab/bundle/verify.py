@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
+from privtab.bundle.archive import digest, entries
 from privtab.bundle.bounds import MOST_REWRITTEN, check_rewritten, check_values
-from privtab.bundle.stream import digest, entries
 from privtab.errors import FileError, SignatureRefused
 from privtab.signatures import (
     LARGEST_SIGNATURES,

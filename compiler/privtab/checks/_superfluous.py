@@ -18,6 +18,7 @@ from privtab._once import once
 from privtab.checks._parts import (
     PLACES,
     USES,
+    Circuit,
     Node,
     Part,
     PartKind,
@@ -28,7 +29,6 @@ from privtab.checks._parts import (
     parts,
     tree,
 )
-from privtab.checks._truth import Circuit
 from privtab.checks._unrelated import unrelated
 from privtab.errors import Undecided
 from privtab.ir.formula import ATOMS, item_condition

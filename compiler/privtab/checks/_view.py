@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator
-from functools import cached_property
-from itertools import combinations, product
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, wraps
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from privtab._once import once
+from privtab.checks._catalogue import check
 from privtab.errors import Undecided
 
 if TYPE_CHECKING:
-    from privtab.diagnostics import Diagnostic
+    from privtab.diagnostics import Diagnostic, FindingKind
     from privtab.ir.canonical import AtomSet, Canonical
     from privtab.ir.exact import ImplicationChecker
     from privtab.ir.needed_atoms import FullAccess, NoAccess
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from privtab.model.lower import AlternativeRows, Lowering
     from privtab.model.nodes import PairKey, Policy, Row
 
+FinderByRow: TypeAlias = "Callable[[Policy], Iterator[tuple[Row, Diagnostic]]]"
 Setting = tuple[frozenset[str], dict[str, str]]
 """The flags that a request sets, and the type of each of its `with` objects."""
 
@@ -104,21 +106,16 @@ class View:
         since it requires least without any. Raises Undecided if there are too many.
         """
         from privtab.ir.formula import item_condition
+        from privtab.ir.shapes import kinds_of_requests
 
         dependencies = [self._dependencies_of(formula) for formula in about or (item_condition(rule),)]
-        flags = sorted({flag for some, _ in dependencies for flag in some})
+        flags = {flag for some, _ in dependencies for flag in some}
         slots = {slot for _, some in dependencies for slot in some}
         slots |= self._dependencies_of(types_of)[1] if types_of is not None else set()
-        types = [slot.types if slot.name in slots else slot.types[:1] for slot in rule.withs]
-        if len(flags) > _MAX_SETTINGS or prod(map(len, types)) << len(flags) > _MAX_SETTINGS:
+        types = {slot.name: slot.types if slot.name in slots else slot.types[:1] for slot in rule.withs}
+        if len(flags) > _MAX_SETTINGS or prod(map(len, types.values())) << len(flags) > _MAX_SETTINGS:
             raise Undecided(f"`{rule.entity}/{rule.operation}` has more than {_MAX_SETTINGS:,} kinds of requests")
-        names = [slot.name for slot in rule.withs]
-        return [
-            (frozenset(some), dict(zip(names, chosen, strict=True)))
-            for size in range(len(flags) + 1)
-            for some in combinations(flags, size)
-            for chosen in product(*types)
-        ]
+        return [(frozenset(chosen), of_slots) for chosen, of_slots in kinds_of_requests(flags, types)]
 
     def _dependencies_of(self, formula: Formula) -> tuple[frozenset[str], frozenset[str]]:
         """The flags that a condition depends on, and the slots whose type it depends on."""
@@ -295,8 +292,7 @@ class View:
     @cached_property
     def required_privileges(self) -> frozenset[tuple[str, str]]:
         """Each (privilege, type) that decides something, here or in a reading or a variant."""
-        from privtab.ir.formula import leaves
-        from privtab.ir.levels import types_of
+        from privtab.ir.formula import leaves, types_of
         from privtab.ir.nodes import Has
 
         atoms = (
@@ -325,8 +321,7 @@ class View:
     @cached_property
     def required_relations(self) -> frozenset[tuple[str, str]]:
         """Each (`owner` or `member`, type) that decides something, here or in a reading or a variant."""
-        from privtab.ir.formula import leaves
-        from privtab.ir.levels import types_of
+        from privtab.ir.formula import leaves, types_of
         from privtab.ir.nodes import Member, Owner
 
         atoms = (
@@ -347,15 +342,106 @@ def view_of(policy: Policy) -> View:
     return View(policy)
 
 
-def in_every_type(policy: Policy, found: Iterable[tuple[Row, Diagnostic]]) -> Iterator[Diagnostic]:
-    """Yield the findings that occur for every type and operation of their row, each once.
+def check_in_every_type(kind: FindingKind) -> Callable[[FinderByRow], FinderByRow]:
+    """As `check`, for findings with their rows: those that occur for every type and operation of their row count, each once.
 
     A row for many types may require too much for one of them and just enough for another, which is not a fault.
     """
-    rows = Counter(id(row.decl.body) for row in policy.rows.values())
-    counted: Counter[tuple[Diagnostic, int]] = Counter()
-    for row, diagnostic in found:
-        body = id(row.decl.body)
-        counted[diagnostic, body] += 1
-        if counted[diagnostic, body] == rows[body]:
-            yield diagnostic
+
+    def register(find: FinderByRow) -> FinderByRow:
+        @check(kind)
+        @wraps(find)
+        def find_in_every_type(policy: Policy) -> Iterator[Diagnostic]:
+            rows = Counter(id(row.decl.body) for row in policy.rows.values())
+            counted: Counter[tuple[Diagnostic, int]] = Counter()
+            for row, diagnostic in find(policy):
+                body = id(row.decl.body)
+                counted[diagnostic, body] += 1
+                if counted[diagnostic, body] == rows[body]:
+                    yield diagnostic
+
+        return find
+
+    return register
+
+
+Breadth = Literal["equal", "wider", "narrower", "incomparable", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What one rule allows compared with another, and whether everything else is the same."""
+
+    breadth: Breadth
+    same_objects: bool
+    same_effects: bool
+    same_report: bool
+
+    @property
+    def equal(self) -> bool:
+        """Whether the rules mean the same."""
+        return self.breadth == "equal" and self.same_objects and self.same_effects and self.same_report
+
+
+def compare(view: View, first: Rule, second: Rule) -> Comparison:
+    """Compare two rules: `wider` if the first allows all that the second does and more; `unknown` is recorded."""
+    from privtab.ir.formula import asked_condition
+
+    same_objects = {w.name: frozenset(w.types) for w in first.withs} == {
+        w.name: frozenset(w.types) for w in second.withs
+    }
+    breadth: Breadth = "incomparable"
+    if same_objects:
+        # A request without the last name is another kind of request and is compared separately.
+        naming = (True, False) if first.unnamed and second.unnamed else (True,)
+        pairs = {tuple(asked_condition(view.program, rule, named=n) for rule in (first, second)) for n in naming}
+        allows_at_least = _all(
+            view.known_to_imply(first, second_condition, first_condition) for first_condition, second_condition in pairs
+        )
+        allows_at_most = _all(
+            view.known_to_imply(first, first_condition, second_condition) for first_condition, second_condition in pairs
+        )
+        allows_at_least, allows_at_most = (
+            allows_at_least if first.unnamed >= second.unnamed else False,
+            allows_at_most if first.unnamed <= second.unnamed else False,
+        )
+        if allows_at_least is None or allows_at_most is None:
+            view.undecided(view.policy.rows[first.entity, first.operation])
+            breadth = "unknown"
+        else:
+            breadth = (
+                "equal"
+                if allows_at_least and allows_at_most
+                else "wider"
+                if allows_at_least
+                else "narrower"
+                if allows_at_most
+                else "incomparable"
+            )
+    return Comparison(
+        breadth=breadth,
+        same_objects=same_objects,
+        same_effects=_effects(first) == _effects(second),
+        same_report=first.report == second.report,
+    )
+
+
+def _all(answers: Iterable[bool | None]) -> bool | None:
+    """Whether all answers are true; None if unknown."""
+    known = list(answers)
+    return False if False in known else None if None in known else True
+
+
+def _effects(rule: Rule) -> frozenset[object]:
+    return frozenset(
+        (effect.kind, name, effect.target)
+        for effect in (*rule.effects, *rule.delegations)
+        for name in effect.privileges or (effect.text,)
+    )
+
+
+def always(formula: Formula) -> bool:
+    """Whether a condition is literally one that always holds."""
+    from privtab.ir.nodes import ALWAYS
+
+    return formula == ALWAYS

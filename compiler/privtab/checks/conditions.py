@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from privtab.checks._catalogue import check
 from privtab.checks._superfluous import superfluous
-from privtab.checks._view import in_every_type, view_of
+from privtab.checks._view import check_in_every_type, view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.errors import Undecided
 from privtab.hints import listed
@@ -167,16 +167,12 @@ def _targets(formula: Formula) -> Iterator[str]:
 IDLE_EACH = FindingKind("P327", "idle-each", Severity.WARNING)
 
 
-@check(IDLE_EACH)
-def idle_each(policy: m.Policy) -> Iterator[Diagnostic]:
+@check_in_every_type(IDLE_EACH)
+def idle_each(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
     """Rows whose call implies `each`, so that no item is ever left out. `each: anyone` states this openly."""
-    yield from in_every_type(policy, _idle_each_found(policy))
-
-
-def _idle_each_found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
     from privtab.ir.formula import call_condition
     from privtab.ir.nodes import ALWAYS
-    from privtab.model.walk import first_spot
+    from privtab.model.nodes import first_spot
 
     view = view_of(policy)
     for row in policy.rows.values():
@@ -226,16 +222,12 @@ def redundant_condition(policy: m.Policy) -> Iterator[Diagnostic]:
 ALWAYS_TRUE = FindingKind("P331", "always-true", Severity.WARNING)
 
 
-@check(ALWAYS_TRUE)
-def always_true(policy: m.Policy) -> Iterator[Diagnostic]:
+@check_in_every_type(ALWAYS_TRUE)
+def always_true(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
     """`requires` and `each` that the gate implies for all flags, unless they are just `anyone`.
 
     Rows that literally repeat the gate are skipped.
     """
-    yield from in_every_type(policy, _always_true_found(policy))
-
-
-def _always_true_found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
     from privtab.ir.nodes import ALWAYS
 
     view = view_of(policy)
@@ -286,7 +278,7 @@ def undecided(policy: Policy) -> Iterator[Diagnostic]:
 
     Runs after all other checks.
     """
-    from privtab.ir.circuits import CONFLICTS
+    from privtab.ir.solver import CONFLICTS
 
     for pair, codes in view_of(policy).undecided_codes.items():
         row = policy.rows[pair]

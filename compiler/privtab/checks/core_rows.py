@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, assert_never
 
 from privtab.checks._catalogue import check
-from privtab.checks._compare import compare
-from privtab.checks._view import view_of
+from privtab.checks._view import compare, view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
 from privtab.hints import listed
 
 if TYPE_CHECKING:
-    from privtab.checks._compare import Comparison
-    from privtab.checks._view import View
+    from privtab.checks._view import Comparison, View
     from privtab.ir.nodes import Rule
     from privtab.model import nodes as m
     from privtab.model.nodes import Policy, Row
@@ -43,12 +41,15 @@ UNUSED_OBJECT = FindingKind("P308", "unused-object", Severity.WARNING)
 @check(UNUSED_OBJECT)
 def unused_object(policy: Policy) -> Iterator[Diagnostic]:
     """Objects that occur neither in a condition nor in an effect, each once."""
+    from privtab.ir.formula import recipients
+
+    program = view_of(policy).program
     reported: set[int] = set()
     for row in policy.rows.values():
         if not row.withs or id(row.decl.withs) in reported:
             continue
         reported.add(id(row.decl.withs))
-        used = set(_slots(row))
+        used = {*_slots(row), *(slot.name for slot in recipients(program, program.rules[row.entity, row.operation]))}
         for with_ in row.decl.withs:
             if with_.name.value not in used:
                 yield UNUSED_OBJECT.at(
@@ -59,8 +60,7 @@ def unused_object(policy: Policy) -> Iterator[Diagnostic]:
 
 
 def _slots(row: Row) -> Iterator[str]:
-    from privtab.model.nodes import CanDo, Compared, HoldsPrivilege, Related
-    from privtab.model.walk import row_terms
+    from privtab.model.nodes import CanDo, Compared, HoldsPrivilege, Related, row_terms
 
     for term in row_terms(row):
         if isinstance(term, (HoldsPrivilege, Related, CanDo, Compared)):
@@ -250,8 +250,7 @@ DEPRECATED_ROW = FindingKind("P336", "deprecated-row", Severity.WARNING)
 @check(DEPRECATED_ROW)
 def deprecated_row(policy: m.Policy) -> Iterator[Diagnostic]:
     """`can` on an operation whose row is deprecated, in rows that are not."""
-    from privtab.model.nodes import CanDo
-    from privtab.model.walk import row_terms
+    from privtab.model.nodes import CanDo, row_terms
 
     reported: set[tuple[int, int]] = set()
     for row in policy.rows.values():

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._catalogue import check
-from privtab.checks._compare import compare
-from privtab.checks._view import in_every_type, view_of
+from privtab.checks._view import check_in_every_type, compare, view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity
 from privtab.errors import Undecided
 
@@ -71,18 +70,14 @@ _NOT_NEEDED = re.compile(
 _NOT_ENOUGH = re.compile(r"\b(alone )?(is|are) not (enough|sufficient)\b|\bdoes not suffice\b", re.IGNORECASE)
 
 
-@check(NOTE_CONTRADICTS_ROW)
-def note_contradicts_row(policy: m.Policy) -> Iterator[Diagnostic]:
+@check_in_every_type(NOTE_CONTRADICTS_ROW)
+def note_contradicts_row(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
     """Notes whose claims about callers or effects are false, recognised by a few phrases.
 
     They are compared with the exact meaning of the row: all items shown although `each` filters, any caller although
     something is required, only owners although others pass, no effect although there is one, or a privilege that is not
     needed although no caller passes without it.
     """
-    yield from in_every_type(policy, _note_contradicts_row_found(policy))
-
-
-def _note_contradicts_row_found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
     view = view_of(policy)
     for row in policy.rows.values():
         if row.decl.note is None:
@@ -188,13 +183,9 @@ def unsettled_ambiguity(policy: m.Policy) -> Iterator[Diagnostic]:
 EQUAL_READING = FindingKind("P329", "equal-reading", Severity.NOTE)
 
 
-@check(EQUAL_READING)
-def equal_reading(policy: m.Policy) -> Iterator[Diagnostic]:
+@check_in_every_type(EQUAL_READING)
+def equal_reading(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
     """Readings that mean exactly the same as the row or as another of its readings, effects included."""
-    yield from in_every_type(policy, _equal_reading_found(policy))
-
-
-def _equal_reading_found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
     view = view_of(policy)
     for row in policy.rows.values():
         earlier: list[tuple[str, Rule]] = [("the row itself", view.rule(row))]

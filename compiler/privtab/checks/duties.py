@@ -75,7 +75,7 @@ def _violations(view: View, rules: list[Rule], at_most: int) -> Iterator[tuple[s
 
 def _suffices(view: View, rule: Rule, gives: Callable[[str, str], bool]) -> bool:
     """Whether grants alone suffice; `gives` tells whether they give a privilege on a type."""
-    from privtab.ir.levels import types_of
+    from privtab.ir.formula import types_of
     from privtab.ir.nodes import Has
 
     def holds(atom: Atom) -> bool:
@@ -108,7 +108,7 @@ def _grants_of(view: View, role: Role) -> Callable[[str, str], bool]:
 
 def _owner_may(view: View, rule: Rule, type_: str) -> bool:
     """Whether ownership of the resource's `type_` suffices."""
-    from privtab.ir.levels import types_of
+    from privtab.ir.formula import types_of
     from privtab.ir.nodes import RESOURCE, Has, Owner
 
     semantics = view.policy.semantics

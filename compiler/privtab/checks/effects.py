@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from privtab.checks._catalogue import check
 from privtab.checks._parts import with_implied
-from privtab.checks._view import in_every_type, view_of
+from privtab.checks._view import check_in_every_type, view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.effects import PRINCIPAL_TABLES
 from privtab.errors import Undecided
@@ -183,17 +183,13 @@ def _with_inherited(program: Program, atoms: AtomSet, type_: str) -> AtomSet:
 IDLE_EFFECT = FindingKind("P323", "idle-effect", Severity.WARNING)
 
 
-@check(IDLE_EFFECT)
-def idle_effect(policy: m.Policy) -> Iterator[Diagnostic]:
+@check_in_every_type(IDLE_EFFECT)
+def idle_effect(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
     """Grants of what the call requires on the same object anyway, or of what no row requires; each row once.
 
     Some member of a set must be new, and some must count. Ownership counts if a row requires owners or owners hold
     something, membership if a row or the gate requires members.
     """
-    yield from in_every_type(policy, _found(policy))
-
-
-def _found(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
     view = view_of(policy)
     for row in policy.rows.values():
         rule = view.rule(row)

@@ -8,12 +8,13 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from privtab.checks._catalogue import check
+from privtab.checks._parts import condition_cells
 from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
 from privtab.names import small_letters
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
-    from privtab.syntax.nodes import RowDecl, Tables, VariantDecl
+    from privtab.syntax.nodes import RowDecl, Tables
 
 
 # P325: a set that the file never uses.
@@ -28,7 +29,7 @@ def unused_set(policy: m.Policy) -> Iterator[Diagnostic]:
     if tables.semantics.owner is not None:
         used |= {word.value for word in tables.semantics.owner.holds}
     used |= {word.value for privilege in tables.privileges for word in privilege.implies}
-    for role in (*tables.roles, *(role for variant in tables.variants for role in variant.roles)):
+    for role in tables.all_roles:
         used |= {word.value for _, words in role.grants for word in words}
     used |= set(_in_cells(tables))
     for set_ in tables.sets:
@@ -44,18 +45,11 @@ def _in_cells(tables: Tables) -> Iterator[str]:
     """Every name in a condition or an effect."""
     from privtab.model.conditions import privilege_names
 
-    if tables.semantics.gate is not None and tables.semantics.gate.expression is not None:
-        yield from (name.text for name in privilege_names(tables.semantics.gate.expression))
-    layers: tuple[Tables | VariantDecl, ...] = (tables, *tables.variants)
-    for layer in layers:
-        for row in (*layer.core, *layer.any, *(row for table in layer.tables for row in table.rows)):
-            readings = row.ambiguous.readings if row.ambiguous is not None else ()
-            for body in (row.body, *(reading.body for reading in readings)):
-                for cell in (body.requires, body.each):
-                    if cell is not None and cell.expression is not None:
-                        yield from (name.text for name in privilege_names(cell.expression))
-                for effect in body.effects:
-                    yield from (name.text for term in effect.terms or () for name in term.names)
+    for cell in condition_cells(tables):
+        if cell.expression is not None:
+            yield from (name.text for name in privilege_names(cell.expression))
+    effects = (effect for row in tables.all_rows for body in row.bodies for effect in body.effects)
+    yield from (name.text for effect in effects for term in effect.terms or () for name in term.names)
 
 
 # P326: an alias of an alias.
@@ -171,7 +165,7 @@ def _intended_operations(rows: Mapping[str, list[RowDecl]]) -> Callable[[str, st
 
 
 def _flags(policy: m.Policy) -> dict[str, Span]:
-    from privtab.model.walk import conditions, flags
+    from privtab.model.nodes import conditions, flags
 
     first: dict[str, Span] = {}
     for row in policy.rows.values():

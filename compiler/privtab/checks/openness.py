@@ -23,7 +23,7 @@ BYPASSED_DENY = FindingKind("P304", "bypassed-deny", Severity.WARNING)
 @check(BYPASSED_DENY)
 def bypassed_deny(policy: m.Policy) -> Iterator[Diagnostic]:
     """`P (catalog, schema)` where P is inherited, under `deny: overrides`, each name of an ancestor once."""
-    from privtab.model.walk import conditions
+    from privtab.model.nodes import conditions
 
     if policy.semantics.deny != "overrides":
         return
@@ -39,8 +39,7 @@ def bypassed_deny(policy: m.Policy) -> Iterator[Diagnostic]:
 
 def _pairs(policy: m.Policy, condition: m.Condition) -> Iterator[tuple[m.TargetSlot, m.TargetSlot, str]]:
     """Targets of one `or`, the upper one above the lower one, where the same privilege on either suffices."""
-    from privtab.model.nodes import AnyOf, HoldsPrivilege
-    from privtab.model.walk import alternatives, flat, terms
+    from privtab.model.nodes import AnyOf, HoldsPrivilege, alternatives, flat, terms
 
     single_terms = [term for term in terms(condition) if isinstance(term, HoldsPrivilege)]
     groups: list[list[HoldsPrivilege]] = [[term] for term in single_terms]
@@ -79,7 +78,7 @@ def open_without_flag(policy: m.Policy) -> Iterator[Diagnostic]:
     Flags only add requirements, so a condition that requires nothing without flags is open; if it requires nothing with
     all flags either, it is equivalent to `anyone`. `anyone and (A when f)` states that it is open, and is skipped.
     """
-    from privtab.model.walk import conditions
+    from privtab.model.nodes import conditions
 
     reported: set[tuple[int, int]] = set()
     for row in policy.rows.values():
@@ -124,22 +123,10 @@ def _first(condition: m.Condition) -> m.Required | None:
             return None
 
 
-def _flags(condition: m.Condition) -> Iterator[str]:
-    from privtab.model import nodes as m
-
-    match condition:
-        case m.AllOf(parts=parts) | m.AnyOf(parts=parts):
-            for part in parts:
-                yield from _flags(part)
-        case m.Required(body=body, flag=flag):
-            yield flag
-            yield from _flags(body)
-        case _:
-            return
-
-
 def _open_without_flag_finding(condition: m.Condition, first: m.Required) -> Diagnostic:
-    flags = tuple(dict.fromkeys(_flags(condition)))
+    from privtab.model.nodes import flags as whens
+
+    flags = tuple(dict.fromkeys(when.flag for when in whens(condition)))
     return OPEN_WITHOUT_FLAG.at(
         first.spot.span,
         f"without the flag{'s' if len(flags) > 1 else ''} {listed(flags)} this condition holds for every caller",
@@ -165,7 +152,7 @@ def unbounded_any(policy: m.Policy) -> Iterator[Diagnostic]:
         reported.add(row.decl.span)
         if row.origin != "row" and row.decl.for_types is None and _requires_nothing(view, row):
             beyond_gate = " beyond the gate" if row.gate is not None else ""
-            yield _unbounded_any_finding(
+            yield UNBOUNDED_ANY.at(
                 row.decl.span,
                 f"`{row.operation}` exists on every type, and nothing is required{beyond_gate}",
                 "name the types it is for: `for: [TYPE]`"
@@ -174,7 +161,7 @@ def unbounded_any(policy: m.Policy) -> Iterator[Diagnostic]:
             )
         for decl in row.decl.withs:
             if decl.types is None and _allows_every_type(policy, row, decl.name.value):
-                yield _unbounded_any_finding(
+                yield UNBOUNDED_ANY.at(
                     decl.name.span,
                     f"`{decl.name.value}` may be an entity of any type at all",
                     "name its types, or require what only some can give: a privilege, or `can OPERATION`",
@@ -191,8 +178,7 @@ def _requires_nothing(view: View, row: m.Row) -> bool:
 
 def _allows_every_type(policy: m.Policy, row: m.Row, name: str) -> bool:
     """Whether the row uses the object, but only in ways that every type allows."""
-    from privtab.model.nodes import CanDo, HoldsPrivilege, Related
-    from privtab.model.walk import row_terms
+    from privtab.model.nodes import CanDo, HoldsPrivilege, Related, row_terms
 
     terms = [
         term for term in row_terms(row) if isinstance(term, HoldsPrivilege | Related | CanDo) and _refers_to(term, name)
@@ -203,10 +189,6 @@ def _allows_every_type(policy: m.Policy, row: m.Row, name: str) -> bool:
 
 def _refers_to(term: m.HoldsPrivilege | m.Related | m.CanDo, name: str) -> bool:
     return any(place.slot == name for place in term.places)
-
-
-def _unbounded_any_finding(span: Span, message: str, advice: str) -> Diagnostic:
-    return UNBOUNDED_ANY.at(span, message, advice)
 
 
 # P335: a row that gives every caller something on an existing entity.
@@ -263,7 +245,7 @@ def forgettable_flag(policy: m.Policy) -> Iterator[Diagnostic]:
 
     A condition that requires nothing without flags is left to P311, or states with `anyone` that it is intended.
     """
-    from privtab.model.walk import conditions, flags
+    from privtab.model.nodes import conditions, flags
 
     reported: set[tuple[int, int]] = set()
     for row in policy.rows.values():

@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from privtab.checks._catalogue import check
-from privtab.checks._parts import with_implied
+from privtab.checks._parts import condition_cells, with_implied
 from privtab.checks._view import view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.hints import listed
-from privtab.names import ANY_PRIVILEGE, quoted
+from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, quoted
 
 if TYPE_CHECKING:
     from privtab.model import nodes as m
     from privtab.model.nodes import CellPart, Policy
-    from privtab.syntax.nodes import ConditionCell, RowDecl, Tables, VariantDecl
 
 
 # P301: a deprecated privilege in use.
@@ -31,14 +30,14 @@ def deprecated_privilege(policy: Policy) -> Iterator[Diagnostic]:
         return
     for name, span in _uses(policy):
         if name in deprecated:
-            yield _deprecated_privilege_finding(
-                span, name, deprecated[name], policy.aliases[name].of if name in policy.aliases else None
+            same = (
+                f"write `{quoted(policy.aliases[name].of)}`, which means the same" if name in policy.aliases else None
             )
+            yield DEPRECATED_PRIVILEGE.at(span, f"`{name}` is deprecated", same or deprecated[name])
 
 
 def _uses(policy: Policy) -> Iterator[tuple[str, Span]]:
-    from privtab.model.nodes import HoldsPrivilege
-    from privtab.model.walk import row_terms
+    from privtab.model.nodes import HoldsPrivilege, row_terms
 
     reported: set[tuple[int, int, int]] = set()
     for row in policy.rows.values():
@@ -55,14 +54,6 @@ def _uses(policy: Policy) -> Iterator[tuple[str, Span]]:
         yield from ((word.value, word.span) for word in privilege.implies)
     for role in policy.tables.roles:
         yield from ((word.value, word.span) for _, words in role.grants for word in words)
-
-
-def _deprecated_privilege_finding(span: Span, name: str, advice: str, privilege: str | None) -> Diagnostic:
-    return DEPRECATED_PRIVILEGE.at(
-        span,
-        f"`{name}` is deprecated",
-        f"write `{quoted(privilege)}`, which means the same" if privilege is not None else advice,
-    )
 
 
 # P302: a privilege that no row requires.
@@ -104,30 +95,15 @@ def required(policy: Policy) -> Iterator[str]:
     """The privileges that conditions name in any row, reading or variant."""
     from privtab.model.conditions import privilege_names
 
-    for cell in _cells(policy.tables):
+    for cell in condition_cells(policy.tables):
         if cell.expression is not None:
             for name in privilege_names(cell.expression):
                 if name.text in policy.aliases:
                     yield policy.aliases[name.text].of
-                elif name.text == ANY_PRIVILEGE:
+                elif name.text in (ANY_PRIVILEGE, NAMED_PRIVILEGE):
                     yield from policy.privileges
                 else:
                     yield from policy.sets.get(name.text, (name.text,))
-
-
-def _cells(tables: Tables) -> Iterator[ConditionCell]:
-    if tables.semantics.gate is not None:
-        yield tables.semantics.gate
-    layers: tuple[Tables | VariantDecl, ...] = (tables, *tables.variants)
-    for layer in layers:
-        for row in (*layer.core, *layer.any, *(row for table in layer.tables for row in table.rows)):
-            yield from _row_cells(row)
-
-
-def _row_cells(row: RowDecl) -> Iterator[ConditionCell]:
-    readings = row.ambiguous.readings if row.ambiguous is not None else ()
-    for body in (row.body, *(reading.body for reading in readings)):
-        yield from (cell for cell in (body.requires, body.each) if cell is not None)
 
 
 # P305: a privilege that rows require and no row ever grants, in a file whose rows grant privileges.
@@ -166,8 +142,7 @@ def never_granted(policy: Policy) -> Iterator[Diagnostic]:
 
 def _required(policy: Policy) -> dict[tuple[str, str], CellPart]:
     """The privileges that conditions require, with the first place of each."""
-    from privtab.model.nodes import HoldsPrivilege
-    from privtab.model.walk import row_terms
+    from privtab.model.nodes import HoldsPrivilege, row_terms
 
     first: dict[tuple[str, str], CellPart] = {}
     for row in policy.rows.values():
@@ -202,7 +177,7 @@ GRANT_OUTSIDE_SCOPE = FindingKind("P307", "grant-outside-scope", Severity.WARNIN
 @check(GRANT_OUTSIDE_SCOPE)
 def grant_outside_scope(policy: Policy) -> Iterator[Diagnostic]:
     """Default grants that never count, since the role gives its privileges only within the scope it is assigned for."""
-    for role in (*policy.tables.roles, *(r for v in policy.tables.variants for r in v.roles)):
+    for role in policy.tables.all_roles:
         if role.scope is None:
             continue
         for type_, _ in role.grants:
@@ -226,7 +201,7 @@ def idle_role_grant(policy: m.Policy) -> Iterator[Diagnostic]:
     A set is reported if none of its members is required. A role without any effective grant is reported once.
     """
     view = view_of(policy)
-    for role in (*policy.tables.roles, *(r for v in policy.tables.variants for r in v.roles)):
+    for role in policy.tables.all_roles:
         idle = [
             (type_, word)
             for type_, words in role.grants
@@ -238,7 +213,7 @@ def idle_role_grant(policy: m.Policy) -> Iterator[Diagnostic]:
         ]
         if len(idle) == sum(len(words) for _, words in role.grants):
             message = f"the role `{role.name.value}` grants nothing that a row requires"
-            yield _idle_role_grant_finding(
+            yield IDLE_ROLE_GRANT.at(
                 role.name.span,
                 message,
                 "grant what its holders are meant to do, or drop it: grants of a state need no declaration",
@@ -246,17 +221,13 @@ def idle_role_grant(policy: m.Policy) -> Iterator[Diagnostic]:
             continue
         for type_, word in idle:
             message = f"no row requires `{word.value}` on a `{type_.value}`"
-            yield _idle_role_grant_finding(word.span, message, "drop it, or add rows that require it")
+            yield IDLE_ROLE_GRANT.at(word.span, message, "drop it, or add rows that require it")
 
 
 def _members(policy: m.Policy, name: str) -> tuple[str, ...]:
     if name in policy.aliases:
         return (policy.aliases[name].of,)
     return policy.sets.get(name, (name,))
-
-
-def _idle_role_grant_finding(span: Span, message: str, advice: str) -> Diagnostic:
-    return IDLE_ROLE_GRANT.at(span, message, advice)
 
 
 # P337: a type in `on` where no row requires the privilege.

@@ -8,12 +8,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.attribute_options import attribute_values
 from privtab.cli._output import err, styled
 from privtab.cli._parameters import option
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
-from privtab.key_values import key_values
+from privtab.key_values import attribute_values, key_values
 from privtab.names import bare_name, check_user, is_wildcard
 from privtab.request import NOT_SET, Entity, Request, flag_name
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from privtab.registry.deploy.canary import CanaryOutcome
     from privtab.registry.deploy.gates import Gate
-    from privtab.registry.deploy.watch import FleetSnapshot
+    from privtab.registry.deploy.rollout import FleetSnapshot
     from privtab.registry.nodes import Channel
 
 

@@ -15,8 +15,7 @@ from rich.text import Text
 
 from privtab.cli._output import Report, as_json, diagnostic_json, out, table, wrapped
 from privtab.cli._parameters import words_of
-from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.diagnostics_render import shown_columns
+from privtab.diagnostics import Diagnostic, Severity, Span, shown_columns
 from privtab.errors import UsageError
 from privtab.lint.codes import CatalogueEntry, codes, unknown
 from privtab.lint.settings import FailOn, LintFormat, LintResult

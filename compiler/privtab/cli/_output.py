@@ -229,7 +229,7 @@ def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 def show_diagnostics(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str] | None = None) -> None:
     """Print findings with source lines and carets to standard error, and their number; `texts` has the files already read."""
-    from privtab.diagnostics_render import render
+    from privtab.diagnostics import render
 
     found = tuple(diagnostics)
     if not found:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from privtab.registry.deploy.nodes import SidecarProgress, SidecarStatus
-    from privtab.registry.deploy.rollout import Rollout
-    from privtab.registry.deploy.watch import FleetReader, FleetSnapshot
+    from privtab.registry.deploy.rollout import FleetReader, FleetSnapshot, Rollout
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
 
@@ -251,7 +250,7 @@ def style(standing: SidecarProgress) -> str:
 
 def ago(moment: datetime | None, now: datetime) -> str:
     """`12 s ago`."""
-    from privtab.registry.deploy.watch import age
+    from privtab.registry.deploy.rollout import age
 
     return "" if moment is None else f"{age(now - moment)} ago"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privtab._resources import import_documents, push_documents
+from privtab._resources import documents
 from privtab._staged import write
 from privtab.cli._options import AtOption, PartialOption, PolicyChoice, StateOption, load_state_and_places, moment_of
 from privtab.cli._output import FormatOption, err, fail_if, out, print_error, print_if_data, show_state_findings
@@ -55,7 +55,7 @@ class Connection:
 @with_options
 def import_(
     document: Annotated[
-        str, argument("DOCUMENT", f"Import document: a name ({', '.join(import_documents())}) or a YAML file.")
+        str, argument("DOCUMENT", f"Import document: a name ({', '.join(documents('import'))}) or a YAML file.")
     ],
     source: Annotated[
         str,
@@ -157,7 +157,7 @@ def _show(result: ImportResult, output: Path | None) -> None:
 @with_options
 def push(
     document: Annotated[
-        str, argument("DOCUMENT", f"Mapping document: a name ({', '.join(push_documents())}) or a YAML file.")
+        str, argument("DOCUMENT", f"Mapping document: a name ({', '.join(documents('mapping'))}) or a YAML file.")
     ],
     target: Annotated[str, argument("TARGET", "URL of the database or server, or a file of its policies.")],
     policy: PolicyChoice,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from privtab.registry.deploy.nodes import DecisionCount, Fleet, SidecarStatus
-    from privtab.registry.deploy.watch import FleetReader
+    from privtab.registry.deploy.rollout import FleetReader
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
 
@@ -132,8 +132,7 @@ def _take_snapshot(
 
 def _sidecar_statuses(channels: list[Channel], fleet: Fleet | None, *, signed: bool) -> list[SidecarStatus]:
     from privtab.registry.deploy.nodes import DesiredRevisions, SidecarProgress, SidecarStatus
-    from privtab.registry.deploy.rollout import desired_revisions
-    from privtab.registry.deploy.watch import SILENT, age, judge
+    from privtab.registry.deploy.rollout import SILENT, age, desired_revisions, judge
 
     if fleet is None:
         return []

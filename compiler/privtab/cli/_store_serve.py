@@ -138,7 +138,7 @@ def run(
         from privtab.authzen.service import Service
         from privtab.serving.server import address, listen, serve
         from privtab.serving.tokens import Tokens
-        from privtab.store.server import plugins
+        from privtab.store.server import app
         from privtab.store.server.app import StoreScope, StoreServer, routes
         from privtab.store.server.metrics import Metrics
         from privtab.store.server.point import StoreDecisionPoint, wait_for_change
@@ -179,7 +179,7 @@ def run(
         )
         found = routes(server)
         for name in api or ():
-            found += plugins.routes(name, server)
+            found += app.plugin_routes(name, server)
         sidecars = bundles.served(view, artifacts, signing)
         service = Service(StoreDecisionPoint(view), system=program.system)
         served = AppSettings(

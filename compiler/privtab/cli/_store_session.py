@@ -181,14 +181,16 @@ class _Local:
     def propose(self, intent: RequestedChange) -> Proposal:
         from privtab.store.guarded import effect_of
 
-        planned = self._guarded.propose(self._desired(intent))
+        planned = self._guarded.propose("change", self._desired(intent))
         effect, undecided = effect_of(planned)
         return Proposal(number=planned.number, changes=planned.changes, effect=effect, undecided=undecided)
 
     def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> AppliedChange:
         from privtab.store.guarded import WriteOptions
 
-        outcome = self._guarded.change(self._desired(intent), WriteOptions(request_id=request_id, expect=expect))
+        outcome = self._guarded.carry_out(
+            "change", self._desired(intent), WriteOptions(request_id=request_id, expect=expect)
+        )
         return AppliedChange(number=outcome.number, changes=outcome.changes, repeated=outcome.repeated)
 
     def _desired(self, intent: RequestedChange) -> DesiredChange:

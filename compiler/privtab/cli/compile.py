@@ -197,10 +197,10 @@ def _compile(
         backend_texts = backend_files(program, backend, artifacts)
         files |= {f"{name}/{backend}/{path}": text.encode() for path, text in backend_texts.items()}
     if options.wasm:
-        from privtab.opa.wasm import build
+        from privtab.opa.binary import build_wasm
         from privtab.pipeline import wasm_modules
 
-        module = build(wasm_modules(program, options.as_name), artifacts.entrypoints)
+        module = build_wasm(wasm_modules(program, options.as_name), artifacts.entrypoints)
         files[f"{name}/policy.wasm.tar.gz"] = artifacts.wasm_bundle(module, signing)
     return Compiled(
         name=name,

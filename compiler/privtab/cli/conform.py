@@ -229,9 +229,9 @@ def _selected(patterns: Sequence[str] | None, rule: Rule) -> bool:
 
 def _announce(planned: QuestionPlan, questions: Sequence[Question], system: Driver, answers: AnswerFile | None) -> None:
     """Print what is going to be made and asked, before anything is."""
-    from privtab.conform.candidates import needed
     from privtab.conform.formats import mistake_lines
     from privtab.conform.plan import NOT_ASKED
+    from privtab.conform.worlds import needed
 
     known = {} if answers is None else answers.known
     waiting = [question for question in questions if question.id not in known]

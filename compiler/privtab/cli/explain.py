@@ -57,8 +57,8 @@ def run(
               --with template=job_template:m/nightly
     """
     from privtab.analysis.explain import explain as explained
-    from privtab.analysis.universe import asked_entities
-    from privtab.analysis.universe import notes as unknown
+    from privtab.entitlements.universe import asked_entities
+    from privtab.entitlements.universe import notes as unknown
     from privtab.pipeline import policy_revision
     from privtab.reference.evaluate import Reference
 

@@ -64,8 +64,8 @@ def run(
       privtab init shop
       privtab init . --system lake --start data
     """
+    from privtab._resources import environment
     from privtab._staged import write
-    from privtab._templates import environment
     from privtab.cli._output import out
 
     interactive = sys.stdin.isatty() and sys.stdout.isatty()

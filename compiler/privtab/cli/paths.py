@@ -123,7 +123,7 @@ def run(
     mentioned = (
         [entity(resource if operation is None and resource is not None else target)] if target is not None else []
     )
-    from privtab.analysis.universe import notes as unknown
+    from privtab.entitlements.universe import notes as unknown
 
     known_entities = [candidate for candidate in mentioned if candidate.type in program.entities]
     query.notes = unknown(
@@ -290,7 +290,7 @@ class _PathsQuery:
         """Print what each user could gain on existing entities; returns whether any could."""
         from privtab.analysis.authorised import NOT_CONSIDERED
         from privtab.analysis.paths import SearchSpace, escalations
-        from privtab.analysis.universe import users
+        from privtab.entitlements.universe import users
 
         search_space = SearchSpace(self.reference, self.state)
         known = users(self.reference.program, self.state)

@@ -300,7 +300,7 @@ def log(
     store = opened_store(url)
     found = store.log(after)
     if page is not None:
-        from privtab.store.page import journal_page
+        from privtab.store.journal import journal_page
 
         write(page, journal_page(found, store.system, store.database.shown).encode())
         print_text(f"{page}\n")

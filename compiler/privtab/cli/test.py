@@ -19,9 +19,9 @@ from privtab.errors import UsageError
 from privtab.plural import count
 
 if TYPE_CHECKING:
-    from privtab.scenarios.engines import Engine
     from privtab.scenarios.nodes import CasePlan, Subject
     from privtab.scenarios.results import Result
+    from privtab.scenarios.run import Engine
 
 PANEL = "Start here"
 
@@ -138,9 +138,8 @@ def run(
 def _run(plan: CasePlan, options: RunOptions) -> Result:
     """Run the cases of a plan, then measure what the passed ones cover."""
     from privtab.scenarios import prove
-    from privtab.scenarios.engines import ReferenceEngine, opa
     from privtab.scenarios.results import Result
-    from privtab.scenarios.run import Failure, failures, matching
+    from privtab.scenarios.run import Failure, ReferenceEngine, failures, matching, opa
 
     cases = tuple(matching(plan.cases, options.filter_)) if options.filter_ else plan.cases
     found_failures: list[Failure] = []

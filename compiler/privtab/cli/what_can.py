@@ -51,8 +51,8 @@ def run(
       privtab what-can alice table:m/c/s/t -p gravitino/1.1.0 -s state.yaml
       privtab what-can role:analyst -p gravitino/1.1.0 -s state.yaml
     """
-    from privtab.analysis.universe import notes as unknown
     from privtab.analysis.what_can import what_can as find_operations
+    from privtab.entitlements.universe import notes as unknown
     from privtab.reference.evaluate import Reference
 
     about = None if resource is None else entity(resource)

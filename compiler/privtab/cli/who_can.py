@@ -68,9 +68,9 @@ def run(
       privtab who-can drop table:m/c/s/t --by principal \\
               -p gravitino/1.1.0 -s state.yaml
     """
-    from privtab.analysis.universe import asked_entities
-    from privtab.analysis.universe import notes as unknown
     from privtab.analysis.who_can import who_can as find_who_can
+    from privtab.entitlements.universe import asked_entities
+    from privtab.entitlements.universe import notes as unknown
     from privtab.reference.evaluate import Reference
 
     if ":" in operation and ":" not in resource:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from privtab._lazy import lazily, listed
 
 if TYPE_CHECKING:
-    from privtab.client._asking import Mode
-    from privtab.client._base import Asker, Status
-    from privtab.client._connect import connect
+    from privtab.client._arguments import EntityLike
+    from privtab.client._asking import Mode, Status
+    from privtab.client._base import Asker
     from privtab.client._http import HttpTransport
     from privtab.client._observe import Hook, Outcome, Question
-    from privtab.client._protocol import EntityLike, Revision
+    from privtab.client._protocol import Revision
     from privtab.client._transport import AsyncTransport, RequestsTransport, Timeout, Transport
     from privtab.client.aio import AsyncClient
     from privtab.client.embedded import Embedded
-    from privtab.client.sync import Client
+    from privtab.client.sync import Client, connect
 
 __all__ = [
     "Asker",
@@ -39,16 +39,16 @@ __all__ = [
 ]
 
 _PLACES = {
-    "_asking": ("Mode",),
-    "_base": ("Asker", "Status"),
-    "_connect": ("connect",),
+    "_asking": ("Mode", "Status"),
+    "_base": ("Asker",),
     "_http": ("HttpTransport",),
     "_observe": ("Hook", "Outcome", "Question"),
-    "_protocol": ("EntityLike", "Revision"),
+    "_arguments": ("EntityLike",),
+    "_protocol": ("Revision",),
     "_transport": ("AsyncTransport", "RequestsTransport", "Timeout", "Transport"),
     "aio": ("AsyncClient",),
     "embedded": ("Embedded",),
-    "sync": ("Client",),
+    "sync": ("Client", "connect"),
 }
 __getattr__ = lazily(__name__, {name: f"{__name__}.{module}" for module, names in _PLACES.items() for name in names})
 __dir__ = listed(__all__)

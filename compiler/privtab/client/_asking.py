@@ -1,4 +1,7 @@
-"""The methods of the clients: check requests against the vocabulary, ask an engine, apply the mode. Written as flows."""
+"""The methods of the clients: check requests against the vocabulary, ask an engine, apply the mode.
+
+Written once, as flows, from which the synchronous and the asynchronous clients make methods with the same arguments.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,26 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
+from functools import partial, wraps
+from inspect import signature
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, Unpack
 
+from privtab.client import _arguments as arguments
 from privtab.client import _observe as observe
 from privtab.client import _plan as plan
-from privtab.client import _protocol as protocol
+from privtab.client._arguments import Details, EntityLike
 from privtab.client._engine import ClientEngine, Flow
 from privtab.client._observe import LOG, Observer
-from privtab.client._protocol import ActiveSystem, EntityLike
+from privtab.client._protocol import ActiveSystem, Revision
 from privtab.effects import Effect
 from privtab.errors import AccessDenied, DecisionError, InvalidRequest
 from privtab.request import Decision, Entity, Request, exact
-
-if TYPE_CHECKING:
-    from privtab.client._async_engine import AsyncOpaEngine
+from privtab.vocabulary import OperationShape, Vocabulary
 
 T = TypeVar("T")
 Item = TypeVar("Item")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 WINDOW = 50_000
 """How many requests of `check_many` are held in memory at once."""
@@ -41,6 +45,18 @@ class Mode(StrEnum):
     """Ask for nothing and let everything pass: authorization is disabled."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """The status of a client."""
+
+    healthy: bool
+    """Whether the client can answer now."""
+    mode: Mode
+    engine: str
+    circuit: str | None = None
+    """`closed`, `open` or `half-open`; None for engines in process."""
+
+
 @dataclass(frozen=True, slots=True)
 class _AnswerKind(Generic[T]):
     """How to count the allows in a kind of answer, and which answer replaces it if the mode lets everything pass."""
@@ -48,37 +64,95 @@ class _AnswerKind(Generic[T]):
     kind: str
     count: int
     allowed: Callable[[T], int]
-    passing: Callable[[T | None], T]
+    passing: Callable[[T | None, Mode], T]
+
+    def of_many(self, kind: str, count: int) -> _AnswerKind[list[T]]:
+        """The same for a list of answers."""
+
+        def passing(found: list[T] | None, mode: Mode) -> list[T]:
+            answers: Sequence[T | None] = [None] * count if found is None else found
+            return [self.passing(answer, mode) for answer in answers]
+
+        return _AnswerKind(kind, count, lambda answers: sum(map(self.allowed, answers)), passing)
 
 
 class ClientFlows:
-    """The methods of every client, as flows."""
+    """The methods of every client, as flows, with the docstrings of those methods."""
 
-    def __init__(self, engine: ClientEngine | AsyncOpaEngine, mode: Mode, observer: Observer) -> None:
+    def __init__(self, engine: ClientEngine, mode: Mode, observer: Observer) -> None:
         self.engine = engine
         self.mode = mode
         self.observer = observer
         if mode is not Mode.ENFORCE:
             LOG.warning("authorization is not enforced: mode `%s`", mode)
 
+    # --- the client itself ---
+
+    def close(self) -> Flow[None]:
+        """Release connections, files and threads."""
+        yield self.engine.close
+
+    def system(self) -> Flow[str]:
+        """The name of the system."""
+        active: ActiveSystem = yield self.engine.active_system
+        return active.system
+
+    def health(self) -> Flow[bool]:
+        """Whether the client can answer now: OPA answers and its bundles are active; never raises."""
+        healthy: bool = yield self.engine.healthy
+        return healthy
+
+    def status(self) -> Flow[Status]:
+        """Health, mode, engine and circuit; never raises."""
+        healthy = yield self.engine.healthy
+        return Status(healthy=healthy, mode=self.mode, engine=self.engine.name, circuit=self.engine.circuit)
+
+    def revision(self) -> Flow[Revision]:
+        """The active revisions of the policy and the state; None for one that is not active."""
+        revision: Revision = yield self.engine.revision
+        return revision
+
+    def vocabulary(self) -> Flow[Vocabulary]:
+        """The names of the active policy: entity types, operations, and what a request for each must contain."""
+        active: ActiveSystem = yield self.engine.active_system
+        return active.vocabulary
+
     # --- one request ---
 
-    def check(self, user: object, action: object, resource: object, **details: Any) -> Flow[bool]:
-        """Whether the request is allowed."""
+    def check(
+        self,
+        user: str | Request,
+        action: str | None = None,
+        resource: EntityLike | None = None,
+        **details: Unpack[Details],
+    ) -> Flow[bool]:
+        """Whether `user` may do `action` on `resource`."""
         if self.mode is Mode.OFF:
             return True
         return (yield from self._single(_CHECK, user, action, resource, details, self.engine.allow))
 
-    def decide(self, user: object, action: object, resource: object, **details: Any) -> Flow[Decision]:
-        """The decision with its explanation."""
+    def decide(
+        self,
+        user: str | Request,
+        action: str | None = None,
+        resource: EntityLike | None = None,
+        **details: Unpack[Details],
+    ) -> Flow[Decision]:
+        """The decision with its explanation: the rule, what is missing or which grants allow it, and the effects of success."""
         if self.mode is Mode.OFF:
-            return _allowed_by_mode(None, Mode.OFF)
+            return _DECIDE.passing(None, Mode.OFF)
         return (yield from self._single(_DECIDE, user, action, resource, details, self.engine.decide))
 
-    def require(self, user: object, action: object, resource: object, **details: Any) -> Flow[Decision]:
-        """The decision if it is an allow; raises AccessDenied otherwise."""
+    def require(
+        self,
+        user: str | Request,
+        action: str | None = None,
+        resource: EntityLike | None = None,
+        **details: Unpack[Details],
+    ) -> Flow[Decision]:
+        """The decision if it is an allow; otherwise raises AccessDenied, which says what is missing."""
         if self.mode is Mode.OFF:
-            return _allowed_by_mode(None, Mode.OFF)
+            return _DECIDE.passing(None, Mode.OFF)
         requests: list[Request] = []
 
         def answer(request: Request) -> Any:
@@ -90,8 +164,14 @@ class ClientFlows:
             raise AccessDenied(requests[0], decision)
         return decision
 
-    def effects(self, user: object, action: object, resource: object, **details: Any) -> Flow[tuple[Effect, ...]]:
-        """The effects of an allowed request; raises AccessDenied otherwise."""
+    def effects(
+        self,
+        user: str | Request,
+        action: str | None = None,
+        resource: EntityLike | None = None,
+        **details: Unpack[Details],
+    ) -> Flow[tuple[Effect, ...]]:
+        """The effects to carry out after success; raises AccessDenied if the request is denied."""
         return (yield from self.require(user, action, resource, **details)).effects
 
     def _single(
@@ -110,79 +190,86 @@ class ClientFlows:
                 active.vocabulary.check(request)
                 if request is not user:
                     # A Request may come from JSON with a context that this policy does not read.
-                    protocol.check_context(request, active)
+                    arguments.check_context(request, active)
 
             _, active = yield from self._check_names(check)
             result = yield partial(answer, request)
             return result, active
 
         try:
-            request = protocol.request(user, action, resource, **details)
+            request = arguments.request(user, action, resource, **details)
         except InvalidRequest as error:
             return self._handle_failure(answer_kind, None, error, self._begin(answer_kind, None))
         return (yield from self._apply_mode(answer_kind, request, body(request)))
 
     # --- many ---
 
-    def check_many(self, requests: Iterable[Request], *, kind: str = "check_many") -> Flow[list[bool]]:
-        """Whether each request is allowed, by position."""
-        if self.mode is Mode.OFF:
-            return [True for _ in requests]
-        answers: list[bool] = []
-        for window in _windows(requests):
-            count = len(window)
-            answer_kind: _AnswerKind[list[bool]] = _AnswerKind(kind, count, sum, partial(_all_true, count))
-            answers += yield from self._apply_mode(answer_kind, None, self._check_window(window, len(answers)))
-        return answers
+    def check_many(self, requests: Iterable[Request]) -> Flow[list[bool]]:
+        """Whether each of any number of requests is allowed, by position, in few calls; duplicates are sent once.
 
-    def _check_window(self, window: Sequence[Request], start: int) -> Flow[tuple[list[bool], ActiveSystem]]:
-        shapes, active = yield from self._check_names(lambda active: plan.check_all(window, active, start=start))
-        answers = yield partial(self.engine.allow_many, window, shapes)
-        return answers, active
+        An error in one request fails the whole call.
+        """
+        return (yield from self._many(_CHECK, "check_many", requests, self.engine.allow_many))
 
     def decide_many(self, requests: Iterable[Request]) -> Flow[list[Decision]]:
-        """Decisions with explanations, by position."""
+        """The decisions with their explanations, by position, in few calls; slower than `check_many`.
+
+        An error in one request fails the whole call.
+        """
+        return (
+            yield from self._many(_DECIDE, "decide_many", requests, lambda window, _: self.engine.decide_many(window))
+        )
+
+    def _many(
+        self,
+        one: _AnswerKind[T],
+        kind: str,
+        requests: Iterable[Request],
+        ask: Callable[[list[Request], list[OperationShape]], Any],
+    ) -> Flow[list[T]]:
         if self.mode is Mode.OFF:
-            return [_allowed_by_mode(None, Mode.OFF) for _ in requests]
-        answers: list[Decision] = []
+            return [one.passing(None, Mode.OFF) for _ in requests]
+        answers: list[T] = []
         for window in _windows(requests):
-
-            def passing(found: list[Decision] | None, count: int = len(window)) -> list[Decision]:
-                decisions: Sequence[Decision | None] = [None] * count if found is None else found
-                return [_allowed_by_mode(decision, Mode.OBSERVE) for decision in decisions]
-
-            answer_kind: _AnswerKind[list[Decision]] = _AnswerKind("decide_many", len(window), _count, passing)
-            answers += yield from self._apply_mode(answer_kind, None, self._decide_window(window, len(answers)))
+            many = one.of_many(kind, len(window))
+            answers += yield from self._apply_mode(many, None, self._window(window, len(answers), ask))
         return answers
 
-    def _decide_window(self, window: Sequence[Request], start: int) -> Flow[tuple[list[Decision], ActiveSystem]]:
-        _, active = yield from self._check_names(lambda active: plan.check_all(window, active, start=start))
-        answers = yield partial(self.engine.decide_many, window)
-        return [_with_id(answer) for answer in answers], active
+    def _window(
+        self, window: list[Request], start: int, ask: Callable[[list[Request], list[OperationShape]], Any]
+    ) -> Flow[tuple[list[Any], ActiveSystem]]:
+        shapes, active = yield from self._check_names(lambda active: plan.check_all(window, active, start=start))
+        answers = yield partial(ask, window, shapes)
+        decided = bool(answers) and isinstance(answers[0], Decision)
+        return [_with_id(answer) for answer in answers] if decided else answers, active
 
     def visible(
         self,
-        user: object,
-        action: object,
+        user: str,
+        action: str,
         type_or_items: str | Iterable[Item],
-        items: Iterable[Item] | None,
-        **details: Any,
+        items: Iterable[Item] | None = None,
+        **details: Unpack[Details],
     ) -> Flow[list[Item]]:
-        """The allowed items, in their order."""
+        """The items of a listing that `user` may see, in their order.
+
+        `visible("alice", "list", "table", ["m/c/s/t", "m/c/s/u"])` takes paths (or entities) of one type,
+        `visible("alice", "list", ["table:m/c/s/t"])` entities with their type.
+        """
         all_items = _items(type_or_items, items)
         if self.mode is Mode.OFF:
             return all_items
-        answer_kind: _AnswerKind[list[Item]] = _AnswerKind("visible", len(all_items), len, lambda _: all_items)
+        answer_kind: _AnswerKind[list[Item]] = _AnswerKind("visible", len(all_items), len, lambda *_: all_items)
 
         def body() -> Flow[tuple[list[Item], ActiveSystem | None]]:
             type_, entities = _entities(type_or_items, all_items)
             if type_ is None:
                 return all_items, None
-            request = protocol.request(user, action, Entity(type_, ""), **details)
+            request = arguments.request(user, action, Entity(type_, ""), **details)
 
             def check(active: ActiveSystem) -> None:
                 plan.check_listing(request, entities, active)
-                protocol.check_context(request, active)
+                arguments.check_context(request, active)
 
             _, active = yield from self._check_names(check)
             positions = yield partial(self.engine.visible, request, entities)
@@ -192,31 +279,35 @@ class ClientFlows:
 
     def filter(
         self,
-        user: object,
-        action: object,
+        user: str,
+        action: str,
         items: Iterable[Item],
-        key: Callable[[Item], EntityLike] | None,
-        **details: Any,
+        *,
+        key: Callable[[Item], EntityLike] | None = None,
+        **details: Unpack[Details],
     ) -> Flow[list[Item]]:
-        """The items on which `user` may do `action`, in their order; `key` returns the entity of an item."""
+        """The items on which `user` may do `action`, in their order; `key` returns the entity of an item, of any type.
+
+        `filter("alice", "load", rows, key=lambda row: ("table", row.path))`
+        """
         all_items = list(items)
         if self.mode is Mode.OFF or not all_items:
             return all_items
 
         def body() -> Flow[tuple[list[Item], ActiveSystem]]:
-            extras = protocol.request_details(**details)
+            extras = arguments.request_details(**details)
             requests = [_item_request(user, action, item, key, extras, index) for index, item in enumerate(all_items)]
 
             def check(active: ActiveSystem) -> Any:
                 shapes = plan.check_all(requests, active, noun="item")
-                protocol.check_context(requests[0], active)
+                arguments.check_context(requests[0], active)
                 return shapes
 
             shapes, active = yield from self._check_names(check)
             answers = yield partial(self.engine.allow_many, requests, shapes)
             return [item for item, answer in zip(all_items, answers, strict=True) if answer], active
 
-        answer_kind: _AnswerKind[list[Item]] = _AnswerKind("filter", len(all_items), len, lambda _: all_items)
+        answer_kind: _AnswerKind[list[Item]] = _AnswerKind("filter", len(all_items), len, lambda *_: all_items)
         return (yield from self._apply_mode(answer_kind, None, body()))
 
     # --- private ---
@@ -266,7 +357,7 @@ class ClientFlows:
             self._warn(
                 answer_kind, request, f"{answer_kind.count - allowed} of {answer_kind.count} would be denied", answer
             )
-        return answer_kind.passing(answer)
+        return answer_kind.passing(answer, self.mode)
 
     def _begin(self, answer_kind: _AnswerKind[T], request: Request | None) -> observe.Watch | None:
         return self.observer.begin(answer_kind.kind, self.engine.name, str(self.mode), request, answer_kind.count)
@@ -280,7 +371,7 @@ class ClientFlows:
         if self.mode is Mode.ENFORCE:
             raise error
         self._warn(answer_kind, request, f"{type(error).__name__}: {error}", None)
-        return answer_kind.passing(None)
+        return answer_kind.passing(None, self.mode)
 
     def _warn(self, answer_kind: _AnswerKind[T], request: Request | None, problem: str, answer: object) -> None:
         if request is not None and answer is not None:
@@ -291,12 +382,17 @@ class ClientFlows:
         LOG.log(logging.WARNING, "mode %s, %s let pass: %s", self.mode, answer_kind.kind, problem)
 
 
-def _count(decisions: Sequence[Decision]) -> int:
-    return sum(decision.allowed for decision in decisions)
+def described_as(flow: Callable[..., Any]) -> Callable[[Method], Method]:
+    """Give a method the name, the docstring and the signature of the flow that it runs."""
 
+    def describe(method: Method) -> Method:
+        described: Any = wraps(flow)(method)
+        shown = signature(flow)
+        result = str(shown.return_annotation).removeprefix("Flow[").removesuffix("]")
+        described.__signature__ = shown.replace(return_annotation=result)
+        return described  # type: ignore[no-any-return]
 
-def _all_true(count: int, _found: list[bool] | None) -> list[bool]:
-    return [True] * count
+    return describe
 
 
 def _allowed_by_mode(decision: Decision | None, mode: Mode) -> Decision:
@@ -317,10 +413,8 @@ def _with_id(decision: Decision) -> Decision:
     return decision if decision.id is not None else replace(decision, id=observe.new_id())
 
 
-_CHECK: _AnswerKind[bool] = _AnswerKind("check", 1, int, lambda _: True)
-_DECIDE: _AnswerKind[Decision] = _AnswerKind(
-    "decide", 1, lambda d: int(d.allowed), lambda d: _allowed_by_mode(d, Mode.OBSERVE)
-)
+_CHECK: _AnswerKind[bool] = _AnswerKind("check", 1, int, lambda *_: True)
+_DECIDE: _AnswerKind[Decision] = _AnswerKind("decide", 1, bool, _allowed_by_mode)
 _REQUIRE = replace(_DECIDE, kind="require")
 
 
@@ -352,16 +446,16 @@ def _entities(type_or_items: str | Iterable[Item], items: Sequence[Item]) -> tup
     """The type of a listing, None where it has neither items nor type, and the items as entities."""
     if isinstance(type_or_items, str):
         return type_or_items, [_item(item, type_or_items, index) for index, item in enumerate(items)]
-    entities = [protocol.entity(item, f"item {index}") for index, item in enumerate(items)]
+    entities = [arguments.entity(item, f"item {index}") for index, item in enumerate(items)]
     return entities[0].type if entities else None, entities
 
 
 def _item(item: object, type_: str, index: int) -> Entity:
     """An item of a listing of a known type: a string is a path, a list holds unencoded names."""
     if isinstance(item, list):
-        return protocol.named(type_, item, f"item {index}")
+        return arguments.named(type_, item, f"item {index}")
     if not isinstance(item, str):
-        return protocol.entity(item, f"item {index}")
+        return arguments.entity(item, f"item {index}")
     if item.startswith(f"{type_}:"):
         raise InvalidRequest(f"item {index} is `{item}`: beside a type, write paths alone")
     return exact(Entity(type_, item))  # type: ignore[no-any-return]
@@ -376,6 +470,6 @@ def _item_request(
     index: int,
 ) -> Request:
     try:
-        return protocol.request(user, action, item if key is None else key(item), **details)
+        return arguments.request(user, action, item if key is None else key(item), **details)
     except InvalidRequest as error:
         raise InvalidRequest(f"item {index}: {error}") from None

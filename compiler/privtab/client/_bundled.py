@@ -1,23 +1,26 @@
-"""The engine of `Embedded`: keeps bundles current and decides with them."""
+"""The engine of `Embedded`: keeps bundles current, refuses those that are older than what it has run, and decides with them."""
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from privtab import moments
+from privtab import moments, strict_json
+from privtab._staged import locked, write
 from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
 from privtab.client._bundles import BundleLocation, JsonObject, ReadBundle
 from privtab.client._observe import LOG
 from privtab.client._protocol import ActiveSystem, Revision
-from privtab.client._trust import RollbackGuard
-from privtab.engines.python import NAME, Opener, PythonEngine, Shortcuts
+from privtab.engines.python import NAME, OpenEngine, Opener, PythonEngine, Shortcuts
 from privtab.errors import (
+    BundleWriteError,
     DecisionError,
     DecisionUnavailable,
     FileError,
@@ -26,9 +29,132 @@ from privtab.errors import (
     SignatureRefused,
     UsageError,
 )
-from privtab.moments import ALWAYS, Window
+from privtab.moments import ALWAYS
 from privtab.request import Decision, Entity, Request
 from privtab.vocabulary import OperationShape
+
+Sequences: TypeAlias = Mapping[tuple[str, str], tuple[int, object]]
+"""The highest sequence and its revision, by kind and name of a policy or a state."""
+
+
+class RollbackGuard:
+    """Refuses signed bundles that are older than before: tracks the highest sequence of each policy and state.
+
+    `least`: the lowest sequence of all. `file`: keeps the highest ones for later processes, and others that run.
+    """
+
+    def __init__(self, least: int | None = None, file: str | None = None) -> None:
+        self._least = least
+        self._file = None if file is None else Path(file)
+        self._highest: Sequences = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The sequences without the file: another process may run on another machine."""
+        return {**self.__dict__, "_file": None}
+
+    def check(self, bundles: Iterable[ReadBundle]) -> Sequences:
+        """The argument for `keep` before these bundles are active.
+
+        Raises SignatureRefused if one is older than before, FileError if the file cannot be read.
+        """
+        highest = dict(self._known(self._highest))
+        for bundle in bundles:
+            signed = bundle.content.signed
+            if signed is None:
+                continue
+            sequence = signed.sequence
+            if self._least is not None and (sequence is None or sequence < self._least):
+                text = "no sequence" if sequence is None else f"the sequence {sequence}"
+                raise SignatureRefused(
+                    f"the bundle {bundle.where} is refused: its signature has {text}, and min_sequence is {self._least}"
+                )
+            for key, revision in _revisions(bundle):
+                before, known_revision = max(
+                    highest.get(key, (-1, None)), _other_layout(highest, key), key=lambda found: found[0]
+                )
+                if before >= 0 and (
+                    sequence is None or sequence < before or (sequence == before and known_revision != revision)
+                ):
+                    text = "no sequence" if sequence is None else f"the sequence {sequence}"
+                    raise SignatureRefused(
+                        f"the bundle {bundle.where} is refused: it is older than what runs: its signature has {text}, "
+                        f"and that of the {key[0]} of `{key[1]}` was {before} before"
+                    )
+                if sequence is not None:
+                    highest[key] = sequence, revision
+        return highest
+
+    def keep(self, highest: Sequences) -> None:
+        """Remember the result of `check`. Raises FileError if the file cannot be written."""
+        if self._file is not None:
+            try:
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+                with locked(self._file.parent):
+                    if (known := self._known(highest)) != self._known({}):
+                        write(self._file, _text(known))
+            except (OSError, BundleWriteError) as error:
+                raise FileError(f"sequence_file: {error}") from error
+        self._highest = dict(highest)
+
+    def _known(self, highest: Sequences) -> Sequences:
+        """The highest of these sequences and of those in the file."""
+        known = dict(highest)
+        for key, found in _read(self._file).items() if self._file is not None else ():
+            known[key] = max(known.get(key, found), found, key=lambda entry: entry[0])
+        return known
+
+
+def _read(file: Path) -> Sequences:
+    try:
+        document = strict_json.loads(file.read_bytes())
+        return {
+            (kind, name): (_number(sequence), revision)
+            for kind, names in document.items()
+            for name, (sequence, revision) in names.items()
+        }
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise FileError(f"sequence_file: {file} cannot be read: {error}") from error
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"`{value}` is no sequence")
+    return value
+
+
+def _text(highest: Sequences) -> bytes:
+    document: dict[str, dict[str, tuple[int, object]]] = {}
+    for (kind, name), found in sorted(highest.items()):
+        document.setdefault(kind, {})[name] = found
+    return (json.dumps(document, indent=1) + "\n").encode()
+
+
+def _other_layout(highest: Sequences, key: tuple[str, str]) -> tuple[int, object]:
+    """The highest sequence of the same state in the other layout, whole or sharded.
+
+    Otherwise switching the layout would let an older state return.
+    """
+    kind, name = key
+    whole, slash, _ = name.partition("/")
+    others = [(kind, whole)] if slash else [other for other in highest if other[1].startswith(f"{name}/")]
+    sequences = [highest[other][0] for other in others if kind == "state" and other in highest]
+    return max(sequences, default=-1), None
+
+
+def _revisions(bundle: ReadBundle) -> Iterable[tuple[tuple[str, str], Any]]:
+    from privtab.engines.index import revisions
+
+    for name, program in bundle.content.programs.items():
+        yield ("policy", name), program.get("revision")
+    for name, state in bundle.content.states.items():
+        if (parts := revisions(state)) is not None:
+            # Shards of a state are signed separately.
+            yield from ((("state", f"{name}/{part}"), revision) for part, revision in parts.items())
+            continue
+        yield ("state", name), state.get("revision") if isinstance(state, dict) else getattr(state, "revision", None)
+
 
 RECHECK_SECONDS = 5.0
 """Seconds after a check for newer bundles in which an unknown name is refused without another check."""
@@ -46,13 +172,17 @@ class ActiveBundles:
 
     bundles: Mapping[str, ReadBundle]
     active: ActiveSystem
-    revision: Revision
-    engine: PythonEngine
-    shortcuts: Shortcuts
-    missing: frozenset[str] = frozenset()
-    """The keys of the root entities whose shards are not among the bundles."""
-    window: Window = ALWAYS
-    """The time in which the engine's answers count."""
+    opened: OpenEngine
+
+    @property
+    def engine(self) -> PythonEngine:
+        """The engine over them."""
+        return self.opened.engine
+
+    @property
+    def revision(self) -> Revision:
+        """Their revisions."""
+        return Revision(policy=self.active.revision, state=self.opened.revision)
 
     def check_shards(self, request: Request, items: Sequence[Entity] = ()) -> None:
         """Raise DecisionUnavailable for a request that needs a missing shard; its names were checked."""
@@ -60,8 +190,8 @@ class ActiveBundles:
         shape = self.active.vocabulary.check_operation(request.resource.type, request.action)
         entities = (request.resource, *(request.with_[slot] for slot in shape.withs), *items)
         needed = {f"{chains[entity.type][0][0]}:{entity.id.partition('/')[0]}" for entity in entities}
-        if not needed.isdisjoint(self.missing):
-            raise protocol.no_shard(self.active.system, needed & self.missing)
+        if not needed.isdisjoint(self.opened.missing):
+            raise protocol.no_shard(self.active.system, needed & self.opened.missing)
 
 
 class BundledEngine:
@@ -78,6 +208,7 @@ class BundledEngine:
     ) -> None:
         self.locations = locations
         self.name = NAME
+        self.circuit = None
         self.problem: str | None = None
         self._system = system
         self._refresh = refresh
@@ -135,7 +266,7 @@ class BundledEngine:
                 f"and max_staleness is {self._max_staleness:g}" + (f": {self.problem}" if self.problem else "")
             )
         loaded = self._loaded or self.load()
-        return loaded if loaded.window == ALWAYS or loaded.window.holds(moments.now()) else self._of_now()
+        return loaded if loaded.opened.window == ALWAYS or loaded.opened.window.holds(moments.now()) else self._of_now()
 
     def _of_now(self) -> ActiveBundles:
         """The active policy and state after a row of the state began or ended to hold."""
@@ -143,16 +274,16 @@ class BundledEngine:
             self._init_process()
         with self._lock:
             loaded = self._loaded or self.load()
-            if not loaded.window.holds(moments.now()):
+            if not loaded.opened.window.holds(moments.now()):
                 self._activate(self._opened(loaded.bundles))
         assert self._loaded is not None
         return self._loaded
 
-    def _activate(self, opened: ActiveBundles) -> None:
-        self.timeless = self.timeless and opened.window == ALWAYS
-        self._loaded = opened
-        self.shortcuts = opened.shortcuts
-        self.timeless = opened.window == ALWAYS
+    def _activate(self, active: ActiveBundles) -> None:
+        self.timeless = self.timeless and active.opened.window == ALWAYS
+        self._loaded = active
+        self.shortcuts = active.opened.shortcuts
+        self.timeless = active.opened.window == ALWAYS
 
     def load(self) -> ActiveBundles:
         """Read the bundles unless they have been read."""
@@ -246,15 +377,7 @@ class BundledEngine:
         if active.vocabulary.system not in states:
             raise protocol.no_bundle(active.vocabulary.system, "state")
         opened = self._opener.open(program, states[active.vocabulary.system], moments.now())
-        return ActiveBundles(
-            bundles=bundles,
-            active=active,
-            revision=Revision(policy=active.revision, state=opened.revision),
-            engine=opened.engine,
-            shortcuts=opened.shortcuts,
-            missing=opened.missing,
-            window=opened.window,
-        )
+        return ActiveBundles(bundles=bundles, active=active, opened=opened)
 
     # --- answers ---
 
@@ -291,7 +414,7 @@ class BundledEngine:
         loaded = self.now()
         if loaded.active is not getattr(self._last_known, "active", None):
             plan.check_listing(request, items, loaded.active)
-        if loaded.missing and items:
+        if loaded.opened.missing and items:
             # The request of a listing has no path; those of its items count.
             loaded.check_shards(replace(request, resource=items[0]), items)
         return loaded.engine.visible(request, items)
@@ -299,7 +422,7 @@ class BundledEngine:
     def columns(self, requests: Sequence[Request]) -> list[bool] | None:
         """Decide unchecked requests column by column; None if they must be checked and decided as usual."""
         loaded = self.now()
-        return loaded.engine.columns(requests) if not loaded.missing else None
+        return loaded.engine.columns(requests) if not loaded.opened.missing else None
 
     def revision(self) -> Revision:
         """As ClientEngine.revision."""
@@ -322,7 +445,7 @@ class BundledEngine:
         if loaded.active is not getattr(self._last_known, "active", None):
             for request in requests:
                 loaded.active.vocabulary.check(request)
-        if loaded.missing:
+        if loaded.opened.missing:
             for request in requests:
                 loaded.check_shards(request)
         return loaded

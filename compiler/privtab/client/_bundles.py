@@ -14,14 +14,13 @@ from typing import Any, TypeAlias
 
 from privtab import strict_json
 from privtab._collection import no_collection
+from privtab.bundle.archive import entries
 from privtab.bundle.bounds import LARGEST_READ, MOST_ENTRIES, read_object
-from privtab.bundle.stream import entries
 from privtab.bundle.verify import verify
 from privtab.client._address import Cert, Token
 from privtab.client._observe import LOG
 from privtab.errors import BrokenBundle, DecisionUnavailable, FileError, PolicyError, SignatureRefused, UsageError
-from privtab.keys import PEM
-from privtab.signatures import Signed, Trust
+from privtab.signatures import PEM, Signed, Trust
 
 JsonObject: TypeAlias = Mapping[str, Any]
 Keep: TypeAlias = Callable[[JsonObject], Any]

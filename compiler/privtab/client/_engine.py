@@ -1,13 +1,16 @@
 """The protocol of engines, OPA or in process, and the flows that share logic between synchronous and asynchronous clients.
 
 A *flow* is a generator that yields its next step as a function without arguments and is sent the result. `run` calls the
-step, `arun` also awaits it, so that retries, checks and batching are written only once.
+step, `arun` also awaits it, and both run a flow that it returns, so that retries, checks and batching are written only once.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from types import GeneratorType
 from typing import Any, Protocol, TypeAlias, TypeVar
+from weakref import WeakSet
 
 from privtab.client._protocol import ActiveSystem, Revision
 from privtab.request import Decision, Entity, Request
@@ -17,47 +20,53 @@ T = TypeVar("T")
 
 Flow: TypeAlias = Generator[Callable[[], Any], Any, T]
 """Logic that leaves IO and waiting to `run` or `arun`."""
+Eventual: TypeAlias = T | Flow[T] | Awaitable[T]
+"""What a step returns: its result, or what `run` or `arun` gets it from."""
 
 
 class ClientEngine(Protocol):
     """The engine of a client: OPA, or an engine in process. Callers check the names in requests against `active_system()`.
 
     Every method but `close` and `healthy` may raise PolicyError (the answer is not a decision) and DecisionUnavailable (no
-    answer).
+    answer). They are called as steps of flows.
     """
 
     @property
     def name(self) -> str:
         """The name in logs: `opa` or `python`."""
 
-    def active_system(self) -> ActiveSystem:
+    @property
+    def circuit(self) -> str | None:
+        """`closed`, `open` or `half-open`; None for engines in process."""
+
+    def active_system(self) -> Eventual[ActiveSystem]:
         """The vocabulary and the revision of the active policy; cheap, kept current by the engine."""
 
-    def newer(self, active: ActiveSystem) -> ActiveSystem:
+    def newer(self, active: ActiveSystem) -> Eventual[ActiveSystem]:
         """The vocabulary after another check, for a name that `active` lacks; `active` itself if nothing is newer."""
 
-    def allow(self, request: Request) -> bool:
+    def allow(self, request: Request) -> Eventual[bool]:
         """Whether the request is allowed."""
 
-    def allow_many(self, requests: Sequence[Request], shapes: Sequence[OperationShape]) -> list[bool]:
+    def allow_many(self, requests: Sequence[Request], shapes: Sequence[OperationShape]) -> Eventual[list[bool]]:
         """Whether each request is allowed, by position; `shapes` are those of the requests' operations."""
 
-    def decide(self, request: Request) -> Decision:
+    def decide(self, request: Request) -> Eventual[Decision]:
         """The decision with its explanation."""
 
-    def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
+    def decide_many(self, requests: Sequence[Request]) -> Eventual[list[Decision]]:
         """Decisions with explanations, by position."""
 
-    def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
+    def visible(self, request: Request, items: Sequence[Entity]) -> Eventual[list[int]]:
         """The positions of the allowed items, ascending; of the request's resource only the type counts."""
 
-    def revision(self) -> Revision:
+    def revision(self) -> Eventual[Revision]:
         """The active revisions."""
 
-    def healthy(self) -> bool:
+    def healthy(self) -> Eventual[bool]:
         """Whether the engine can answer now; never raises."""
 
-    def close(self) -> None:
+    def close(self) -> Eventual[None]:
         """Release all resources."""
 
 
@@ -69,6 +78,8 @@ def run(flow: Flow[T]) -> T:
         while True:
             try:
                 value = step()
+                if type(value) is GeneratorType:
+                    value = run(value)
             except BaseException as error:  # noqa: BLE001  (the flow decides what an error means)
                 step = throw(error)
             else:
@@ -86,7 +97,9 @@ async def arun(flow: Flow[T]) -> T:
         while True:
             try:
                 value = step()
-                if isinstance(value, Awaitable):
+                if type(value) is GeneratorType:
+                    value = await arun(value)
+                elif isinstance(value, Awaitable):
                     value = await value
             except BaseException as error:  # noqa: BLE001  (the flow decides what an error means)
                 step = throw(error)
@@ -95,3 +108,30 @@ async def arun(flow: Flow[T]) -> T:
     except StopIteration as stop:
         result: T = stop.value
         return result
+
+
+# --- locks after a fork: one held by another thread would never be released in the child ---
+
+
+class ForkSafeLocks(Protocol):
+    """An object with locks."""
+
+    def after_fork(self) -> None:
+        """Replace the locks; called in the child process."""
+
+
+_HOLDERS: WeakSet[ForkSafeLocks] = WeakSet()
+
+
+def renew_after_fork(holder: ForkSafeLocks) -> None:
+    """Call `holder.after_fork()` in processes forked from now on."""
+    _HOLDERS.add(holder)
+
+
+def _renew() -> None:
+    for holder in list(_HOLDERS):
+        holder.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)

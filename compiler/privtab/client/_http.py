@@ -21,8 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from privtab.client import _address
 from privtab.client._address import Address, Cert, Token, Verify
-from privtab.client._protocol import check_status
-from privtab.client._transport import MAX_BODY, NO_BODY, Timeout, too_slow, total
+from privtab.client._transport import MAX_BODY, NO_BODY, BlockingTransport, Headers, Timeout, too_slow, total
 from privtab.errors import DecisionUnavailable, PolicyError, UsageError
 
 _PIECE = 64 * 1024
@@ -30,7 +29,7 @@ _ONE_GO = 1024 * 1024
 """Largest answer of known length, in bytes, that is read at once."""
 
 
-class HttpTransport:
+class HttpTransport(BlockingTransport):
     """Sends over pooled connections. Safe to share between threads; a forked process opens its own connections.
 
     `verify` and `cert` are as in `requests`. `headers` returns additional headers for each exchange (a trace context). With an
@@ -50,7 +49,7 @@ class HttpTransport:
         accept: str = "application/json",
         headers: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
-        self._settings: dict[str, Any] = {
+        self._settings = {
             "token": token,
             "token_file": token_file,
             "verify": verify,
@@ -61,7 +60,7 @@ class HttpTransport:
             "headers": headers,
         }
         self._address = _address.parse(url)
-        self.url = self._address.url
+        self.url = self._shown = self._address.url
         self._token = Token(token, token_file)
         self._pool_size = pool_size
         self._max_body = max_body
@@ -75,43 +74,20 @@ class HttpTransport:
         self._pid = os.getpid()
         self._idle: deque[_Connection] = deque()
 
-    def __getstate__(self) -> dict[str, object]:
-        """The settings from which another process builds its copy, without connections."""
-        return {"url": self.url, **self._settings}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
-
     def __repr__(self) -> str:
         return f"HttpTransport({self.url!r})"
-
-    def post(self, path: str, body: bytes, timeout: Timeout) -> bytes:
-        """Send a JSON body; returns the body of the answer."""
-        return self._send("POST", path, body, timeout)
-
-    def get(self, path: str, timeout: Timeout) -> bytes:
-        """Read a path; returns the body of the answer."""
-        return self._send("GET", path, b"", timeout)
 
     def close(self) -> None:
         """Close the connections."""
         while self._idle:
             self._idle.pop().close()
 
-    def _send(self, method: str, path: str, body: bytes, timeout: Timeout) -> bytes:
+    def _answer(self, method: str, path: str, body: bytes, timeout: Timeout) -> tuple[int, Headers, bytes]:
         try:
             answer, content = self.exchange(method, path, body, timeout, total(timeout))
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise self._unavailable(error) from error
-        get_header = answer.headers.get
-        check_status(
-            answer.status,
-            content,
-            f"{self.url}{path}",
-            retry_after=get_header("Retry-After"),
-            content_type=get_header("Content-Type"),
-        )
-        return content
+            raise unavailable(self.url, error) from error
+        return answer.status, answer.headers, content
 
     def exchange(
         self, method: str, path: str, body: bytes, timeout: Timeout, seconds: float, headers: bytes = b""
@@ -186,9 +162,6 @@ class HttpTransport:
             lines.append(header("Authorization", f"Bearer {token}"))
         return "".join(lines).encode("ascii")
 
-    def _unavailable(self, error: BaseException) -> DecisionUnavailable:
-        return unavailable(self.url, error)
-
 
 def unavailable(url: str, error: BaseException) -> DecisionUnavailable:
     """The error for a failed connection or exchange."""
@@ -202,10 +175,14 @@ def unavailable(url: str, error: BaseException) -> DecisionUnavailable:
         return DecisionUnavailable(f"no TLS connection to OPA at {url}: {error}", retry=False)
     if isinstance(error, TimeoutError):
         return too_slow(url)
-    reason = str(error) or type(error).__name__
+    return DecisionUnavailable(f"OPA at {url} did not answer: {reason(error)}")
+
+
+def reason(error: BaseException) -> str:
+    """The most specific description of an error of a connection."""
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
-        reason = os.strerror(error.errno).lower()
-    return DecisionUnavailable(f"OPA at {url} did not answer: {reason}")
+        return os.strerror(error.errno).lower()
+    return str(error) or type(error).__name__
 
 
 def header(name: str, value: str) -> str:

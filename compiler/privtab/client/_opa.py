@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
-from privtab.client._answers import Undefined
-from privtab.client._cache import Cache, Key, request_key
+from privtab.client._config import Settings
 from privtab.client._engine import Flow
 from privtab.client._observe import CURRENT, LOG, note_cached
-from privtab.client._protocol import ActiveSystem, Call, Revision
-from privtab.client._resilience import Resilience
+from privtab.client._protocol import ActiveSystem, Call, Revision, Undefined
+from privtab.client._resilience import Breaker, Cache, Key, Resilience, Retries, request_key
 from privtab.client._transport import Limits, Timeout
 from privtab.errors import DecisionError, DecisionUnavailable, PolicyError, UsageError
 from privtab.request import Decision, Entity, Request
@@ -23,6 +22,10 @@ from privtab.vocabulary import OperationShape
 
 T = TypeVar("T")
 
+REFRESH_SECONDS = 60.0
+"""Seconds for which the vocabulary is used without checking the policy's revision."""
+RECHECK_SECONDS = 5.0
+"""Seconds after a check in which a request with an unknown name is refused without another check."""
 FIRST_CHUNK = 100
 """Most requests of an exchange before it is known how long OPA takes for one."""
 STATUS_SECONDS = 1.0
@@ -70,29 +73,32 @@ class IODriver(Protocol):
     def release(self) -> None:
         """Release the lock."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpaSettings:
-    """Settings of the `opa` engine."""
-
-    system: str | None
-    chunk_size: int
-    concurrency: int
-    max_staleness: float | None
-    refresh: Callable[[], float]
-    """Seconds for which the vocabulary is used without checking the revisions."""
-    recheck: Callable[[], float]
-    """Seconds after a check in which a request with an unknown name is refused without another check."""
+    def close(self) -> Any:
+        """As Transport.close."""
 
 
 class OpaFlows:
-    """The methods of ClientEngine, as flows."""
+    """The engine `opa`: the methods of ClientEngine, as flows."""
 
-    def __init__(self, driver: IODriver, settings: OpaSettings, resilience: Resilience, cache: Cache | None) -> None:
+    name = "opa"
+
+    def __init__(self, driver: IODriver, settings: Settings) -> None:
         self._io = driver
-        self._settings = settings
-        self._resilience = resilience
-        self._cache = cache
+        timeout = settings["timeout"]
+        self._resilience = resilience = Resilience(
+            timeout=timeout,
+            total=settings["total"] or sum(timeout),
+            retries=Retries(most=settings["retries"]),
+            breaker=Breaker(settings["breaker_failures"], settings["breaker_seconds"]),
+        )
+        cache_size = settings["cache_size"]
+        self._cache = Cache(cache_size, settings["cache_ttl"]) if cache_size else None
+        self._cache_refresh = settings["cache_refresh"] if cache_size else math.inf
+        self._system: str | None = settings["system"]
+        if self._system is not None:
+            protocol.check_system(self._system)
+        self._max_staleness: float | None = settings["max_staleness"]
+        self._concurrency: int = settings["concurrency"]
         self._active: ActiveSystem | None = None
         self._state: str | None = None
         self._timed = False
@@ -101,29 +107,42 @@ class OpaFlows:
         self._heard_at = float("-inf")
         self._status_at = float("-inf")
         self._paces = {
-            kind: Pace(settings.chunk_size, min(resilience.timeout[1], resilience.total))
+            kind: Pace(settings["chunk_size"], min(resilience.timeout[1], resilience.total))
             for kind in ("allow", "decide", "visible")
         }
 
+    @property
+    def circuit(self) -> str:
+        """As ClientEngine.circuit."""
+        return self._resilience.breaker.state
+
+    def close(self) -> Any:
+        """As ClientEngine.close."""
+        return self._io.close()
+
     # --- vocabulary and revisions ---
 
-    def current(self) -> ActiveSystem | None:
-        """The vocabulary if it can be used without asking OPA, else None."""
+    def active_system(self) -> ActiveSystem | Flow[ActiveSystem]:
+        """The vocabulary of the active policy; raises DecisionUnavailable if there is none or it is too old."""
         active = self._active
-        if active is None or time.monotonic() - self._checked_at >= self._settings.refresh() or self._may_be_stale():
-            return None
+        # The usual case, which asks OPA nothing.
+        if active is None or time.monotonic() - self._checked_at >= self._refresh() or self._may_be_stale():
+            return self._read_active()
         return active
 
-    def active_system(self) -> Flow[ActiveSystem]:
-        """The vocabulary of the active policy; raises DecisionUnavailable if there is none or it is too old."""
-        active = yield from self._revalidate(self._active, at_most_every=self._settings.refresh())
+    def _read_active(self) -> Flow[ActiveSystem]:
+        active = yield from self._revalidate(self._active, at_most_every=self._refresh())
         if self._may_be_stale():
             yield from self._check_age()
         return active
 
+    def _refresh(self) -> float:
+        """Seconds for which the vocabulary is used without checking the revisions."""
+        return min(self._cache_refresh, REFRESH_SECONDS)
+
     def newer(self, active: ActiveSystem) -> Flow[ActiveSystem]:
         """The vocabulary after another check; `active` itself if it is current, or was checked a moment ago."""
-        return (yield from self._revalidate(active, at_most_every=self._settings.recheck()))
+        return (yield from self._revalidate(active, at_most_every=RECHECK_SECONDS))
 
     def _revalidate(self, active: ActiveSystem | None, *, at_most_every: float) -> Flow[ActiveSystem]:
         if active is not None and time.monotonic() - self._checked_at < at_most_every:
@@ -164,8 +183,8 @@ class OpaFlows:
                 self._cache.clear()
 
     def _fetch(self) -> Flow[ActiveSystem]:
-        if self._settings.system is not None:
-            return (yield from self._send(protocol.program(self._settings.system)))
+        if self._system is not None:
+            return (yield from self._send(protocol.program(self._system)))
         systems = yield from self._send(protocol.programs())
         if not systems:
             raise protocol.no_bundle(None)
@@ -178,7 +197,7 @@ class OpaFlows:
     # --- staleness of bundles ---
 
     def _may_be_stale(self) -> bool:
-        limit = self._settings.max_staleness
+        limit = self._max_staleness
         return limit is not None and time.monotonic() - self._heard_at > limit
 
     def _check_age(self) -> Flow[None]:
@@ -198,7 +217,7 @@ class OpaFlows:
             age = time.monotonic() - self._heard_at
             raise DecisionUnavailable(
                 f"what OPA knows is too old: it has not heard from its bundle server for {age:.0f} seconds, "
-                f"and max_staleness is {self._settings.max_staleness:g}"
+                f"and max_staleness is {self._max_staleness:g}"
             )
 
     # --- answers ---
@@ -345,11 +364,11 @@ class OpaFlows:
         return answers
 
     def _run_flows(self, flows: Iterable[Flow[None]]) -> Flow[None]:
-        if self._settings.concurrency == 1:
+        if self._concurrency == 1:
             for flow in flows:
                 yield from flow
         else:
-            yield partial(self._io.run_all, iter(flows), self._settings.concurrency)
+            yield partial(self._io.run_all, iter(flows), self._concurrency)
 
     # --- OPA itself ---
 
@@ -365,7 +384,7 @@ class OpaFlows:
 
     def revision(self) -> Flow[Revision]:
         """The active revisions."""
-        system = self._settings.system or (yield from self._active_or_read()).system
+        system = self._system or (yield from self._active_or_read()).system
         name = (yield from self._send(protocol.system_name(system))) or system
         policy = yield from self._send(protocol.policy_revision(system))
         sharded = yield from self._send(protocol.layout(system))
@@ -378,7 +397,7 @@ class OpaFlows:
     # --- private ---
 
     def _active_or_read(self) -> Flow[ActiveSystem]:
-        return self._active or (yield from self.active_system())
+        return self._active or (yield from self._read_active())
 
     def _deadline(self) -> float:
         """The deadline of the caller's call, set at its first exchange."""

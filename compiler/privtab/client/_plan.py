@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from privtab.client import _arguments as arguments
 from privtab.client import _protocol as protocol
 from privtab.client._protocol import ActiveSystem, Call
 from privtab.errors import InvalidRequest
@@ -31,7 +32,7 @@ def check_all(
     check = active.vocabulary.check
     for index, request in enumerate(requests):
         try:
-            shapes.append(check(protocol.well_formed(request)))
+            shapes.append(check(arguments.well_formed(request)))
         except InvalidRequest as error:
             raise InvalidRequest(f"{noun} {start + index}: {error}") from None
     return shapes

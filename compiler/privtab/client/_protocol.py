@@ -1,4 +1,4 @@
-"""Build requests to OPA and read its answers: pure functions, shared by every sender.
+"""Calls of OPA and their answers: pure functions, shared by every sender, that reject any unexpected shape.
 
 A `Call` describes one HTTP exchange. Its sender passes the body of the answer to `read`, which returns a typed answer
 and raises PolicyError for any other shape.
@@ -7,76 +7,31 @@ and raises PolicyError for any other shape.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+from typing import Any, Generic, TypeVar
 
-from privtab.attributes import NONE_GIVEN, GivenAttributes, given_attributes
-from privtab.client import _answers as answers
-from privtab.client._answers import (
-    ActiveSystem,
-    Inactive,
-    Revision,
-    check_status,
-    excerpt,
-    no_bundle,
-    no_shard,
-    read_active_system,
-    read_allow,
-    read_decision,
-    read_decisions,
-    read_explained,
-    read_inactive,
-    read_layout,
-    read_program,
-    read_programs,
-    read_result,
-    read_revision,
-    read_status,
-    read_system,
-    read_truth,
-    read_visible,
-)
-from privtab.errors import InvalidRequest, UsageError
+from privtab import strict_json
+from privtab.client._observe import note_id
+from privtab.errors import DecisionUnavailable, InvalidRequest, PolicyError, UsageError
 from privtab.moments import WINDOWED
-from privtab.request import NOT_SET, Decision, Entity, Request, exact, flag_name
-from privtab.typed import path_of
+from privtab.request import Decision, Entity, Request
 from privtab.vocabulary import Vocabulary
 
 T = TypeVar("T")
 
-__all__ = [  # re-exported from `_answers`
-    "ActiveSystem",
-    "Inactive",
-    "Revision",
-    "check_status",
-    "excerpt",
-    "no_bundle",
-    "no_shard",
-    "read_active_system",
-    "read_allow",
-    "read_decision",
-    "read_decisions",
-    "read_explained",
-    "read_inactive",
-    "read_layout",
-    "read_program",
-    "read_programs",
-    "read_result",
-    "read_revision",
-    "read_status",
-    "read_system",
-    "read_visible",
-]
-
-EntityLike: TypeAlias = Entity | str | tuple[str, str | Sequence[str]]
-"""An entity as callers pass it: `Entity`, `"table:m/c/s/t"`, `("table", "m/c/s/t")` or, with unencoded names,
-`("table", ["m", "c", "s", "t"])`."""
-
 HEALTH_PATH = "/health?bundles=true"
 STATUS_PATH = "/v1/status"
-_NOTHING_MORE: tuple[Any, ...] = ((), {}, frozenset(), NONE_GIVEN)
+SHARDED = "sharded"
+"""The value of `state` in a program that reads a sharded state."""
+SYSTEM = re.compile(r"[a-z][a-z0-9_]*")
+_JSON = ("application/json", "text/json")
+_EXCERPT = 300
+_PLAIN = {b'{"result":true}\n': True, b'{"result":false}\n': False}
+"""OPA's most common answers; everything else is parsed as JSON."""
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
@@ -89,178 +44,12 @@ class Call(Generic[T]):
     read: Callable[[bytes], T]
 
 
-# --- arguments → request ---------------------------------------------------------------------------------------------
-
-
-def entity(value: object, where: str = "resource") -> Entity:
-    """Read an EntityLike; raises InvalidRequest."""
-    match value:
-        case Entity(type=str(), id=str()):
-            is_exact = type(value) is Entity and type(value.type) is type(value.id) is str
-            return value if is_exact else exact(value)
-        case str():
-            try:
-                return Entity.parse(exact(value))
-            except ValueError as error:
-                raise InvalidRequest(f"{where}: {error}") from None
-        case (str(type_), str(id_)):
-            return Entity(exact(type_), exact(id_))
-        case (str(type_), list() | tuple() as names):
-            return named(exact(type_), exact(names), where)
-        case _:
-            raise InvalidRequest(
-                f"{where} is {value!r}: write `type:path`, a pair (type, path), a pair (type, list of names) or an Entity"
-            )
-
-
-def named(type_: str, names: Sequence[object], where: str) -> Entity:
-    """The entity with these unencoded names, from the root down; raises InvalidRequest unless each is a non-empty string."""
-    for name in names:
-        _text(name, f"a name of {where}")
-    return Entity(type_, path_of(*names))  # type: ignore[arg-type]
-
-
-class Details(TypedDict, total=False):
-    """What a request can say beside user, action and resource: the keyword arguments of the clients' methods."""
-
-    with_: Mapping[str, EntityLike] | None
-    """Further objects, by the names that the operation gives them."""
-    groups: Iterable[str]
-    """The caller's groups, beside those of the state."""
-    flags: Iterable[str] | Mapping[str, bool]
-    """The flags that are set, or each with its value."""
-    active_roles: Iterable[str] | None
-    """The roles to which the caller's are narrowed; None: all count."""
-    attributes: Mapping[str, Any] | None
-    """Values of attributes: `{"user": {NAME: VALUE}, "entity": {…}, "request": {…}, "with": {OBJECT: {…}}}`."""
-
-
-def request(user: object, action: object, resource: object, **details: Unpack[Details]) -> Request:
-    """Build a request from the arguments of a call; raises InvalidRequest if one is missing or of the wrong type."""
-    if isinstance(user, Request):
-        if action is not None or resource is not None or (details and request_details(**details) != _NO_DETAILS):
-            raise InvalidRequest(
-                "a Request takes no further arguments: it holds action, resource, with_, groups, flags, active_roles and "
-                "attributes already"
-            )
-        return well_formed(user)
-    return well_formed(
-        Request(
-            user=user,  # type: ignore[arg-type]
-            action=action,  # type: ignore[arg-type]
-            resource=entity(resource),
-            **request_details(**details),
-        )
-    )
-
-
-def request_details(
-    *,
-    with_: Mapping[str, EntityLike] | None = None,
-    groups: Iterable[str] = (),
-    flags: Iterable[str] | Mapping[str, bool] = (),
-    active_roles: Iterable[str] | None = None,
-    attributes: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """The objects, groups, flags, active roles and attributes of a request; raises InvalidRequest."""
-    if with_ is not None and not isinstance(with_, Mapping):
-        raise InvalidRequest(f"with_ is a {type(with_).__name__}; it must be a mapping of names to entities")
-    return {
-        "groups": _names(groups, "groups") if groups != () else (),
-        "with_": {name: entity(value, f"with_[{name!r}]") for name, value in with_.items()} if with_ else {},
-        "flags": frozenset(_names(_flag_names(flags), "flags")) if flags != () else frozenset(),
-        "active_roles": None if active_roles is None else _names(active_roles, "active_roles"),
-        **({"attributes": given_attributes(attributes)} if attributes else {}),
-    }
-
-
-_NO_DETAILS = request_details()
-
-
-def _flag_names(flags: Iterable[str] | Mapping[str, bool]) -> Iterable[str]:
-    """Flags as in a request, false ones with a suffix; raises InvalidRequest for a value other than True or False."""
-    if not isinstance(flags, Mapping):
-        return flags
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise InvalidRequest(f"the flag `{name}` is {value!r}; say True or False")
-    return [name if value else f"{name}{NOT_SET}" for name, value in flags.items()]
-
-
-def well_formed(value: object) -> Request:
-    """Return the request unchanged; raises InvalidRequest if a part is null, empty or of the wrong type."""
-    if not isinstance(value, Request):
-        raise InvalidRequest(f"{value!r} is not a Request")
-    resource = value.resource
-    if (
-        type(resource) is Entity
-        and type(value.user) is type(value.action) is type(resource.type) is type(resource.id) is str
-        and value.user
-        and value.action
-        and (value.groups, value.with_, value.flags, value.attributes) == _NOTHING_MORE
-        and value.active_roles is None
-    ):
-        return value  # the common case; the rest finds out what is wrong
-    _text(value.user, "user")
-    _text(value.action, "action")
-    _entity(value.resource, "resource")
-    _names(value.groups, "groups")
-    if not isinstance(value.with_, Mapping):
-        raise InvalidRequest(f"with_ is a {type(value.with_).__name__}; it must be a mapping of names to entities")
-    for name, entity_value in value.with_.items():
-        _text(name, "a name in with_")
-        _entity(entity_value, f"with_[{name!r}]")
-    if not isinstance(value.flags, AbstractSet):
-        raise InvalidRequest(f"flags are a {type(value.flags).__name__}; they must be a frozenset of names")
-    _names(value.flags, "flags")
-    if value.active_roles is not None:
-        _names(value.active_roles, "active_roles")
-    if not isinstance(value.attributes, GivenAttributes):
-        raise InvalidRequest(f"attributes are a {type(value.attributes).__name__}; they must be GivenAttributes")
-    return value
-
-
-def check_context(request: Request, active: ActiveSystem) -> None:
-    """Raise InvalidRequest for a flag that no operation reads, and for active roles if the policy does not read them.
-
-    Both only narrow what is allowed, so ignoring one would allow more than the caller intended.
-    """
-    if request.active_roles is not None and not active.vocabulary.active_roles:
-        raise InvalidRequest(
-            f"system `{active.system}` does not let requests name active roles: its policy needs `semantics: {{active_roles: request}}`"
-        )
-    for flag in request.flags:
-        if flag_name(flag) not in active.flags:
-            names = ", ".join(f"`{name}`" for name in sorted(active.flags)) or "none"
-            raise InvalidRequest(f"unknown flag `{flag}`; flags of system `{active.system}`: {names}")
-
-
-def _entity(value: object, where: str) -> None:
-    if not isinstance(value, Entity):
-        raise InvalidRequest(f"{where} of a Request is {value!r}; it must be an Entity")
-    entity(value, where)
-
-
-def _text(value: object, where: str) -> None:
-    if not isinstance(value, str) or not value:
-        raise InvalidRequest(f"{where} is {value!r}; it must be a non-empty string")
-
-
-def _names(values: object, where: str) -> tuple[str, ...]:
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InvalidRequest(f"{where} is a {type(values).__name__}; it must be a list of names")
-    names = tuple(values)
-    for name in names:
-        _text(name, f"a name in {where}")
-    return names
-
-
 # --- calls -----------------------------------------------------------------------------------------------------------
 
 
 def check_system(name: str) -> str:
     """Return the name unchanged; raises UsageError if it is not a valid name of a system."""
-    if not answers.SYSTEM.fullmatch(name):
+    if not SYSTEM.fullmatch(name):
         raise UsageError(f"`{name}` is not the name of a system: lower case letters, digits and `_`")
     return name
 
@@ -395,3 +184,252 @@ def encode(document: object) -> bytes:
         return _COMPACT(document).encode()
     except UnicodeEncodeError as error:
         raise InvalidRequest(f"a name is not valid Unicode: {error.object!r:.80}") from None
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """The active revisions of a system's policy and state."""
+
+    policy: str | None
+    state: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveSystem:
+    """An active system: the vocabulary that requests are checked against, and its revision."""
+
+    system: str
+    """The name of its package: the system's name, or the one given to the compiler."""
+    vocabulary: Vocabulary
+    """`vocabulary.system` is the name of the system, which is also the name of its state."""
+    revision: str | None
+    flags: frozenset[str]
+    """The flags that any operation of the policy reads."""
+    sharded: bool = False
+    """Whether the policy reads a sharded state, of which some shards may not be active."""
+
+
+def check_status(
+    status: int, body: bytes, url: str, *, retry_after: str | None = None, content_type: str | None = None
+) -> None:
+    """Raise for any status but 200: DecisionUnavailable for a 5xx or a 429 with Retry-After, PolicyError otherwise.
+
+    Also raises PolicyError for a 200 that is not declared as JSON, since it does not come from OPA.
+    """
+    if status == 200:
+        if content_type is None or content_type.partition(";")[0].strip().lower() in _JSON:
+            return
+        raise PolicyError(f"{url} answered with `{content_type:.80}`, not with JSON{excerpt(body)}")
+    text = excerpt(body)
+    pause = _seconds(retry_after)
+    if status >= 500 or (status == 429 and pause is not None):
+        raise DecisionUnavailable(f"{url} answered {status}{text}", retry_after=pause)
+    if 300 <= status < 400:
+        raise PolicyError(f"{url} answered {status}, a redirect: give the address of the decision point itself")
+    raise PolicyError(f"{url} answered {status}{text}")
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """The value of a Retry-After header in seconds; None for a date or an invalid value."""
+    if retry_after is None or not retry_after.strip().isdecimal():
+        return None
+    return float(retry_after)
+
+
+class Inactive(DecisionUnavailable):
+    """A request needs shards of the state that are not active."""
+
+
+class Undefined(PolicyError):
+    """A rule is undefined in OPA; a bundle may not be active yet."""
+
+
+def read_result(body: bytes, rule: str) -> Any:
+    """The `result` of a data document; raises PolicyError if it is undefined or not JSON."""
+    return _result(body, rule)[0]
+
+
+def _result(body: bytes, rule: str) -> tuple[Any, str | None]:
+    """The `result` and OPA's id of the decision."""
+    document = _document(body)
+    decision_id = document.get("decision_id")
+    note_id(decision_id)
+    if "result" not in document:
+        raise Undefined(
+            f"OPA has no `{rule}` for this request: undefined. Is the policy's bundle active, and the state's laid out as it expects (whole, or in shards)?"
+        )
+    return document["result"], decision_id if isinstance(decision_id, str) else None
+
+
+def read_allow(body: bytes) -> bool:
+    """A boolean; raises PolicyError for anything else."""
+    if body in _PLAIN:
+        return _PLAIN[body]
+    result = read_result(body, "allow")
+    if not isinstance(result, bool):
+        raise PolicyError(f"`allow` is not a boolean{excerpt(body)}")
+    return result
+
+
+def read_decision(body: bytes, request: Request) -> Decision:
+    """A decision; raises PolicyError if its explanation has an unexpected shape."""
+    result, decision_id = _result(body, "decision")
+    return _decision(result, body, request, decision_id)
+
+
+def read_status(body: bytes) -> dict[str, float]:
+    """When OPA last heard from the server of each bundle, in seconds since 1970; PolicyError if the status lacks it."""
+    try:
+        bundles = _document(body)["result"]["bundles"]
+        return {
+            name: datetime.fromisoformat(status["last_successful_request"]).timestamp()
+            for name, status in bundles.items()
+        }
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise PolicyError(f"OPA's status does not tell how old its bundles are: {error!r}") from None
+
+
+def read_explained(body: bytes, requests: Sequence[Request]) -> list[Decision]:
+    """One decision for each request; raises PolicyError for anything else."""
+    count = len(requests)
+    result, decision_id = _result(body, "explained")
+    if not isinstance(result, list) or len(result) != count:
+        raise PolicyError(f"`explained` is not a list of {count} decisions{excerpt(body)}")
+    return [_decision(value, body, request, decision_id) for value, request in zip(result, requests, strict=True)]
+
+
+def read_decisions(body: bytes, count: int) -> list[bool]:
+    """One boolean for each request; raises PolicyError for anything else."""
+    result = read_result(body, "decisions")
+    if not isinstance(result, list) or len(result) != count:
+        raise PolicyError(f"`decisions` is not a list of {count} answers{excerpt(body)}")
+    if not all(isinstance(answer, bool) for answer in result):
+        raise PolicyError(f"`decisions` holds more than booleans{excerpt(body)}")
+    return result
+
+
+def read_visible(body: bytes, count: int) -> list[int]:
+    """Positions of a listing in ascending order; raises PolicyError for anything else."""
+    result = read_result(body, "visible")
+    if not isinstance(result, list) or not all(type(position) is int and 0 <= position < count for position in result):
+        raise PolicyError(f"`visible` is not a list of positions below {count}{excerpt(body)}")
+    if not all(a < b for a, b in pairwise(result)):
+        raise PolicyError(f"`visible` is not in ascending order{excerpt(body)}")
+    return result
+
+
+def read_programs(body: bytes) -> dict[str, ActiveSystem]:
+    """The systems by name; empty if OPA has no program."""
+    result = _document(body).get("result", {})
+    if not isinstance(result, dict):
+        raise PolicyError(f"`privtab_program` is not an object{excerpt(body)}")
+    return {name: read_active_system(name, value) for name, value in result.items()}
+
+
+def read_program(body: bytes, system: str) -> ActiveSystem:
+    """A system; raises DecisionUnavailable if OPA has no program of it."""
+    document = _document(body)
+    if "result" not in document:
+        raise no_bundle(system)
+    return read_active_system(system, document["result"])
+
+
+def read_revision(body: bytes) -> str | None:
+    """A revision, or None if it is undefined."""
+    revision = _document(body).get("result")
+    if revision is not None and not isinstance(revision, str):
+        raise PolicyError(f"a revision is not a text{excerpt(body)}")
+    return revision
+
+
+def read_inactive(body: bytes) -> list[str]:
+    """The keys of the root entities whose shards a request needs and OPA lacks; empty if undefined."""
+    roots = _document(body).get("result", [])
+    if not _texts(roots):
+        raise PolicyError(f"`inactive` is not a list of entities{excerpt(body)}")
+    return list(roots)
+
+
+def read_layout(body: bytes) -> bool:
+    """Whether the policy reads a sharded state."""
+    return _document(body).get("result") == SHARDED
+
+
+def read_truth(body: bytes) -> bool:
+    """Whether a rule is true."""
+    return _document(body).get("result") is True
+
+
+def no_shard(system: str, roots: Iterable[str]) -> Inactive:
+    """The error for requests on root entities whose shards are not active."""
+    names = sorted(roots)
+    text = ", ".join(f"`{root}`" for root in names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return Inactive(f"no state bundle is active for {text} of system `{system}`")
+
+
+def no_bundle(system: str | None, kind: str = "") -> DecisionUnavailable:
+    """The error for a system whose policy or state is not active."""
+    if system is None:
+        return DecisionUnavailable("no bundle is active: OPA has no privtab policy")
+    return DecisionUnavailable(f"no {kind + ' ' if kind else ''}bundle is active for system `{system}`")
+
+
+def excerpt(body: bytes) -> str:
+    """`: ` and the start of an answer, for messages; empty for an empty answer."""
+    text = " ".join(body[:_EXCERPT].decode(errors="replace").split())
+    return f": {text}{'…' if len(body) > _EXCERPT else ''}" if text else ""
+
+
+def _document(body: bytes) -> dict[str, Any]:
+    try:
+        document = strict_json.loads(body)
+    except ValueError as error:
+        raise PolicyError(f"OPA's answer is not JSON ({error}){excerpt(body)}") from None
+    if not isinstance(document, dict):
+        raise PolicyError(f"OPA's answer is not an object{excerpt(body)}")
+    return document
+
+
+def read_active_system(system: str, value: object) -> ActiveSystem:
+    try:
+        if not isinstance(value, dict):
+            raise TypeError("not an object")
+        vocabulary = Vocabulary.from_program(value)
+        if not SYSTEM.fullmatch(vocabulary.system):
+            raise TypeError("`system` is not a name")
+        flags = frozenset(f for shapes in vocabulary.operations.values() for s in shapes.values() for f in s.flags)
+        revision = value.get("revision")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise PolicyError(f"data.privtab_program.{system} is not a program: {error!r}") from error
+    return ActiveSystem(
+        system=system,
+        vocabulary=vocabulary,
+        revision=revision if isinstance(revision, str) else None,
+        flags=flags,
+        sharded=value.get("state") == SHARDED,
+    )
+
+
+def _decision(value: object, body: bytes, request: Request, decision_id: str | None) -> Decision:
+    try:
+        answer = Decision.from_engine(value, request)
+        ways = answer.context.get("missing", [])
+        if not isinstance(ways, list) or not all(_texts(way) for way in ways):
+            raise ValueError("`missing` is not a list of lists of texts")
+    except ValueError as error:
+        raise PolicyError(f"{error}{excerpt(body)}") from None
+    return answer if decision_id is None else replace(answer, id=decision_id)
+
+
+def read_system(body: bytes) -> str | None:
+    name = _document(body).get("result")
+    if name is not None and not (isinstance(name, str) and SYSTEM.fullmatch(name)):
+        raise PolicyError(f"`system` is not a name{excerpt(body)}")
+    return name
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +18,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from privtab import strict_json
 from privtab.client._address import Cert, Verify, shown
-from privtab.client._http import HttpTransport, header
+from privtab.client._http import HttpTransport, header, reason
 from privtab.client._transport import Timeout
 from privtab.errors import PolicyError, UsageError
 
@@ -213,11 +212,8 @@ def _origin(url: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The most specific description of a connection error."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return f"no TLS connection: {error.reason or error}"
-    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno).lower()
-    return str(error) or type(error).__name__
+    return reason(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 from urllib.parse import urlsplit
 
@@ -13,10 +13,15 @@ from privtab.client._protocol import check_status
 from privtab.errors import DecisionUnavailable, PolicyError, UsageError
 
 if TYPE_CHECKING:
+    from email.message import Message
+
     import requests
 
 Timeout: TypeAlias = tuple[float, float]
 """Seconds to connect, and seconds to wait for data; once the answer has begun, their sum bounds the whole call."""
+
+
+Headers: TypeAlias = "Mapping[str, str] | Message"
 
 
 class Limits(tuple[float, float]):  # noqa: SLOT001  (a tuple cannot have slots)
@@ -76,7 +81,47 @@ class AsyncTransport(Protocol):
         """Release the connections."""
 
 
-class RequestsTransport:
+class BlockingTransport:
+    """What transports have in common that wait for each exchange: a Transport, and how it reaches other processes."""
+
+    url: str
+    _shown: str
+    """The address in messages."""
+    _settings: dict[str, Any]
+    """The arguments besides the address."""
+
+    def __getstate__(self) -> dict[str, object]:
+        """The settings from which another process builds its copy, without connections."""
+        return {"url": self.url, **self._settings}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def post(self, path: str, body: bytes, timeout: Timeout) -> bytes:
+        """Send a JSON body; returns the body of the answer."""
+        return self._send("POST", path, body, timeout)
+
+    def get(self, path: str, timeout: Timeout) -> bytes:
+        """Read a path; returns the body of the answer."""
+        return self._send("GET", path, b"", timeout)
+
+    def _send(self, method: str, path: str, body: bytes, timeout: Timeout) -> bytes:
+        status, headers, content = self._answer(method, path, body, timeout)
+        check_status(
+            status,
+            content,
+            f"{self._shown}{path}",
+            retry_after=headers.get("Retry-After"),
+            content_type=headers.get("Content-Type"),
+        )
+        return content
+
+    def _answer(self, method: str, path: str, body: bytes, timeout: Timeout) -> tuple[int, Headers, bytes]:
+        """Status, headers and body of the complete answer; raises DecisionUnavailable and PolicyError as Transport."""
+        raise NotImplementedError
+
+
+class RequestsTransport(BlockingTransport):
     """Sends over `requests`. Safe to share between threads; a forked process opens its own connections.
 
     A given session is used unchanged, including hooks and authentication. A session created here is `restricted`.
@@ -97,9 +142,8 @@ class RequestsTransport:
         self.url = url.rstrip("/")
         # The caller's session may take a name and password from the address; messages do not show them.
         self._shown = shown(self.url)
-        self._token = token
+        self._settings = {"token": token, "session": session, "pool_size": pool_size, "max_body": max_body}
         self._caller_session = session
-        self._pool_size = pool_size
         self._max_body = max_body
         self._open()
 
@@ -111,8 +155,8 @@ class RequestsTransport:
         # Errors of a failed exchange. urllib3 raises ValueError for invalid chunk sizes.
         self._errors = (requests.RequestException, HTTPError, OSError, ValueError)
         self._headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
-        if self._token is not None:
-            self._headers["Authorization"] = f"Bearer {self._token}"
+        if (token := self._settings["token"]) is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
         self._session = self._caller_session if self._caller_session is not None else self._create_session()
 
     def _create_session(self) -> requests.Session:
@@ -120,37 +164,17 @@ class RequestsTransport:
         from requests.adapters import HTTPAdapter
 
         session = restricted(requests.Session(), self.url)
-        session.mount(self.url, HTTPAdapter(pool_connections=1, pool_maxsize=self._pool_size, max_retries=0))
+        session.mount(
+            self.url, HTTPAdapter(pool_connections=1, pool_maxsize=self._settings["pool_size"], max_retries=0)
+        )
         return session
-
-    def __getstate__(self) -> dict[str, object]:
-        """The settings from which another process builds its copy, without connections."""
-        return {
-            "url": self.url,
-            "token": self._token,
-            "session": self._caller_session,
-            "pool_size": self._pool_size,
-            "max_body": self._max_body,
-        }
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        url = state.pop("url")
-        self.__init__(url, **state)  # type: ignore[misc]
-
-    def post(self, path: str, body: bytes, timeout: Timeout) -> bytes:
-        """Send a JSON body; returns the body of the answer."""
-        return self._send("POST", path, body, timeout)
-
-    def get(self, path: str, timeout: Timeout) -> bytes:
-        """Read a path; returns the body of the answer."""
-        return self._send("GET", path, None, timeout)
 
     def close(self) -> None:
         """Close the connections, unless they belong to the caller's session."""
         if self._caller_session is None:
             self._session.close()
 
-    def _send(self, method: str, path: str, body: bytes | None, timeout: Timeout) -> bytes:
+    def _answer(self, method: str, path: str, body: bytes, timeout: Timeout) -> tuple[int, Headers, bytes]:
         if self._pid != os.getpid():
             # Processes that share a connection would read each other's answers.
             if self._caller_session is not None:
@@ -158,7 +182,7 @@ class RequestsTransport:
             self._open()
         deadline = time.monotonic() + total(timeout)
         try:
-            response = self._answer(method, path, body, timeout)
+            response = self._begun(method, path, body, timeout)
             try:
                 if response.status_code in NO_BODY:
                     content = b""
@@ -171,21 +195,14 @@ class RequestsTransport:
                 raise
         except self._errors as error:
             raise DecisionUnavailable(f"OPA at {self._shown} did not answer: {error}") from error
-        get_header = response.headers.get
-        check_status(
-            response.status_code,
-            content,
-            f"{self._shown}{path}",
-            retry_after=get_header("Retry-After"),
-            content_type=get_header("Content-Type"),
-        )
-        return content
+        return response.status_code, response.headers, content
 
-    def _answer(self, method: str, path: str, body: bytes | None, timeout: Timeout) -> requests.Response:
+    def _begun(self, method: str, path: str, body: bytes, timeout: Timeout) -> requests.Response:
         """The answer, with its body not yet read."""
-        headers = self._headers if body is None else {**self._headers, "Content-Type": "application/json"}
+        headers = self._headers if method == "GET" else {**self._headers, "Content-Type": "application/json"}
+        data = None if method == "GET" else body
         return self._session.request(
-            method, self.url + path, data=body, headers=headers, timeout=timeout, allow_redirects=False, stream=True
+            method, self.url + path, data=data, headers=headers, timeout=timeout, allow_redirects=False, stream=True
         )
 
     def _read(self, response: requests.Response, deadline: float) -> bytes:

@@ -1,34 +1,60 @@
-"""The asynchronous client of an OPA."""
+"""The asynchronous client of an OPA. Checks that begin together share one exchange."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from copy import copy
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from privtab.client import _config
-from privtab.client import sync as shared
-from privtab.client._asking import ClientFlows, Mode
-from privtab.client._async_engine import AsyncDriver, AsyncOpaEngine
-from privtab.client._base import Status
+from privtab.client._asking import ClientFlows, Mode, described_as
 from privtab.client._config import AsyncArguments, Settings
 from privtab.client._engine import Flow, arun
+from privtab.client._http import HttpTransport, unavailable
 from privtab.client._observe import CURRENT, CallContext, HookLike, Observer
 from privtab.client._opa import OpaFlows
-from privtab.client._protocol import Details, EntityLike, Revision
-from privtab.client._transport import AsyncTransport
-from privtab.effects import Effect
-from privtab.request import Decision, Request
-from privtab.vocabulary import Vocabulary
+from privtab.client._protocol import Inactive
+from privtab.client._transport import AsyncTransport, Timeout, total
+from privtab.client.sync import client_repr, http_transport
+from privtab.errors import InvalidRequest, PolicyError, PrivtabError
+from privtab.request import Request
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+MOST_THREADS = 64
+"""Most exchanges of a client at once; more would wait for Python's lock, not for OPA."""
+
+
+def _awaited(
+    flow: Callable[Concatenate[ClientFlows, P], Flow[T]],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[object, None, T]]:
+    """The coroutine that runs a flow, with its arguments and its docstring.
+
+    With `Any` in its type, mypy would take what `gather` gives of several for `Any`.
+    """
+
+    @described_as(flow)
+    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        token = CURRENT.set(CallContext())
+        try:
+            return await arun(flow(self._client_flows, *args, **kwargs))
+        finally:
+            CURRENT.reset(token)
+
+    return method
 
 
 class AsyncClient:
-    """Client for asyncio: the same methods, answers and errors, as coroutines. Needs the extra `async`.
+    """Client for asyncio: the same methods, answers and errors, as coroutines.
 
     `check`s that begin in the same iteration of the event loop, or within `batch_window` seconds, share one exchange;
-    `batch_window="off"` sends each separately.
+    `batch_window="off"` sends each separately. Threads wait for OPA in place of the event loop.
     """
 
     def __init__(
@@ -39,16 +65,11 @@ class AsyncClient:
         transport: AsyncTransport | None = None,
         **arguments: Unpack[AsyncArguments],
     ) -> None:
-        settings = _config.resolve(arguments, AsyncArguments, url=url)
+        self._settings = settings = _config.resolve(arguments, AsyncArguments, url=url)
         observer = Observer(hooks)
-        self._settings = settings
-        self._transport = transport or _transport(settings, observer)
-        self._resilience = shared.resilience(settings)
-        flows = OpaFlows(
-            AsyncDriver(self._transport), shared.opa_settings(settings), self._resilience, shared.cache(settings)
-        )
-        self._engine = AsyncOpaEngine(flows, self._transport, settings["batch_window"])
-        self._client_flows = ClientFlows(self._engine, settings["mode"], observer)
+        self._transport = transport or AsyncHttpTransport(http_transport(settings, observer))
+        engine = AsyncOpaFlows(AsyncDriver(self._transport), settings)
+        self._client_flows = ClientFlows(engine, settings["mode"], observer)
 
     async def __aenter__(self) -> Self:
         return self
@@ -59,13 +80,11 @@ class AsyncClient:
         await self.close()
 
     def __repr__(self) -> str:
-        return shared.client_repr(self, self._settings, self._transport, self._resilience.breaker)
+        return client_repr(self, self._settings, self._transport, self._client_flows)
 
-    async def close(self) -> None:
-        """Release the connections."""
-        await self._engine.close()
-
-    aclose = close
+    def __getstate__(self) -> dict[str, Any]:
+        """Raise TypeError: an AsyncClient belongs to its event loop."""
+        raise TypeError("an AsyncClient cannot be pickled: make one where it is used")
 
     @property
     def mode(self) -> Mode:
@@ -74,125 +93,209 @@ class AsyncClient:
 
     async def system(self) -> str:
         """The name of the system; read from OPA if it was not given."""
-        return self._settings["system"] or (await self._engine.active_system()).system
+        return self._settings["system"] or await self._system()
 
-    async def health(self) -> bool:
-        """Whether OPA answers and all of its bundles are active; False if it does not answer."""
-        return await self._engine.healthy()
+    _system = _awaited(ClientFlows.system)
+    close = aclose = _awaited(ClientFlows.close)
+    health = _awaited(ClientFlows.health)
+    status = _awaited(ClientFlows.status)
+    revision = _awaited(ClientFlows.revision)
+    vocabulary = _awaited(ClientFlows.vocabulary)
 
-    async def status(self) -> Status:
-        """Health, mode and circuit; never raises."""
-        return Status(healthy=await self.health(), mode=self.mode, engine="opa", circuit=self._resilience.breaker.state)
+    check = _awaited(ClientFlows.check)
+    decide = explain = _awaited(ClientFlows.decide)
+    require = _awaited(ClientFlows.require)
+    effects = _awaited(ClientFlows.effects)
 
-    async def revision(self) -> Revision:
-        """The active revisions of the policy and the state; None for one that is not active."""
-        return await self._engine.revision()
+    check_many = _awaited(ClientFlows.check_many)
+    decide_many = _awaited(ClientFlows.decide_many)
+    visible = _awaited(ClientFlows.visible)
+    filter = _awaited(ClientFlows.filter)
 
-    async def vocabulary(self) -> Vocabulary:
-        """As Client.vocabulary."""
-        return (await self._engine.active_system()).vocabulary
 
-    # --- one request ---
+class AsyncHttpTransport:
+    """Sends over an `HttpTransport` in threads. Usable in one event loop after another; a forked process starts its own threads."""
 
-    async def check(
-        self,
-        user: str | Request,
-        action: str | None = None,
-        resource: EntityLike | None = None,
-        **details: Unpack[Details],
-    ) -> bool:
-        """As Client.check."""
-        return await self._run(self._client_flows.check(user, action, resource, **details))
+    def __init__(self, transport: HttpTransport) -> None:
+        self.url = transport.url
+        self._transport = transport
+        self._pid: int | None = None
 
-    async def decide(
-        self,
-        user: str | Request,
-        action: str | None = None,
-        resource: EntityLike | None = None,
-        **details: Unpack[Details],
-    ) -> Decision:
-        """As Client.decide."""
-        return await self._run(self._client_flows.decide(user, action, resource, **details))
+    def __repr__(self) -> str:
+        return f"AsyncHttpTransport({self.url!r})"
 
-    explain = decide
+    async def post(self, path: str, body: bytes, limits: Timeout) -> bytes:
+        """Send a JSON body; returns the body of the answer."""
+        return await self._in_thread(limits, self._transport.post, path, body, limits)
 
-    async def require(
-        self,
-        user: str | Request,
-        action: str | None = None,
-        resource: EntityLike | None = None,
-        **details: Unpack[Details],
-    ) -> Decision:
-        """As Client.require."""
-        return await self._run(self._client_flows.require(user, action, resource, **details))
+    async def get(self, path: str, limits: Timeout) -> bytes:
+        """Read a path; returns the body of the answer."""
+        return await self._in_thread(limits, self._transport.get, path, limits)
 
-    async def effects(
-        self,
-        user: str | Request,
-        action: str | None = None,
-        resource: EntityLike | None = None,
-        **details: Unpack[Details],
-    ) -> tuple[Effect, ...]:
-        """As Client.effects."""
-        return await self._run(self._client_flows.effects(user, action, resource, **details))
+    async def close(self) -> None:
+        """Close the connections; exchanges whose callers gave up end by themselves."""
+        if self._pid == os.getpid():
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        self._pid = None
+        self._transport.close()
 
-    # --- many ---
-
-    async def check_many(self, requests: Iterable[Request]) -> list[bool]:
-        """As Client.check_many."""
-        return await self._run(self._client_flows.check_many(requests))
-
-    async def decide_many(self, requests: Iterable[Request]) -> list[Decision]:
-        """As Client.decide_many."""
-        return await self._run(self._client_flows.decide_many(requests))
-
-    async def visible(
-        self,
-        user: str,
-        action: str,
-        type_or_items: str | Iterable[T],
-        items: Iterable[T] | None = None,
-        **details: Unpack[Details],
-    ) -> list[T]:
-        """As Client.visible."""
-        return await self._run(self._client_flows.visible(user, action, type_or_items, items, **details))
-
-    async def filter(
-        self,
-        user: str,
-        action: str,
-        items: Iterable[T],
-        *,
-        key: Callable[[T], EntityLike] | None = None,
-        **details: Unpack[Details],
-    ) -> list[T]:
-        """As Client.filter."""
-        return await self._run(self._client_flows.filter(user, action, items, key, **details))
-
-    # --- private ---
-
-    async def _run(self, flow: Flow[T]) -> T:
-        token = CURRENT.set(CallContext())
+    async def _in_thread(self, limits: Timeout, send: Callable[..., bytes], *arguments: Any) -> bytes:
+        if self._pid != os.getpid():
+            self._pid, self._threads = os.getpid(), ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="privtab")
         try:
-            return await arun(flow)
+            # The transport keeps to the deadline; waiting for a thread, and for the look-up of a name, counts too.
+            async with asyncio.timeout(total(limits)):
+                # In this context, from which hooks take the headers of a trace.
+                exchange = copy_context().run
+                return await asyncio.get_running_loop().run_in_executor(self._threads, exchange, send, *arguments)
+        except TimeoutError as error:
+            raise unavailable(self.url, error) from error
+
+
+class AsyncDriver:
+    """IO in an event loop."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self.post = transport.post
+        self.get = transport.get
+        self.close = transport.close
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = asyncio.Lock()
+
+    def sleep(self, seconds: float) -> Awaitable[None]:
+        """Wait."""
+        return asyncio.sleep(seconds)
+
+    async def acquire(self, seconds: float) -> bool:
+        """Take the lock within `seconds`; returns whether it was taken."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            # A lock belongs to one event loop; a lock of a loop that has ended is free.
+            self._loop, self._lock = loop, asyncio.Lock()
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._lock.acquire()
+        except TimeoutError:
+            return False
+
+    def release(self) -> None:
+        """Release the lock."""
+        self._lock.release()
+
+    async def run_all(self, flows: Iterator[Flow[None]], limit: int) -> None:
+        """Run flows, at most `limit` at once; the first error stops them all."""
+
+        async def work() -> None:
+            for flow in flows:
+                await arun(flow)
+
+        workers = [asyncio.create_task(work()) for _ in range(limit)]
+        try:
+            await asyncio.gather(*workers)
         finally:
-            CURRENT.reset(token)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Raise TypeError: an AsyncClient belongs to its event loop."""
-        raise TypeError("an AsyncClient cannot be pickled: make one where it is used")
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
 
 
-def _transport(settings: Settings, observer: Observer) -> AsyncTransport:
-    from privtab.client._async_http import AsyncHttpTransport
+class AsyncOpaFlows(OpaFlows):
+    """The engine `opa` in an event loop."""
 
-    return AsyncHttpTransport(
-        settings["url"],
-        token=settings["token"],
-        token_file=settings["token_file"],
-        verify=settings["verify"],
-        cert=settings["cert"],
-        pool_size=settings["pool_size"],
-        max_body=settings["max_body"],
-        headers=observer.headers if observer.hooks else None,
-    )
+    def __init__(self, driver: AsyncDriver, settings: Settings) -> None:
+        super().__init__(driver, settings)
+        self._window: float = settings["batch_window"]
+        self._reset()
+
+    def _reset(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: list[_PendingCheck] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def allow(self, request: Request) -> Flow[bool] | Awaitable[bool]:  # type: ignore[override]  # a step of flows
+        """As ClientEngine.allow."""
+        return super().allow(request) if self._window < 0 else self._allow_with_others(request)
+
+    async def close(self) -> None:
+        """As ClientEngine.close."""
+        if self._tasks and self._loop is asyncio.get_running_loop():
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        await super().close()
+
+    # --- checks that begin together ---
+
+    async def _allow_with_others(self, request: Request) -> bool:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._reset()
+            self._loop = loop
+        waiting = _PendingCheck(request, loop.create_future())
+        self._waiting.append(waiting)
+        if len(self._waiting) == 1:
+            if self._window:
+                loop.call_later(self._window, self._send_waiting)
+            else:
+                loop.call_soon(self._send_waiting)
+        answer = await waiting.answer
+        if waiting.context is not None:
+            waiting.context.ids.extend(waiting.ids)
+            if waiting.cached:
+                waiting.context.cached.append(0)
+        return answer
+
+    def _send_waiting(self) -> None:
+        """Send all waiting checks."""
+        waiting, self._waiting = [check for check in self._waiting if not check.answer.done()], []
+        if waiting:
+            task = asyncio.get_running_loop().create_task(self._answer(waiting))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, waiting: Sequence[_PendingCheck]) -> None:
+        context = CallContext()
+        deadlines = [
+            check.context.deadline
+            for check in waiting
+            if check.context is not None and check.context.deadline is not None
+        ]
+        context.deadline = min(deadlines, default=None)
+        CURRENT.set(context)
+        try:
+            if len(waiting) == 1:
+                answers = [await arun(super().allow(waiting[0].request))]
+            else:
+                answers = await arun(self.allow_together([check.request for check in waiting]))
+        except (PolicyError, InvalidRequest, Inactive) as error:
+            if len(waiting) == 1:
+                waiting[0].fail(error)
+                return
+            # One of the requests may be invalid or lack its shard; the others must not fail with it.
+            await asyncio.gather(*(self._answer([check]) for check in waiting))
+        except BaseException as error:
+            for check in waiting:
+                check.fail(error)
+            if not isinstance(error, PrivtabError):
+                raise
+        else:
+            cached = set(context.cached)
+            for index, (check, answer) in enumerate(zip(waiting, answers, strict=True)):
+                check.ids, check.cached = context.ids, index in cached
+                if not check.answer.done():
+                    check.answer.set_result(answer)
+
+
+class _PendingCheck:
+    """A check waiting for its answer."""
+
+    __slots__ = ("answer", "cached", "context", "ids", "request")
+
+    def __init__(self, request: Request, answer: asyncio.Future[bool]) -> None:
+        self.request = request
+        self.answer = answer
+        self.context = CURRENT.get()
+        self.ids: list[str] = []
+        self.cached = False
+
+    def fail(self, error: BaseException) -> None:
+        """Set a copy of the error, since each caller adds its own traceback."""
+        if not self.answer.done():
+            self.answer.set_exception(copy(error))

@@ -12,23 +12,20 @@ from privtab._install import how_to_install
 from privtab.client import _config
 from privtab.client import _protocol as protocol
 from privtab.client._address import Token
+from privtab.client._arguments import Details, EntityLike
 from privtab.client._asking import Mode
 from privtab.client._base import Asker
-from privtab.client._bundled import BundledEngine
+from privtab.client._bundled import BundledEngine, RollbackGuard
 from privtab.client._bundles import BundleLocation, HttpLocation, LocalLocation, PackageLocation, Trusted
 from privtab.client._config import BundleArguments, Settings
 from privtab.client._observe import LOG, HookLike
-from privtab.client._protocol import Details, EntityLike
-from privtab.client._trust import RollbackGuard
 from privtab.engines.python import NAME
 from privtab.errors import UsageError
 from privtab.request import Request
 
 if TYPE_CHECKING:
-    from privtab.engines.index import Index
-
-if TYPE_CHECKING:
     from privtab.engines.batches import Batches
+    from privtab.engines.index import Index
     from privtab.engines.python import TimedBatches
 
 BundlePlace: TypeAlias = str | os.PathLike[str]
@@ -97,21 +94,21 @@ class Embedded(Asker):
         )
         self._bundled.load()
         super().__init__(self._bundled, mode=settings["mode"], hooks=hooks)
-        self._plain = self._mode is Mode.ENFORCE and not self._hooks
+        self._plain = self.mode is Mode.ENFORCE and not self._hooks
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process builds its copy from, including the policy and the state."""
-        return {"engine": self._bundled, "mode": self._mode, "hooks": self._hooks}
+        return {"engine": self._bundled, "mode": self.mode, "hooks": self._hooks}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._bundled = state["engine"]
         self._hooks = state["hooks"]
         super().__init__(self._bundled, mode=state["mode"], hooks=self._hooks)
-        self._plain = self._mode is Mode.ENFORCE and not self._hooks
+        self._plain = self.mode is Mode.ENFORCE and not self._hooks
 
     def __repr__(self) -> str:
         locations = ", ".join(repr(location.where) for location in self._bundled.locations)
-        return f"Embedded({locations}, engine={self._bundled.name!r}, mode='{self._mode}')"
+        return f"Embedded({locations}, engine={self._bundled.name!r}, mode='{self.mode}')"
 
     @property
     def problem(self) -> str | None:
@@ -173,7 +170,9 @@ class Embedded(Asker):
                     action = str.__str__(action)
                 if type(user) is type(type_) is type(path) is str:
                     bundled = self._bundled
-                    shortcuts = bundled.shortcuts if bundled.still and bundled.timeless else bundled.now().shortcuts
+                    shortcuts = (
+                        bundled.shortcuts if bundled.still and bundled.timeless else bundled.now().opened.shortcuts
+                    )
                     answer = shortcuts[type_, action](user, path)
                     if answer is not None:
                         return answer

@@ -1,7 +1,9 @@
-"""The synchronous client of an OPA."""
+"""The synchronous client of an OPA, and `connect`, which returns it or an engine in process."""
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -10,29 +12,24 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Unpack
 
 from privtab.client import _config
-from privtab.client import _protocol as protocol
 from privtab.client._address import shown
-from privtab.client._base import Asker, Status
-from privtab.client._cache import Cache
+from privtab.client._asking import ClientFlows
+from privtab.client._base import Asker
 from privtab.client._config import OpaArguments, Settings
-from privtab.client._engine import Flow, run
-from privtab.client._fork import renew_after_fork
+from privtab.client._engine import Flow, renew_after_fork, run
+from privtab.client._http import HttpTransport
 from privtab.client._observe import HookLike, Observer
-from privtab.client._opa import OpaFlows, OpaSettings
-from privtab.client._protocol import ActiveSystem, Revision
-from privtab.client._resilience import Breaker, Resilience, Retries
+from privtab.client._opa import OpaFlows
 from privtab.client._transport import RequestsTransport, Transport
 from privtab.errors import UsageError
-from privtab.request import Decision, Entity, Request
-from privtab.vocabulary import OperationShape
 
 if TYPE_CHECKING:
     import requests
 
-REFRESH_SECONDS = 60.0
-"""Seconds for which the vocabulary is used without checking the policy's revision."""
-RECHECK_SECONDS = 5.0
-"""Seconds after a check in which a request with an unknown name is refused without another check."""
+_ADDRESSES = ("http://", "https://", "unix:", "http+unix:")
+_BUNDLES = (".tar.gz", ".tgz")
+_NEITHER = re.compile(r"[\w.+-]+://.*|(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-f:]+\]):\d+/?", re.IGNORECASE)
+"""Matches other kinds of addresses, or a host with a port, which are not names of files."""
 
 
 class Client(Asker):
@@ -64,12 +61,8 @@ class Client(Asker):
         self._build()
 
     def _build(self) -> None:
-        settings = self._settings
-        self._resilience = resilience(settings)
-        self._flows = OpaFlows(
-            BlockingDriver(self._transport), opa_settings(settings), self._resilience, cache(settings)
-        )
-        super().__init__(OpaEngine(self._flows, self._transport), mode=settings["mode"], hooks=self._hooks)
+        engine = OpaFlows(BlockingDriver(self._transport), self._settings)
+        super().__init__(engine, mode=self._settings["mode"], hooks=self._hooks)
 
     def __getstate__(self) -> dict[str, Any]:
         """The settings from which another process builds its copy."""
@@ -80,68 +73,13 @@ class Client(Asker):
         self._build()
 
     def __repr__(self) -> str:
-        return client_repr(self, self._settings, self._transport, self._resilience.breaker)
+        return client_repr(self, self._settings, self._transport, self._client_flows)
 
     @property
     def system(self) -> str:
         """The name of the system; read from OPA if it was not given."""
         configured: str | None = self._settings["system"]
         return configured or super().system
-
-    def status(self) -> Status:
-        """Health, mode and circuit; never raises."""
-        return Status(healthy=self.health(), mode=self._mode, engine="opa", circuit=self._resilience.breaker.state)
-
-
-class OpaEngine:
-    """The engine `opa` over a synchronous transport."""
-
-    name = "opa"
-
-    def __init__(self, flows: OpaFlows, transport: Transport) -> None:
-        self._flows = flows
-        self._transport = transport
-
-    def active_system(self) -> ActiveSystem:
-        """As ClientEngine.active_system."""
-        active = self._flows.current()
-        return active if active is not None else run(self._flows.active_system())
-
-    def newer(self, active: ActiveSystem) -> ActiveSystem:
-        """As ClientEngine.newer."""
-        return run(self._flows.newer(active))
-
-    def allow(self, request: Request) -> bool:
-        """As ClientEngine.allow."""
-        return run(self._flows.allow(request))
-
-    def allow_many(self, requests: Sequence[Request], shapes: Sequence[OperationShape]) -> list[bool]:
-        """As ClientEngine.allow_many."""
-        return run(self._flows.allow_many(requests, shapes))
-
-    def decide(self, request: Request) -> Decision:
-        """As ClientEngine.decide."""
-        return run(self._flows.decide(request))
-
-    def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
-        """As ClientEngine.decide_many."""
-        return run(self._flows.decide_many(requests))
-
-    def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
-        """As ClientEngine.visible."""
-        return run(self._flows.visible(request, items))
-
-    def revision(self) -> Revision:
-        """As ClientEngine.revision."""
-        return run(self._flows.revision())
-
-    def healthy(self) -> bool:
-        """As ClientEngine.healthy."""
-        return run(self._flows.healthy())
-
-    def close(self) -> None:
-        """As ClientEngine.close."""
-        self._transport.close()
 
 
 class BlockingDriver:
@@ -150,6 +88,7 @@ class BlockingDriver:
     def __init__(self, transport: Transport) -> None:
         self.post = transport.post
         self.get = transport.get
+        self.close = transport.close
         self.after_fork()
         renew_after_fork(self)
 
@@ -186,61 +125,71 @@ class BlockingDriver:
             executor.shutdown(wait=True, cancel_futures=True)
 
 
-# --- parts built from settings, shared with the asynchronous client ---
-
-
-def resilience(settings: Settings) -> Resilience:
-    """Deadlines, retries and the circuit breaker."""
-    timeout = settings["timeout"]
-    return Resilience(
-        timeout=timeout,
-        total=settings["total"] or sum(timeout),
-        retries=Retries(most=settings["retries"]),
-        breaker=Breaker(settings["breaker_failures"], settings["breaker_seconds"]),
-    )
-
-
-def cache(settings: Settings) -> Cache | None:
-    """The cache, or None if the settings disable it."""
-    return Cache(settings["cache_size"], settings["cache_ttl"]) if settings["cache_size"] else None
-
-
-def opa_settings(settings: Settings) -> OpaSettings:
-    """The settings of the `opa` engine."""
-    system = settings["system"]
-    interval = settings["cache_refresh"] if settings["cache_size"] else None
-    return OpaSettings(
-        system=protocol.check_system(system) if system is not None else None,
-        chunk_size=settings["chunk_size"],
-        concurrency=settings["concurrency"],
-        max_staleness=settings["max_staleness"],
-        refresh=lambda: REFRESH_SECONDS if interval is None else min(interval, REFRESH_SECONDS),
-        recheck=lambda: RECHECK_SECONDS,
-    )
-
-
-def client_repr(client: object, settings: Settings, transport: object, breaker: Breaker) -> str:
+def client_repr(client: object, settings: Settings, transport: object, flows: ClientFlows) -> str:
     """The repr of a client, without secrets."""
     url = shown(getattr(transport, "url", settings["url"]))
     system = f", system={settings['system']!r}" if settings["system"] else ""
-    return f"{type(client).__name__}({url!r}{system}, mode='{settings['mode']}', circuit='{breaker.state}')"
+    return f"{type(client).__name__}({url!r}{system}, mode='{settings['mode']}', circuit='{flows.engine.circuit}')"
 
 
 def _transport(settings: Settings, session: requests.Session | None, observer: Observer) -> Transport:
-    headers = observer.headers if observer.hooks else None
-    shared = {"pool_size": settings["pool_size"], "max_body": settings["max_body"]}
-    if session is not None:
-        if settings["token_file"] is not None:
-            raise UsageError("token_file cannot be had with a session: let the session send the token")
-        return RequestsTransport(settings["url"], token=settings["token"], session=session, **shared)
-    from privtab.client._http import HttpTransport
-
-    return HttpTransport(
+    if session is None:
+        return http_transport(settings, observer)
+    if settings["token_file"] is not None:
+        raise UsageError("token_file cannot be had with a session: let the session send the token")
+    return RequestsTransport(
         settings["url"],
         token=settings["token"],
-        token_file=settings["token_file"],
-        verify=settings["verify"],
-        cert=settings["cert"],
-        headers=headers,
-        **shared,
+        session=session,
+        pool_size=settings["pool_size"],
+        max_body=settings["max_body"],
+    )
+
+
+def http_transport(settings: Settings, observer: Observer) -> HttpTransport:
+    """The transport over connections of our own, also for the asynchronous client."""
+    names = ("token", "token_file", "verify", "cert", "pool_size", "max_body")
+    headers = observer.headers if observer.hooks else None
+    return HttpTransport(settings["url"], headers=headers, **{name: settings[name] for name in names})
+
+
+# --- a client for an address ---
+
+
+def connect(target: str | os.PathLike[str] | None = None, **settings: Any) -> Asker:
+    """Return a Client for the address of an OPA, Embedded for bundles.
+
+    `http://host:port`, `https://…` and `unix:/path` are addresses of an OPA, unless they end in `.tar.gz`: those, files, folders
+    and `package:name` are bundles. `target` defaults to PRIVTAB_URL, the settings file, or an OPA on this machine.
+    `engine="opa"` requires an OPA; other engines are those of `Embedded`.
+    """
+    location = os.fspath(target) if target is not None else _config.resolve({})["url"]
+    _check(location)
+    engine = settings.pop("engine", None)
+    is_opa = location.lower().startswith(_ADDRESSES) and not location.partition("?")[0].endswith(_BUNDLES)
+    if engine == "opa" or (engine is None and is_opa):
+        if not is_opa:
+            raise UsageError(f"`{location}` is not the address of an OPA: write http://host:port or unix:/path")
+        if settings.keys() & {"verification_key", "verification_scope", "min_sequence", "sequence_file"}:
+            raise UsageError(
+                f"`{location}` is an OPA, which verifies bundles itself: see `signing` in its configuration"
+            )
+        return Client(location, **settings)
+    if is_opa:
+        raise UsageError(
+            f"`{location}` is an OPA; the engine `{engine}` runs bundles: give a path or an address of them"
+        )
+    from privtab.client.embedded import Embedded
+
+    if engine is not None:
+        settings["engine"] = engine
+    return Embedded(location, **settings)
+
+
+def _check(location: str) -> None:
+    """Raise UsageError for a target that is neither an address nor a path; an empty one would be the working directory."""
+    if location and (location.lower().startswith(_ADDRESSES) or not _NEITHER.fullmatch(location)):
+        return
+    raise UsageError(
+        f"`{shown(location)}` is not an address: write http://host:port, unix:/path, or the location of bundles"
     )

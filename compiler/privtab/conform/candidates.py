@@ -7,36 +7,29 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 from math import prod
 
-from privtab.conform.nodes import Question, QuestionPlan, World
 from privtab.errors import Undecided
-from privtab.ir.canonical import Leaf, MinimalSets, atom_of, canonical
+from privtab.ir.canonical import Leaf, MinimalSets, canonical
 from privtab.ir.exact import settings
 from privtab.ir.formula import asked_condition
-from privtab.ir.nodes import (
-    RESOURCE,
-    Compare,
-    Has,
-    HasBelow,
-    Holds,
-    Member,
-    Owner,
-    OwnsBelow,
-    Program,
-    Rule,
-    Self,
-    ServiceAdmin,
-    Target,
-)
+from privtab.ir.nodes import RESOURCE, HasBelow, OwnsBelow, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
 from privtab.ir.unroll import located_sets
 from privtab.request import NOT_SET, Entity, Request
-from privtab.scenarios.compared import about_request
+from privtab.scenarios.callers import (
+    CallerSemantics,
+    Denied,
+    HeldAtom,
+    HeldSet,
+    Ways,
+    at_or_below,
+    comparisons_of,
+    smallest,
+)
 from privtab.scenarios.coverage import Form
-from privtab.scenarios.needs import Caller, Callers, Denied, comparisons_of
+from privtab.scenarios.generated import Caller
+from privtab.scenarios.needs import Callers
 from privtab.scenarios.suggest import RequestNames
-from privtab.scenarios.ways import HeldAtom, HeldSet, Ways, at_or_below, smallest
-from privtab.state.nodes import TABLES, State
 
 MAX_SETTINGS = 512
 """The most kinds of request (flags, types of objects) that are looked at for one row."""
@@ -99,8 +92,7 @@ class Candidates:
         check_support(program, Tool.CONFORM)
         self.program = program
         self._form = canonical(program)
-        owner = program.semantics.owner
-        self._owner_privileges = frozenset(owner.holds if owner else ())
+        self._semantics = CallerSemantics(program, vocabulary(program).keys)
 
     def settings(self, rule: Rule) -> Iterator[Setting]:
         """Every kind of request for a row. Raises Undecided if there are too many, or too many minimal sets."""
@@ -162,12 +154,10 @@ class Candidates:
 
     def reading(self, setting: Setting, reading: Rule) -> Setting | None:
         """The same request, with the minimal sets of another reading of the row."""
-        names = RequestNames(self.program, {RESOURCE: reading.entity, **setting.types}, setting.levels)
-        condition = asked_condition(self.program, reading, named=setting.form != "call")
-        absent = names.key(Target(slot=RESOURCE, type=reading.entity)) if setting.form == "call" else ":"
-        sets = self._form.minimal_sets(condition, setting.flags, setting.types)
-        ways = self._ways(sets, names, setting.levels, absent.partition(":")[2] or None)
-        return None if ways is None else replace(setting, ways=tuple(ways), below={})
+        read = self._setting(
+            reading, setting.form, setting.flags, setting.types, setting.levels, is_deepest=setting.is_deepest
+        )
+        return None if read is None else replace(setting, ways=read.ways, below={})
 
     def changed(self, settings_: Iterable[Setting], rules: Iterable[Rule]) -> Iterator[Candidate]:
         """Callers that distinguish changed rows: those with a set that only a changed row has, and those without a part of it."""
@@ -209,7 +199,7 @@ class Candidates:
 
     def _further(self, setting: Setting, callers: Callers) -> Iterator[Candidate]:
         """Inheritance from each level, each denial, ownership that is not inherited, and privileges through a role."""
-        way_of_role = next((way for way in setting.ways if any(atom.kind == "has" for atom in way)), None)
+        way_of_role = next((way for way in setting.ways if any(atom.is_privilege for atom in way)), None)
         if way_of_role is not None and self._through_roles and not self.program.roles:
             chains = "roles" in self.program.semantics.hierarchy
             for number, purpose in enumerate(THROUGH_ROLES[: 2 if chains else 1], start=1):
@@ -224,24 +214,16 @@ class Candidates:
         owned = {atom.on for way in setting.ways for atom in way if atom.kind == "owner"}
         for way in plain:
             for atom in sorted(way, key=str):
-                if atom.kind == "has":
-                    for key in callers.grant_keys(atom.what, atom.on):
-                        if key.partition(":")[0] not in self.program.privileges[atom.what].on:
-                            continue
-                        at = HeldAtom("has", atom.what, key)
-                        if key != atom.on:
-                            yield self._candidate(
-                                setting, callers, way - {atom} | {at}, frozenset(), f"inherits {atom} from {key}"
-                            )
-                        if callers.deny_overrides:
-                            yield self._candidate(setting, callers, way, frozenset({at}), f"denied {at}")
-                elif atom.kind == "owner":
-                    for key in callers.objects:
-                        if key not in owned:
-                            moved = way - {atom} | {HeldAtom("owner", "", key)}
-                            yield self._candidate(
-                                setting, callers, moved, frozenset(), f"owner of {key}, not of {atom.on}"
-                            )
+                for at in callers.granting(atom):
+                    if at != atom:
+                        inherited = way - {atom} | {at}
+                        yield self._candidate(setting, callers, inherited, frozenset(), f"inherits {atom} from {at.on}")
+                    if callers.deny_overrides:
+                        yield self._candidate(setting, callers, way, frozenset({at}), f"denied {at}")
+                for key in callers.objects if atom.kind == "owner" else ():
+                    if key not in owned:
+                        moved = way - {atom} | {replace(atom, on=key)}
+                        yield self._candidate(setting, callers, moved, frozenset(), f"owner of {key}, not of {atom.on}")
 
     def _held_below(self, setting: Setting, callers: Callers, way: HeldSet, types: str) -> Iterator[Candidate]:
         """Privileges on an entity below; the same elsewhere, where they do not count; and each denial on the way to it."""
@@ -251,10 +233,8 @@ class Candidates:
         elsewhere = frozenset(moved.get(atom, atom) for atom in way)
         yield self._candidate(setting, callers, elsewhere, frozenset(), f"held elsewhere, on an entity {types}")
         for atom in lower if callers.deny_overrides else ():
-            for key in callers.grant_keys(atom.what, atom.on) if atom.kind == "has" else ():
-                if key.partition(":")[0] in self.program.privileges[atom.what].on:
-                    denied = HeldAtom("has", atom.what, key)
-                    yield self._candidate(setting, callers, way, frozenset({denied}), f"denied {denied}, held below")
+            for denied in callers.granting(atom):
+                yield self._candidate(setting, callers, way, frozenset({denied}), f"denied {denied}, held below")
 
     @staticmethod
     def _elsewhere(setting: Setting, key: str) -> str:
@@ -300,44 +280,16 @@ class Candidates:
 
     def _held(self, leaf: Leaf, names: RequestNames) -> list[tuple[HeldAtom, str]]:
         """What gives an atom: itself, or the same on an entity below, whose type is beside it; nothing if that cannot be."""
-        match atom_of(leaf):
-            case Has(privilege=privilege, target=target):
-                granted = self.program.granted_as(privilege)
-                on = {name: self.program.privileges[name].on for name in granted}
-                key = names.key(target)
-                return [
-                    (HeldAtom("has", name, key), "")
-                    for name in granted
-                    if len(granted) == 1 or key.partition(":")[0] in on[name]
-                ]
-            case Owner(target=target):
-                return [(HeldAtom("owner", "", names.key(target)), "")]
-            case Member(target=target):
-                return [(HeldAtom("member", "", names.key(target)), "")]
-            case Holds(target=target):
-                return [(HeldAtom("holds", "", names.key(target)), "")]
-            case HasBelow(privilege=privilege, target=target):
-                keys = self._at_or_below(names.key(target), names.suffix(target.slot))
-                on = {name: self.program.privileges[name].on for name in self.program.granted_as(privilege)}
-                return [
-                    # Owners have the privilege also where it cannot be granted.
-                    (
-                        HeldAtom("has", name, key) if key.partition(":")[0] in on[name] else HeldAtom("owner", "", key),
-                        below,
-                    )
-                    for key, below in keys
-                    for name in on
-                    if key.partition(":")[0] in on[name] or privilege in self._owner_privileges
-                ]
-            case OwnsBelow(target=target):
-                keys = self._at_or_below(names.key(target), names.suffix(target.slot))
-                return [(HeldAtom("owner", "", key), below) for key, below in keys]
-            case Self(target=target):
-                return [(HeldAtom("self"), "")] if target.slot == RESOURCE else []
-            case ServiceAdmin():
-                return [(HeldAtom("admin"), "")]
-            case Compare() as compare:
-                return [(HeldAtom("compare", compare=about_request(compare, names.key)), "")]
+        atoms = self._semantics.holding(leaf, names.key)
+        if not isinstance(leaf, HasBelow | OwnsBelow):
+            return [(atom, "") for atom in atoms]
+        privilege = leaf.privilege if isinstance(leaf, HasBelow) else ""
+        return [
+            (place, below)
+            for key, below in self._at_or_below(names.key(leaf.target), names.suffix(leaf.target.slot))
+            for atom in atoms
+            for place in self._semantics.places(atom, [key], privilege)
+        ]
 
     def _at_or_below(self, key: str, suffix: str) -> Iterator[tuple[str, str]]:
         """An entity and one of each type below it, by key and type; `suffix` ends their names. Itself has no type here."""
@@ -348,38 +300,3 @@ class Candidates:
 def _keys(atom: HeldAtom) -> Iterable[str]:
     """The keys of the entities that an atom is about."""
     return [target.slot for target in atom.compare.targets] if atom.compare is not None else [atom.on]
-
-
-def needed(plan: QuestionPlan, questions: Iterable[Question]) -> World:
-    """The users, entities and rows that the questions are about, in the order of the plan's world."""
-    chosen = tuple(questions)
-    whole = plan.world
-    if len(chosen) == len(plan.questions):
-        return whole
-    states = tuple({question.request.user: question.state for question in chosen}.values())
-    tables = {table: {row for state in states for row in getattr(state, table)} for table in TABLES}
-    tables["attributes"] = {row for question in chosen for row in question.state.attributes}
-    request_groups = {f"group:{group}" for question in chosen for group in question.request.groups}
-    tables["owners"] |= {row for row in whole.state.owners if row[1] in request_groups}
-    rows = {t: tuple(row for row in getattr(whole.state, t) if row in tables[t]) for t in TABLES}
-    state = State(**rows)  # type: ignore[arg-type]
-    objects = [entity for q in chosen for entity in (q.request.resource, *q.request.with_.values())]
-    objects += [grant.entity for grant in state.grants]
-    objects += [entity for entity, _ in state.owners]
-    objects += [entity for _, entity in state.members]
-    objects += [row.scope for row in state.assignments if row.scope is not None]
-    principals = {f"user:{question.request.user}" for question in chosen}
-    principals |= request_groups
-    principals |= {f"group:{group}" for _, group in state.memberships}
-    principals |= {name for row in state.assignments for name in (row.principal, f"role:{row.role}")}
-    principals |= {owner for _, owner in state.owners} | {grant.grantee for grant in state.grants}
-    principals |= {f"{plan.program.entities[entity.type].principal}:{entity.id}" for entity in objects}
-    keys = vocabulary(plan.program).keys
-    known = {key for entity in set(objects) for key in keys(entity)}
-    return World(
-        state=state,
-        entities=tuple(entity for entity in whole.entities if str(entity) in known),
-        users=tuple(name for name in whole.users if f"user:{name}" in principals),
-        groups=tuple(name for name in whole.groups if f"group:{name}" in principals),
-        roles=tuple(name for name in whole.roles if f"role:{name}" in principals),
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from privtab._templates import environment
+from privtab._resources import environment
 from privtab.analysis.diff.markdown import as_text
 from privtab.conform.mistakes import mistakes
 from privtab.conform.nodes import QuestionPlan, Verdict
@@ -14,8 +14,7 @@ from privtab.ir.names import atom_text
 from privtab.plural import count
 from privtab.report.junit import junit
 from privtab.report.nodes import Case, Failure, Suite
-from privtab.scenarios.results import row_json
-from privtab.scenarios.rows import row_lines
+from privtab.scenarios.results import row_json, row_lines
 from privtab.state.load import to_tables
 from privtab.state.nodes import State
 

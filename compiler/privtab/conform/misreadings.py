@@ -75,9 +75,9 @@ class Mistake:
         """Whether it is about rows or requests, not about the policy."""
         return self.view is not _unchanged or self.request is not _as_asked
 
-    def answers(self, view: View, program: Program | None = None) -> Callable[[Request], bool]:
-        """What a system with this mistake would answer; `program`: what it makes of the policy, if that is known."""
-        reference = Reference(self.program(view.program) if program is None else program, self.view(view).state)
+    def answers(self, view: View) -> Callable[[Request], bool]:
+        """What a system with this mistake would answer."""
+        reference = Reference(self.program(view.program), self.view(view).state)
         return lambda request: right_answer(reference, self.request(request, view.program))
 
 

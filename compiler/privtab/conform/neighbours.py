@@ -5,37 +5,33 @@ Each is about a caller of its own. Those are taken that a system with some kind 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from privtab.conform.misreadings import CONTINUED, Mistake, View, right_answer, with_entities, with_principals
+from privtab.conform.misreadings import (
+    CONTINUED,
+    Mistake,
+    View,
+    right_answer,
+    with_entities,
+    with_principals,
+)
 from privtab.conform.mistakes import is_possible, mistakes
-from privtab.conform.nodes import Question, QuestionPlan, World
+from privtab.conform.nodes import Question, QuestionPlan
 from privtab.conform.steps import OTHER, Abilities, steps
+from privtab.conform.worlds import entities_of, world_of
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.scenarios.masks import Key
-from privtab.state.nodes import State, merged
+from privtab.state.nodes import ALL_TABLES, State
 
-_NOTHING = World(state=State(), entities=(), users=(), groups=(), roles=())
 LOOKED_AT = 25
 """Rows of a table in which mistakes are looked for that are not about the objects of one row."""
 MOST = 4
 """Most questions of a plan, as a multiple of those that prove its cells."""
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbour:
-    """A caller one step away: the words for the step, their rows and request."""
-
-    purpose: str
-    state: State
-    request: Request
-    rule: Rule
-    entities: Sequence[Entity]
-    right: bool
 
 
 def extended(
@@ -48,15 +44,31 @@ def extended(
 ) -> QuestionPlan:
     """A plan with further questions, by which mistakes are seen that the questions so far do not show, and which ones they are."""
     finder = _Finder(plan, abilities, changes, prefix)
-    chosen = finder.chosen()
-    questions = [*plan.questions, *_questions(plan, chosen, readings)]
-    steady = [question for question in questions if not changes(question.rule)]
-    whole = replace(
-        plan,
-        questions=(*steady, *(question for question in questions if changes(question.rule))),
-        world=_world(plan.program, plan.world, chosen),
+    questions = [*plan.questions, *_numbered(plan, finder.chosen(), readings)]
+    world = world_of(plan.program, questions)
+    questions.sort(key=lambda question: changes(question.rule))
+    return replace(
+        plan, questions=tuple(questions), world=world, mistakes=tuple(finder.possible), unseen=tuple(finder.unseen)
     )
-    return replace(whole, mistakes=tuple(finder.possible), unseen=tuple(finder.unseen))
+
+
+def _view(program: Program, question: Question) -> View:
+    """What a system decides by that has the rows of a question alone."""
+    state = question.state
+    return View(program, state, entities_of(program, state, question.request, question.rule))
+
+
+def _shows(mistake: Mistake, wrong: Program, view: View, question: Question) -> bool:
+    """Whether a system with a mistake, which makes `wrong` of the policy, answers a question wrongly."""
+    changed, request = mistake.view(view), mistake.request(question.request, view.program)
+    if wrong is view.program and request == question.request and _same_rows(changed.state, view.state):
+        return False  # it sees what there is
+    return right_answer(Reference(wrong, changed.state), request) is not question.expected
+
+
+def _same_rows(state: State, other: State) -> bool:
+    """Whether two states have the same rows in the same order."""
+    return all(tuple(getattr(state, table)) == tuple(getattr(other, table)) for table in ALL_TABLES)
 
 
 def unseen(
@@ -66,10 +78,9 @@ def unseen(
     programs: Mapping[str, Program],
 ) -> Iterator[Mistake]:
     """The mistakes that no question shows, each in a world of its own. `programs`: what each mistake makes of the policy, by its id."""
-    views = [(View(program, q.state, _entities(program, q.state, q.request, q.rule)), q) for q in questions]
+    views = [(_view(program, question), question) for question in questions]
     for mistake in among:
-        wrong = programs[mistake.id]
-        if all(mistake.answers(view, wrong)(question.request) is question.expected for view, question in views):
+        if not any(_shows(mistake, programs[mistake.id], view, question) for view, question in views):
             yield mistake
 
 
@@ -81,11 +92,12 @@ class _Finder:
         self._number = 0
         self.unseen: Sequence[Mistake] = ()
         self.possible = [mistake for mistake in mistakes() if is_possible(mistake, plan.program)]
-        self.programs = {mistake.id: mistake.program(plan.program) for mistake in self.possible}
+        changed = {mistake.id: mistake.program(plan.program) for mistake in self.possible}
+        self.programs = {id_: plan.program if other == plan.program else other for id_, other in changed.items()}
 
-    def chosen(self) -> list[Neighbour]:
+    def chosen(self) -> list[Question]:
         """Neighbours for the mistakes about objects, in each row, then for those that are still unseen, wherever they are seen."""
-        found: list[Neighbour] = []
+        found: list[Question] = []
         by_rule: dict[str, list[Question]] = {}
         for question in self._plan.questions:
             by_rule.setdefault(question.rule.id, []).append(question)
@@ -103,41 +115,40 @@ class _Finder:
             neighbours = list(self._neighbours(question)) if looked_for else []
             of_row: list[int] = []
             for mistake in looked_for:
-                answers = self._answers(mistake)
+                wrong = self.programs[mistake.id]
                 order = (*of_row, *(position for position in range(len(neighbours)) if position not in of_row))
-                shown = next((position for position in order if answers(neighbours[position])), None)
+                shown = next((position for position in order if _shows(mistake, wrong, *neighbours[position])), None)
                 if shown is None or len(found) + len(of_row) >= most:
                     continue
                 if shown not in of_row:
                     of_row.append(shown)
                 not_shown.discard(mistake.id)
                 others = [other for other in others if other is not mistake]
-            found += [neighbours[position] for position in of_row]
+            found += [neighbours[position][1] for position in of_row]
         not_shown |= {mistake.id for mistake in others}
         left = [mistake for mistake in self.possible if mistake.id in not_shown]
         self.unseen = list(unseen(self._program, self._plan.questions, left, self.programs))
         return found
 
-    def _answers(self, mistake: Mistake) -> Callable[[Neighbour], bool]:
-        """Whether a system with a mistake answers a neighbour wrongly, in a world of its own."""
-        program = self.programs[mistake.id]
-
-        def is_wrong(neighbour: Neighbour) -> bool:
-            view = View(self._program, neighbour.state, neighbour.entities)
-            return mistake.answers(view, program)(neighbour.request) is not neighbour.right
-
-        return is_wrong
-
-    def _neighbours(self, question: Question) -> Iterator[Neighbour]:
+    def _neighbours(self, question: Question) -> Iterator[tuple[View, Question]]:
         """The steps from one question, each with principals, and where they are owned entities, of its own."""
         for purpose, state, request in steps(self._program, question, self._abilities):
             self._number += 1
             state_, request_ = self._own(state, request, question.rule)
-            right = right_answer(Reference(self._program, state_), request_)
-            entities = _entities(self._program, state_, request_, question.rule)
-            found = Neighbour(purpose, state_, request_, question.rule, entities, right)
-            if self._abilities.makes(_world(self._program, _NOTHING, [found])):
-                yield found
+            found = Question(
+                id="",
+                rule=question.rule,
+                request=request_,
+                expected=right_answer(Reference(self._program, state_), request_),
+                holds=_words(state_),
+                state=state_,
+                cells=(),
+                readings={},
+                purpose=purpose,
+                named=vocabulary(self._program).complete(request_.resource),
+            )
+            if self._abilities.makes(world_of(self._program, [found])):
+                yield _view(self._program, found), found
 
     def _own(self, state: State, request: Request, rule: Rule) -> tuple[State, Request]:
         """Rows and a request with names that nothing else of the plan has."""
@@ -185,89 +196,21 @@ def _first(questions: Iterable[Question]) -> Question | None:
     return next(iter((*plain, *of_entities, *allowed)), None)
 
 
-# --- the world ---------------------------------------------------------------------------------------------------------
-
-
-def _entities(program: Program, state: State, request: Request, rule: Rule) -> list[Entity]:
-    """The entities that rows and a request are about, and what contains them; what is created does not exist."""
-    named = [
-        *request.with_.values(), request.resource,
-        *(row.entity for row in state.grants), *(entity for entity, _ in state.owners), *(entity for _, entity in state.members),
-        *(row.scope for row in state.assignments if row.scope is not None),
-    ]  # fmt: skip
-    created = str(request.resource) if rule.creates else None
-    keys = dict.fromkeys(key for entity in named for key in vocabulary(program).keys(entity))
-    return [Entity.parse(key) for key in keys if key != created]
-
-
-def _world(program: Program, world: World, chosen: Sequence[Neighbour]) -> World:
-    """A world with all that some neighbours need besides."""
-    state = merged([world.state, *(neighbour.state for neighbour in chosen)])
-    entities = {str(entity): entity for entity in world.entities}
-    principals = {
-        kind: dict.fromkeys(names)
-        for kind, names in (("user", world.users), ("group", world.groups), ("role", world.roles))
-    }
-    for neighbour in chosen:
-        rows = neighbour.state
-        named = [
-            f"user:{neighbour.request.user}",
-            *(row.grantee for row in rows.grants),
-            *(owner for _, owner in rows.owners),
-        ]
-        named += [f"user:{user}" for user, _ in rows.members] + [f"user:{user}" for user in rows.service_admins]
-        named += [f"user:{user}" if ":" not in user else user for user, _ in rows.memberships]
-        named += [f"group:{group}" for _, group in rows.memberships]
-        named += [name for row in rows.assignments for name in (row.principal, f"role:{row.role}")]
-        for entity in neighbour.entities:
-            kind = program.entities[entity.type].principal
-            if kind is not None and len(entity.names) == 1:
-                named.append(f"{kind}:{entity.id}")
-            else:
-                entities.setdefault(str(entity), entity)
-        for text in named:
-            kind_, _, name = text.partition(":")
-            if name not in {role.name for role in program.roles.values()}:
-                principals[kind_][name] = None
-    return World(
-        state=state,
-        entities=tuple(entities.values()),
-        users=tuple(principals["user"]),
-        groups=tuple(principals["group"]),
-        roles=tuple(principals["role"]),
-    )
-
-
-def _questions(
-    plan: QuestionPlan, chosen: Sequence[Neighbour], readings: Mapping[Key, Mapping[str, Rule]]
+def _numbered(
+    plan: QuestionPlan, chosen: Iterable[Question], readings: Mapping[Key, Mapping[str, Rule]]
 ) -> Iterator[Question]:
-    reference = Reference(plan.program, _world(plan.program, plan.world, chosen).state)
-    numbers: dict[str, int] = {}
-    for question in plan.questions:
-        numbers[question.row] = numbers.get(question.row, 0) + 1
-    for neighbour in chosen:
-        rule = neighbour.rule
-        row = f"{rule.entity}/{rule.operation}"
-        numbers[row] += 1
-        expected = right_answer(reference, neighbour.request)
-        others = readings.get((rule.entity, rule.operation), {})
-        rules = {name: {**plan.program.rules, (rule.entity, rule.operation): other} for name, other in others.items()}
-        read = {
-            name: right_answer(Reference(replace(plan.program, rules=found), neighbour.state), neighbour.request)
-            for name, found in rules.items()
-        }
-        yield Question(
-            id=f"{row}#{numbers[row]}",
-            rule=rule,
-            request=neighbour.request,
-            expected=expected,
-            holds=_words(neighbour.state),
-            state=neighbour.state,
-            cells=(),
-            readings={name: answer for name, answer in read.items() if answer is not expected},
-            purpose=neighbour.purpose,
-            named=vocabulary(plan.program).complete(neighbour.request.resource),
-        )
+    """Questions with their ids, and what other readings of their row expect."""
+    numbers = Counter(question.row for question in plan.questions)
+    for question in chosen:
+        key = question.rule.entity, question.rule.operation
+        numbers[question.row] += 1
+        read: dict[str, bool] = {}
+        for name, other in readings.get(key, {}).items():
+            program = replace(plan.program, rules={**plan.program.rules, key: other})
+            answer = right_answer(Reference(program, question.state), question.request)
+            if answer is not question.expected:
+                read[name] = answer
+        yield replace(question, id=f"{question.row}#{numbers[question.row]}", readings=read)
 
 
 def _words(state: State) -> str:

@@ -5,46 +5,201 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
-from functools import cached_property, reduce
-from operator import and_
-from typing import assert_never
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from privtab.conform.candidates import Candidate, Candidates, Setting
-from privtab.conform.choose import Choice, Packing, Row, bits
+from privtab.conform.misreadings import right_answer
 from privtab.conform.neighbours import extended
 from privtab.conform.nodes import Question, QuestionPlan
 from privtab.conform.steps import ALL_ABILITIES, Abilities
+from privtab.conform.worlds import Packing, world_of
 from privtab.errors import Undecided
 from privtab.ir.formula import item_condition, leaves
-from privtab.ir.names import PrivilegeNames, privilege_names
-from privtab.ir.nodes import (
-    RESOURCE,
-    Atom,
-    Compare,
-    Has,
-    HasBelow,
-    Holds,
-    Member,
-    Owner,
-    OwnsBelow,
-    Program,
-    Rule,
-    Self,
-    ServiceAdmin,
-    Target,
-    Term,
-)
-from privtab.ir.serialise import vocabulary
-from privtab.reference.evaluate import EvaluationContext, Reference, fulfilled
-from privtab.request import Entity, Request
-from privtab.scenarios.compared import Values, about_entity
-from privtab.scenarios.coverage import Cell
-from privtab.scenarios.masks import Key, Mask, RowMasks, RuleDependencies
+from privtab.ir.nodes import Compare, Program, Rule
+from privtab.reference.evaluate import Reference
+from privtab.scenarios.coverage import Cell, cells_of
+from privtab.scenarios.generated import CallerStates
+from privtab.scenarios.masks import Key, Mask, Observed, RuleDependencies
 from privtab.scenarios.mutants import UNSEEN, Mutants
-from privtab.scenarios.ways import AtomKind, HeldAtom
-from privtab.state.nodes import AttributeRow, State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row of the table: its candidates, and what they are observed to hold."""
+
+    rule: Rule
+    settings: tuple[Setting, ...]
+    candidates: tuple[Candidate, ...]
+    observed: Observed
+    readings: Mapping[str, Rule]
+
+    def differing(self, changed: Rule) -> Mask:
+        """The candidates that a changed rule answers otherwise."""
+        return self.observed.outcome(changed) ^ self.observed.allowed
+
+
+class Choice:
+    """What the questions must cover in each row, and the candidates chosen for it."""
+
+    def __init__(self, program: Program, rows: Mapping[Key, Row], *, separate: bool = False) -> None:
+        """`separate`: choose enough candidates to distinguish the faults of a row from each other as well."""
+        self.program = program
+        self._separate = separate
+        self.rows = rows
+        self.cells: dict[Key, list[tuple[Cell, Mask]]] = {key: list(_cells(row)) for key, row in rows.items()}
+        self.readings: dict[Key, dict[str, Mask]] = {
+            key: {name: row.differing(rule) for name, rule in row.readings.items()} for key, row in rows.items()
+        }
+        self._dependencies = RuleDependencies(program)
+        self._mutants = Mutants(program, self._dependencies)
+
+    def asked_rules(self) -> list[Rule]:
+        """The rows, and those that they refer to."""
+        keys = {key for row in self.rows for key in self._dependencies.of(row)}
+        return [rule for key, rule in self.program.rules.items() if key in keys]
+
+    def chosen(self) -> dict[Key, tuple[int, ...]]:
+        """The positions of the chosen candidates of each row."""
+        required: dict[Key, list[Mask]] = {key: list(self._wanted(key)) for key in self.rows}
+        elsewhere: list[list[tuple[Key, Mask]]] = []
+        for key in self.rows:
+            for own, others in self._faults(key):
+                if own:
+                    required[key].append(own)
+                elif others:
+                    elsewhere.append(others)
+        preferred = {key: self._preferred(row) for key, row in self.rows.items()}
+        taken = {key: hitting_set(masks, preferred[key]) for key, masks in required.items()}
+        for others in elsewhere:
+            if not any(taken[key] & mask for key, mask in others):
+                key, mask = others[0]
+                taken[key] |= hitting_set([mask], preferred[key])
+        for key in self.rows if self._separate else ():
+            taken[key] = self._separated(key, taken[key])
+        return {key: tuple(bits(mask)) for key, mask in taken.items()}
+
+    def _wanted(self, key: Key) -> Iterator[Mask]:
+        yield from (mask for _, mask in self.cells[key])
+        by_purpose: defaultdict[str, Mask] = defaultdict(int)
+        for position, candidate in enumerate(self.rows[key].candidates):
+            if candidate.purpose:
+                by_purpose[candidate.purpose] |= 1 << position
+        yield from by_purpose.values()
+        allowed = self.rows[key].observed.allowed
+        for mask in self._by_levels(key):
+            yield mask & allowed
+            yield mask & ~allowed
+        for mask in self.readings[key].values():
+            yield mask & allowed
+            yield mask & ~allowed
+
+    def _by_levels(self, key: Key) -> Iterable[Mask]:
+        """For each form of request and number of levels, where a type nests, its candidates."""
+        found: defaultdict[object, Mask] = defaultdict(int)
+        for position, candidate in enumerate(self.rows[key].candidates):
+            setting = candidate.setting
+            if not setting.is_deepest or max(setting.levels.values()) > 1:
+                found[setting.form, tuple(setting.levels.values())] |= 1 << position
+        return found.values()
+
+    def _faults(self, key: Key) -> Iterator[tuple[Mask, list[tuple[Key, Mask]]]]:
+        """For each fault in a row, the candidates that notice it: of the row itself, or of those that refer to it."""
+        row = self.rows[key]
+        for mutant in self._mutants.of(row.rule):
+            if mutant.change in UNSEEN:
+                continue
+            own = row.differing(mutant.rule)
+            others: list[tuple[Key, Mask]] = []
+            for dependent in () if own else self._dependencies.dependents(key):
+                if dependent in self.rows:
+                    observed = self.rows[dependent].observed
+                    mask = observed.outcome(observed.rule, mutant.rule, self._dependencies) ^ observed.allowed
+                    if mask:
+                        others.append((dependent, mask))
+            yield own, others
+
+    def _separated(self, key: Key, taken: Mask) -> Mask:
+        """The chosen candidates of a row, with further ones that distinguish all of its faults that candidates can distinguish.
+
+        Each fault also has a candidate that it allows and one that it refuses, where it differs from the row in both.
+        """
+        row = self.rows[key]
+        rules = [mutant.rule for mutant in self._mutants.of(row.rule) if mutant.change not in UNSEEN]
+        masks = list(dict.fromkeys(row.differing(rule) for rule in (*rules, *row.readings.values())))
+        allowed = row.observed.allowed
+        both = (part for mask in masks for part in (mask & allowed, mask & ~allowed))
+        taken |= hitting_set((part for part in both if not part & taken), row.observed.all_cases)
+        groups = [masks]
+        while groups:
+            by_answers: defaultdict[Mask, list[Mask]] = defaultdict(list)
+            for mask in groups.pop():
+                by_answers[mask & taken].append(mask)
+            for alike in by_answers.values():
+                if len(alike) > 1:
+                    taken |= hitting_set([alike[0] ^ alike[1]], row.observed.all_cases)
+                    groups.append(alike)
+        return taken
+
+    @staticmethod
+    def _preferred(row: Row) -> Mask:
+        """The candidates with privileges of their own who name what they create: no real creation is without a name."""
+        is_unnamed = row.rule.each is None
+        return sum(
+            1 << position
+            for position, candidate in enumerate(row.candidates)
+            if not (candidate.through_roles or (is_unnamed and candidate.setting.form == "call"))
+        )
+
+
+def hitting_set(masks: Iterable[Mask], preferred: Mask) -> Mask:
+    """Few positions, of which each mask has one; rare positions first, then those that most masks have."""
+    distinct = sorted({mask & preferred or mask for mask in masks} - {0}, key=lambda mask: (mask.bit_count(), mask))
+    hits: defaultdict[int, int] = defaultdict(int)
+    for number, mask in enumerate(distinct):
+        for position in bits(mask):
+            hits[position] |= 1 << number
+    left = (1 << len(distinct)) - 1
+    taken = 0
+    for number, mask in enumerate(distinct):
+        if left >> number & 1:
+            best = max(bits(mask), key=lambda position: ((hits[position] & left).bit_count(), -position))
+            taken |= 1 << best
+            left &= ~hits[best]
+    return taken
+
+
+def bits(mask: Mask) -> Iterator[int]:
+    """The positions in a mask, lowest first."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def _cells(row: Row) -> Iterator[tuple[Cell, Mask]]:
+    """The cells that some candidate proves, as coverage counts them, with those candidates."""
+    by_kind: defaultdict[object, Mask] = defaultdict(int)
+    for position, candidate in enumerate(row.candidates):
+        by_kind[_kind(candidate.setting)] |= 1 << position
+    # One setting for each kind: a cell may be proved with any number of levels.
+    for kind, setting in {_kind(setting): setting for setting in row.settings}.items():
+        if setting.form != "call" or row.rule.each is not None:
+            like = Cell(
+                rule=row.rule,
+                proof="default",
+                flags=setting.flags,
+                types=setting.shown_types,
+                form=setting.form,
+                covered=False,
+            )
+            found = cells_of(like, setting.sets, row.observed, by_kind[kind])
+            yield from ((cell, mask) for cell, mask in found if mask)
+
+
+def _kind(setting: Setting) -> object:
+    return setting.form, setting.flags, tuple(setting.types.items())
+
 
 PREFIX = "privtab_conform_"
 """What every name begins with that a test makes in a system."""
@@ -99,6 +254,7 @@ def plan(
             else:
                 if not candidates[key]:
                     undecided[rule.id] = "its conditions are about objects that a caller cannot be given"
+    seen = observed(program, candidates)
     choice = Choice(
         program,
         {
@@ -106,7 +262,7 @@ def plan(
                 rule=program.rules[key],
                 settings=settings[key],
                 candidates=row,
-                observed=ObservedCandidates(program, program.rules[key], row),
+                observed=seen[key],
                 readings=(readings or {}).get(key, {}),
             )
             for key, row in candidates.items()
@@ -154,58 +310,53 @@ def _packed(
     chosen = choice.chosen()
     cells: list[Cell] = []
     packing = Packing(program, choice.asked_rules(), prefix, _mark(choice, chosen) if marked else "")
-    drafts: list[tuple[bool, Key, int, Request, tuple[int, ...]]] = []
+    questions: list[Question] = []
     for key, positions in chosen.items():
-        rule = choice.rows[key].rule
-        may_change = changes(rule)
+        row = choice.rows[key]
         proofs = _proofs(choice, key, len(cells), positions)
         cells += [cell for cell, _ in choice.cells[key]]
-        for position in positions:
-            candidate = choice.rows[key].candidates[position]
-            request = packing.request(
+        for number, position in enumerate(positions, start=1):
+            candidate = row.candidates[position]
+            request, state = packing.packed(
                 candidate.caller,
                 candidate.setting.request,
-                rule,
-                own=may_change,
+                row.rule,
+                own=changes(row.rule),
                 through_roles=candidate.through_roles,
             )
-            drafts.append((may_change, key, position, request, tuple(proofs[position])))
-    drafts.sort(key=lambda draft: draft[0])
-    world = packing.world([request for _, _, _, request, _ in drafts])
-    reference = Reference(program, world.state)
-    rows_of = _RowsOfUsers(program, world.state)
-    numbers: defaultdict[Key, int] = defaultdict(int)
-    questions: list[Question] = []
-    for _, key, position, request, proved in drafts:
-        row = choice.rows[key]
-        numbers[key] += 1
-        context = EvaluationContext(reference, request)
-        expected = context.holds(context.condition(row.rule))
-        questions.append(
-            Question(
-                id=f"{row.rule.entity}/{row.rule.operation}#{numbers[key]}",
-                rule=row.rule,
-                request=request,
-                expected=expected,
-                holds=row.candidates[position].caller.words,
-                state=rows_of.of(request),
-                cells=proved,
-                readings={name: not expected for name, mask in choice.readings[key].items() if mask >> position & 1},
-                purpose=row.candidates[position].purpose,
-                named=row.candidates[position].setting.form != "call",
+            expected = bool(row.observed.allowed >> position & 1)
+            questions.append(
+                Question(
+                    id=f"{row.rule.entity}/{row.rule.operation}#{number}",
+                    rule=row.rule,
+                    request=request,
+                    expected=expected,
+                    holds=candidate.caller.words,
+                    state=state,
+                    cells=tuple(proofs[position]),
+                    readings={
+                        name: not expected for name, mask in choice.readings[key].items() if mask >> position & 1
+                    },
+                    purpose=candidate.purpose,
+                    named=candidate.setting.form != "call",
+                )
             )
-        )
+    questions.sort(key=lambda question: changes(question.rule))
     return QuestionPlan(
         program=program,
         cells=tuple(cells),
         questions=tuple(questions),
-        world=world,
+        world=world_of(program, questions),
         undecided=undecided,
         digest="",
     )
 
 
 def _identified(found: QuestionPlan) -> QuestionPlan:
+    """The plan with its digest, and the answers that the table gives in its whole world."""
+    reference = Reference(found.program, found.world.state)
+    questions = [replace(question, expected=right_answer(reference, question.request)) for question in found.questions]
+    found = replace(found, questions=tuple(questions))
     content = [[question.id, question.request.to_json(), question.expected] for question in found.questions]
     return replace(found, digest=hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16])
 
@@ -230,171 +381,18 @@ def _mark(choice: Choice, chosen: Mapping[Key, tuple[int, ...]]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:6] + "_"
 
 
-class _RowsOfUsers:
-    """The rows of a state about one request: of its user, of groups and roles that only they have, and attributes of its entities."""
-
-    def __init__(self, program: Program, state: State) -> None:
-        self._keys = vocabulary(program).keys
-        self._of_entities: defaultdict[str, list[AttributeRow]] = defaultdict(list)
-        self._tables: dict[str, dict[str, list[object]]] = {}
-        holders: dict[str, str] = {}
-        for user, group in state.memberships:
-            holders[f"group:{group}"] = user
-            self._add("memberships", user, (user, group))
-        for assignment in state.assignments:
-            user = holders.get(assignment.principal) or assignment.principal.removeprefix("user:")
-            holders[f"role:{assignment.role}"] = user
-            self._add("assignments", user, assignment)
-        for member in state.members:
-            self._add("members", member[0], member)
-        for grant in state.grants:
-            self._add("grants", holders.get(grant.grantee, grant.grantee.removeprefix("user:")), grant)
-        for owned in state.owners:
-            self._add("owners", holders.get(owned[1], owned[1].removeprefix("user:")), owned)
-        for user in state.service_admins:
-            self._add("service_admins", user, user)
-
-        for row in state.attributes:
-            if row.user is not None:
-                self._add("attributes", row.user, row)
-            else:
-                self._of_entities[str(row.entity)].append(row)
-
-    def _add(self, table: str, user: str, row: object) -> None:
-        self._tables.setdefault(user, {}).setdefault(table, []).append(row)
-
-    def of(self, request: Request) -> State:
-        tables = {table: tuple(rows) for table, rows in self._tables.get(request.user, {}).items()}
-        objects = (request.resource, *request.with_.values()) if self._of_entities else ()
-        keys = dict.fromkeys(key for entity in objects for key in self._keys(entity))
-        of_entities = [row for key in keys for row in self._of_entities.get(key, ())]
-        tables["attributes"] = (*tables.get("attributes", ()), *of_entities)
-        return State(**tables)  # type: ignore[arg-type]
-
-
-class ObservedCandidates(RowMasks):
-    """The candidates of one row."""
-
-    def __init__(self, program: Program, rule: Rule, candidates: Collection[Candidate]) -> None:
-        super().__init__(program, rule, len(candidates))
-        empty_reference, names = Reference(program, State()), privilege_names(program)
-        by_setting: dict[int, _SettingCandidates] = {}
-        for position, candidate in enumerate(candidates):
-            number = id(candidate.setting)
-            if number not in by_setting:
-                by_setting[number] = _SettingCandidates(empty_reference, names, candidate.setting)
-            by_setting[number].add(candidate, 1 << position)
-        self._settings = tuple(by_setting.values())
-
-    @cached_property
-    def named(self) -> Mask:
-        """As RowMasks.named."""
-        return _union(known.mask for known in self._settings if RESOURCE in known.context.complete)
-
-    def _with_atom(self, atom: Atom) -> Mask:
-        return _union(known.with_atom(atom) for known in self._settings)
-
-    def _with_flag(self, flag: str) -> Mask:
-        return _union(known.mask for known in self._settings if flag in known.context.flags)
-
-    def _with_type(self, slot: str, type_: str) -> Mask:
-        return _union(known.mask for known in self._settings if known.context.types[slot] == type_)
-
-
-class _SettingCandidates:
-    """The candidates for one kind of request, and for each thing that some are given: who they are."""
-
-    def __init__(self, empty_reference: Reference, names: PrivilegeNames, setting: Setting) -> None:
-        """`empty_reference`: an engine with an empty state, for the paths of the request."""
-        self._names = names
-        self.context = EvaluationContext(empty_reference, setting.request)
-        self.mask: Mask = 0
-        self._held: dict[HeldAtom, Mask] = {}
-        self._denied: dict[HeldAtom, Mask] = {}
-        self._values: list[tuple[Values, Mask]] = []
-        """The values of attributes, with the candidates that have them."""
-        owner = self.context.program.semantics.owner
-        self._owners_hold = frozenset(owner.holds if owner else ())
-
-    def add(self, candidate: Candidate, bit: Mask) -> None:
-        """A candidate, who has this bit of the masks."""
-        self.mask |= bit
-        if candidate.caller.values:
-            self._values.append((candidate.caller.values, bit))
-        for atoms, masks in ((candidate.caller.held, self._held), (candidate.caller.denied, self._denied)):
-            for atom in atoms:
-                masks[atom] = masks.get(atom, 0) | bit
-
-    def with_atom(self, atom: Atom) -> Mask:
-        """Who holds an atom."""
-        match atom:
-            case Has() | Owner() | Member() if atom.target.level in ("any", "every"):
-                masks = [self.with_atom(replace(atom, target=at)) for at in self.context.located(atom.target)]
-                return _union(masks) if atom.target.level == "any" else reduce(and_, masks)
-            case Has():
-                return self._has(atom.privilege, self.context.path(atom.target))
-            case Owner():
-                return self._exactly("owner", atom.target)
-            case Member():
-                return self._exactly("member", atom.target)
-            case Holds():
-                return self._exactly("holds", atom.target)
-            case Self():
-                return self._held.get(HeldAtom("self"), 0) if atom.target.slot == RESOURCE else 0
-            case ServiceAdmin():
-                return self._held.get(HeldAtom("admin"), 0)
-            case HasBelow(privilege=privilege, target=target):
-                return _union(self._has(privilege, path) for path in self._paths_from(target))
-            case OwnsBelow(target=target):
-                return _union(self._held.get(HeldAtom("owner", "", path[-1]), 0) for path in self._paths_from(target))
-            case Compare():
-                return _union(bit for values, bit in self._values if self._compares(atom, values))
-            case _:
-                assert_never(atom)
-
-    def _compares(self, compare: Compare, values: Values) -> bool:
-        """As EvaluationContext.compares, with the values of a candidate."""
-        return fulfilled(compare, lambda term: self._value(term, values))
-
-    def _value(self, term: Term, values: Values) -> object:
-        if term.target is None:
-            return values.get(term)
-        path = self.context.path(term.target)
-        return values.get(about_entity(term, path[-1])) if path else None
-
-    def _exactly(self, kind: AtomKind, target: Target) -> Mask:
-        path = self.context.path(target)
-        return self._held.get(HeldAtom(kind, "", path[-1]), 0) if path else 0
-
-    def _paths_from(self, target: Target) -> Iterator[tuple[str, ...]]:
-        """As EvaluationContext.paths_from, for all that some candidate is given."""
-        path = self.context.path(target)
-        if not path:
-            return
-        yield path
-        for key in {atom.on for masks in (self._held, self._denied) for atom in masks if atom.on}:
-            keys = tuple(self.context.vocabulary.keys(Entity.parse(key)))
-            if path[-1] in keys[:-1]:
-                yield keys
-
-    def _has(self, privilege: str, path: tuple[str, ...]) -> Mask:
-        keys = self.context.relevant_keys(privilege, path)
-        owned = keys if privilege in self._owners_hold else ()
-        owners = _union(self._held.get(HeldAtom("owner", "", key), 0) for key in owned)
-        granted = self._given(self._held, privilege, keys, "allow")
-        denies = self.context.program.semantics.deny == "overrides"
-        return owners | (granted & ~self._given(self._denied, privilege, keys, "deny") if denies else granted)
-
-    def _given(self, masks: Mapping[HeldAtom, Mask], privilege: str, keys: Iterable[str], effect: str) -> Mask:
-        return _union(
-            masks.get(HeldAtom("has", name, key), 0)
-            for key in keys
-            for name in self._names.giving(privilege, key.partition(":")[0], effect)
-        )
-
-
-def _union(masks: Iterable[Mask]) -> Mask:
-    found = 0
-    for mask in masks:
-        found |= mask
-    return found
+def observed(program: Program, candidates: Mapping[Key, Iterable[Candidate]]) -> dict[Key, Observed]:
+    """What the candidates of each row hold, as the reference engine has it."""
+    callers = CallerStates(program, shared=True)
+    asked = {
+        key: [
+            callers.add_caller(candidate.caller, candidate.setting.request, through_roles=candidate.through_roles)
+            for candidate in row
+        ]
+        for key, row in candidates.items()
+    }
+    references = [Reference(program, state) for state in callers.states()]
+    return {
+        key: Observed(program, program.rules[key], ((request, references[number]) for number, request in row))
+        for key, row in asked.items()
+    }

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from privtab.conform.candidates import needed
 from privtab.conform.driver import Driver
 from privtab.conform.nodes import Question, QuestionPlan, SystemAnswer
+from privtab.conform.worlds import needed
 from privtab.errors import DriverError, FileError, UsageError
 from privtab.plural import count
 

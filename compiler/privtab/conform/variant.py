@@ -14,12 +14,12 @@ import yaml
 from privtab.conform.nodes import Question, QuestionPlan, SystemAnswer
 from privtab.diagnostics import Diagnostic
 from privtab.errors import FileError, PolicyInvalid, UsageError
+from privtab.ir.names import condition_text
 from privtab.ir.nodes import ALWAYS, Program, Rule
 from privtab.pipeline import find_policy, program_of
 from privtab.reference.evaluate import Reference
 from privtab.scenarios.masks import Key, Mask, Observed, RuleDependencies
-from privtab.scenarios.mutants import UNSEEN, Mutants, formula_text
-from privtab.scenarios.nodes import Case, Expected
+from privtab.scenarios.mutants import UNSEEN, Mutants
 from privtab.source import SourceFile, load
 from privtab.syntax.keys import OPEN
 from privtab.syntax.yaml_tree import Mapping as MappingNode
@@ -134,7 +134,7 @@ class _AnsweredRows:
             if answers.get(question.id) in decided:
                 by_row.setdefault((question.rule.entity, question.rule.operation), []).append(question)
         self.rows = {
-            key: Observed(program, program.rules[key], ((_case(question), reference) for question in questions))
+            key: Observed(program, program.rules[key], ((question.request, reference) for question in questions))
             for key, questions in by_row.items()
         }
         self._allowed: dict[Key, Mask] = {
@@ -159,12 +159,6 @@ class _AnsweredRows:
     def in_order(self) -> list[Key]:
         """The rows with questions, each after those that it refers to."""
         return sorted(self.rows, key=lambda key: len(self.dependencies.of(key)))
-
-
-def _case(question: Question) -> Case:
-    expected = Expected(allowed=question.expected)
-    span = question.rule.span
-    return Case(name=question.id, kind="case", world=0, request=question.request, expected=expected, span=span)
 
 
 def propose(
@@ -238,9 +232,9 @@ def _written(file: VariantFile, original: Rule, changed: Rule, text: str) -> Row
         fields.pop("each", None)
         fields.pop("report", None)
     elif changed.each != original.each:
-        fields["each"] = formula_text(changed.each, changed)
+        fields["each"] = condition_text(changed.each, changed)
     if changed.requires != original.requires or not ({"requires", "each"} & set(fields)):
-        fields["requires"] = formula_text(changed.requires, changed)
+        fields["requires"] = condition_text(changed.requires, changed)
     written: Any = fields["requires"] if list(fields) == ["requires"] else fields
     change = RowChange(rule=changed, text=text, row=written)
     try:

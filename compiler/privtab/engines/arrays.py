@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from itertools import chain
 
 import numpy as np
 
 from privtab.arrow import Codes, Lists, Truth
-from privtab.engines.index import Index, Principals
-from privtab.engines.lookups import WORD, Bits, HashIndex, TextDictionary, pair, words
+from privtab.engines.index import Index, PrivilegeNumbers
+from privtab.engines.lookups import WORD, Bits, HashIndex, TextDictionary, pair
 
 SMALLER = 2
 """Entries for each that matters to a condition, above which those that matter are put into a table of their own."""
@@ -31,18 +30,6 @@ class TypeArrays:
         self.names = names
         self._keys = keys
         self._children = HashIndex(self._keys)
-
-    @classmethod
-    def of(cls, name: str, paths: Mapping[str, int], *, single: bool, above: Mapping[str, int] | None) -> TypeArrays:
-        """`paths`: each with its number. `above`: those of the containing type; None for a root."""
-        split = [("", "", "")] * len(paths) if single else [path.rpartition("/") for path in paths]
-        last_names = [last for _, _, last in split]
-        names = TextDictionary(last_names)
-        keys = names.codes(last_names, len(last_names))
-        if above is not None:
-            parents = paths if single else (parent for parent, _, _ in split)
-            keys |= np.fromiter(map(above.__getitem__, parents), np.int64, len(last_names)) << 32
-        return cls(name, keys, names, single=single, root=above is None)
 
     def paths(self, container_paths: Sequence[str]) -> list[str]:
         """All paths by number, given those of the containing type; the inverse of `find`."""
@@ -141,34 +128,21 @@ class Column:
         return positions, self._entries.principals[entries], self._bits[entries]
 
 
-def _flat(listed: Mapping[str, tuple[str, ...]]) -> tuple[list[str], list[int]]:
-    """The principals of all names in order, and how many each name has."""
-    if isinstance(listed, Principals):
-        return listed.flat()
-    return list(chain.from_iterable(listed.values())), list(map(len, listed.values()))
-
-
 class UserPrincipals:
     """Users and their principals by number."""
 
-    def __init__(self, index: Index) -> None:
-        named = (
-            *index.users,
-            *index.scoped,
-            *index.service_admins,
-            *(chain.from_iterable(chain.from_iterable(named.values() for named in index.members.values()))),
-        )
-        self.within = index.within
-        self.roles_of_roles = index.roles_of_roles
-        self.groups = index.groups
-        """For policies that take groups from requests."""
-        self.group_scoped = index.group_scoped
-        self.service_admins = index.service_admins
-        self.users = TextDictionary(named)
-        listed, counts = _flat(index.users)
-        self.principals = TextDictionary(chain(listed, *self.groups.values()))
-        owners = np.repeat(np.arange(len(counts)), np.array(counts, np.int64))  # the first users, in the same order
-        self._lists = Lists(owners, self.principals.codes(listed, len(listed)), len(self.users))
+    within: Mapping[str, tuple[str, str]]
+    roles_of_roles: Mapping[str, tuple[str, ...]]
+    groups: Mapping[str, tuple[str, ...]]
+    """For policies that take groups from requests."""
+    group_scoped: Mapping[str, Mapping[str, tuple[str, ...]]]
+    service_admins: frozenset[str]
+
+    def __init__(self, users: TextDictionary, principals: TextDictionary, lists: Lists) -> None:
+        """`lists`: the principals of each user."""
+        self.users = users
+        self.principals = principals
+        self._lists = lists
         self._labels: dict[str, tuple[TextDictionary, Codes]] = {}
 
     def listed(self) -> dict[str, tuple[str, ...]]:
@@ -246,37 +220,20 @@ class Scopes:
 class Arrays:
     """An index as arrays, without the origins of its rows. It pickles to a few flat buffers (`engines/packed.py`)."""
 
-    def __init__(self, index: Index, chains: Mapping[str, Sequence[tuple[str, int]]]) -> None:
-        self.revision = index.revision
-        self.numbers = index.numbers
-        self.people = UserPrincipals(index)
+    def __init__(self, numbers: PrivilegeNumbers, people: UserPrincipals, revision: str) -> None:
+        """Arrays without any type; `build_arrays` adds these."""
+        self.revision = revision
+        self.numbers = numbers
+        self.people = people
         self.kinds: dict[str, TypeArrays] = {}
         """Containing types come first."""
         self.above: dict[str, str | None] = {}
         """For each type, the one that contains it."""
         self.entries: dict[str, Entries] = {}
-        self._members: dict[str, Codes] = {}
+        self.member_keys: dict[str, Codes] = {}
         self.members: dict[str, HashIndex] = {}
         """By type: (user, place)."""
         self.scopes: dict[str, Scopes] = {}
-        paths = _paths(index, chains)
-        numbers: dict[str, dict[str, int]] = {}
-        for type_ in sorted(chains, key=lambda name: len(chains[name])):
-            chain = chains[type_]
-            self.above[type_] = chain[-2][0] if len(chain) > 1 else None
-            above = numbers[chain[-2][0]] if len(chain) > 1 else None
-            numbers[type_] = {path: number for number, path in enumerate(paths[type_])}
-            self.kinds[type_] = TypeArrays.of(type_, numbers[type_], single=is_single(chain), above=above)
-            self.entries[type_] = self._entries(index, type_, numbers[type_])
-            self._members[type_] = self._pairs(index.members.get(type_, {}), numbers[type_])
-            self.members[type_] = HashIndex(self._members[type_])
-        scoped_roles: dict[str, dict[tuple[int, int], Sequence[str]]] = {type_: {} for type_ in chains}
-        for user, scopes in index.scoped.items():
-            for key, roles in scopes.items():
-                type_, _, path = key.partition(":")
-                if path in numbers.get(type_, ()):
-                    scoped_roles[type_][self.people.users[user], numbers[type_][path]] = roles
-        self.scopes = {type_: Scopes(of_type) for type_, of_type in scoped_roles.items()}
 
     def __len__(self) -> int:
         """The number of entries of all types."""
@@ -291,7 +248,7 @@ class Arrays:
         found.users, found.groups = people.listed(), people.groups
         found.within, found.group_scoped = people.within, people.group_scoped
         found.roles_of_roles = people.roles_of_roles
-        found.scoped = {}
+        scoped: dict[str, dict[str, tuple[str, ...]]] = {}
         paths: dict[str, list[str]] = {}
         for type_, kind in self.kinds.items():
             above = self.above[type_]
@@ -300,11 +257,12 @@ class Arrays:
             for principal, place, bits in self.entries[type_].held():
                 table.setdefault(type_paths[place], {})[names[principal]] = bits
             members: dict[str, set[str]] = {}
-            for key in self._members[type_].tolist():
+            for key in self.member_keys[type_].tolist():
                 members.setdefault(type_paths[key & 0xFFFFFFFF], set()).add(users[key >> 32])
             found.members[type_] = {path: frozenset(user_names) for path, user_names in members.items()}
             for key, roles in zip(self.scopes[type_].keys.tolist(), self.scopes[type_].roles, strict=True):
-                found.scoped.setdefault(users[key >> 32], {})[f"{type_}:{type_paths[key & 0xFFFFFFFF]}"] = tuple(roles)
+                scoped.setdefault(users[key >> 32], {})[f"{type_}:{type_paths[key & 0xFFFFFFFF]}"] = tuple(roles)
+        found.scoped = scoped
         return found
 
     def plan_only(self) -> Index:
@@ -317,46 +275,7 @@ class Arrays:
         found.places, found.containers = {}, {}
         return found
 
-    def _pairs(self, members: Mapping[str, Collection[str]], numbers: Mapping[str, int]) -> Codes:
-        """(user, place) of the members of entities."""
-        users_by_place = {numbers[path]: users for path, users in members.items() if path in numbers}
-        counts = np.fromiter(map(len, users_by_place.values()), np.int64, len(users_by_place))
-        places = np.repeat(np.fromiter(users_by_place, np.int64, len(users_by_place)), counts)
-        return self.people.users.codes(chain.from_iterable(users_by_place.values()), len(places)) << 32 | places
-
-    def _entries(self, index: Index, type_: str, numbers: Mapping[str, int]) -> Entries:
-        table = {numbers[path]: holders for path, holders in index.tables.get(type_, {}).items() if path in numbers}
-        counts = np.fromiter(map(len, table.values()), np.int64, len(table))
-        places = np.repeat(np.fromiter(table, np.int64, len(table)), counts)
-        principals = self.people.principals.codes(chain.from_iterable(table.values()), len(places))
-        known = principals >= 0  # skip principals that no user has
-        bit_words = words(list(chain.from_iterable(holders.values() for holders in table.values())))
-        return Entries(principals[known], places[known], [w[known].astype(np.uint64) for w in bit_words], len(numbers))
-
 
 def is_single(chain: Sequence[tuple[str, int]]) -> bool:
     """Whether an entity of the type has no name of its own."""
     return chain[-1][1] == 0 or (len(chain) > 1 and chain[-1][1] == chain[-2][1])
-
-
-def _paths(index: Index, chains: Mapping[str, Sequence[tuple[str, int]]]) -> dict[str, dict[str, None]]:
-    """For each type the relevant paths, in a fixed order."""
-    found: dict[str, dict[str, None]] = {type_: {} for type_ in chains}
-    scopes = (key.partition(":") for scopes in index.scoped.values() for key in scopes)
-    sources: list[tuple[str, Iterable[str]]] = [
-        *((type_, table) for type_, table in index.tables.items()),
-        *((type_, table) for type_, table in index.members.items()),
-        *((type_, (path,)) for type_, _, path in scopes),
-    ]
-    for type_, paths in sources:
-        # A state may be older than the policy and name entities that the policy no longer has.
-        if type_ in chains:
-            depth = chains[type_][-1][1]
-            found[type_] |= dict.fromkeys(p for p in paths if (p.count("/") + 1 if p else 0) == depth)
-    for type_ in sorted(chains, key=lambda name: -len(chains[name])):
-        chain = chains[type_]
-        if len(chain) > 1:
-            single = chain[-1][1] == chain[-2][1]
-            containers = found[type_] if single else [path.rpartition("/")[0] for path in found[type_]]
-            found[chain[-2][0]] |= dict.fromkeys(containers)
-    return found

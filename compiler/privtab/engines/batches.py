@@ -19,6 +19,7 @@ from privtab import characters
 from privtab._collection import no_collection
 from privtab.arrow import Codes, Truth
 from privtab.engines.arrays import Arrays
+from privtab.engines.build_arrays import arrays_of_index
 from privtab.engines.columns import (
     DEPTH,
     MALFORMED,
@@ -95,7 +96,7 @@ class Batches:
         """The index as arrays, made on first use."""
         if self._arrays is None:
             with no_collection():
-                self._arrays = Arrays(self.engine.index, self.engine.reader.chains)
+                self._arrays = arrays_of_index(self.engine.index, self.engine.reader.chains)
         return self._arrays
 
     def decide_columns(

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privtab import arrow
 from privtab.arrow import Codes, Lists
 from privtab.engines.arrays import Arrays, Entries, Scopes, TypeArrays, UserPrincipals, is_single
 from privtab.engines.columns import Level, level_of, widths
-from privtab.engines.index import OWNER, PrivilegeNumbers
-from privtab.engines.lookups import WORD, HashIndex, TextDictionary
+from privtab.engines.index import OWNER, Index, Principals, PrivilegeNumbers
+from privtab.engines.lookups import WORD, HashIndex, TextDictionary, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,75 @@ class _GrantedBits(NamedTuple):
     bits: Codes
 
 
+def arrays_of_index(index: Index, chains: Mapping[str, Sequence[tuple[str, int]]]) -> Arrays:
+    """The arrays of a state, from its index; they share the numbers of its privileges."""
+    arrays = build_arrays(_tables(index), index.within, chains, index.numbers, index.revision)
+    arrays.people.roles_of_roles = index.roles_of_roles
+    return arrays
+
+
+def _tables(index: Index) -> dict[str, EncodedTable]:
+    """The tables of an index, as for `build_arrays`."""
+    entities = [
+        (f"{type_}:{path}", holders) for type_, table in index.tables.items() for path, holders in table.items()
+    ]
+    counts = [len(holders) for _, holders in entities]
+    entity = np.repeat(np.arange(len(entities)), counts)
+    principals = TextDictionary(chain.from_iterable(holders for _, holders in entities))
+    principal = principals.codes(chain.from_iterable(holders for _, holders in entities), len(entity))
+    held = words(list(chain.from_iterable(holders.values() for _, holders in entities)))
+    entity_texts, principal_texts = arrow.texts([key for key, _ in entities]), arrow.texts(list(principals))
+
+    def having(bit: int) -> Codes:
+        word, shift = divmod(bit.bit_length() - 1, WORD)
+        return np.flatnonzero(held[word] >> shift & 1) if word < len(held) else np.zeros(0, np.int64)
+
+    found = {}
+    privileges = list(index.numbers)
+    for effect, bit in (("allow", index.numbers.allowed), ("deny", index.numbers.denied)):
+        rows = [having(bit(privilege)) for privilege in privileges]
+        privilege = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
+        selected = np.concatenate(rows) if rows else np.zeros(0, np.int64)
+        texts = (arrow.texts(privileges), entity_texts, principal_texts)
+        found[effect] = EncodedTable((privilege, entity[selected], principal[selected]), texts)
+    owned = having(OWNER)
+    found["owners"] = EncodedTable((entity[owned], principal[owned]), (entity_texts, principal_texts))
+    members = ((f"{type_}:{path}", users) for type_, table in index.members.items() for path, users in table.items())
+    found["members"] = _encoded([(key, user) for key, users in members for user in users], 2)
+    found["service_admins"] = _encoded([(user,) for user in index.service_admins], 1)
+    for name, listed in (("principals", index.users), ("group_principals", index.groups)):
+        flat, lengths = listed.flat() if isinstance(listed, Principals) else _flat(listed)
+        texts_of_principals = TextDictionary(flat)
+        owners = np.repeat(np.arange(len(lengths)), np.array(lengths, np.int64))
+        codes = texts_of_principals.codes(flat, len(flat))
+        found[name] = EncodedTable((owners, codes), (arrow.texts(list(listed)), arrow.texts(list(texts_of_principals))))
+    for name, scoped in (("scoped", index.scoped), ("group_scoped", index.group_scoped)):
+        rows_of_scopes = ((holder, scope, roles) for holder, own in scoped.items() for scope, roles in own.items())
+        found[name] = _encoded(
+            [(holder, scope, role[5:]) for holder, scope, roles in rows_of_scopes for role in roles], 3
+        )
+    return found
+
+
+def _flat(listed: Mapping[str, tuple[str, ...]]) -> tuple[list[str], list[int]]:
+    """The principals of all names in order, and how many each name has."""
+    return list(chain.from_iterable(listed.values())), list(map(len, listed.values()))
+
+
+def _encoded(rows: Sequence[tuple[str, ...]], width: int) -> EncodedTable:
+    """A table of few texts."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * width
+    texts = [TextDictionary(column) for column in columns]
+    codes = [own.codes(column, len(column)) for own, column in zip(texts, columns, strict=True)]
+    return EncodedTable(codes, [arrow.texts(list(own)) for own in texts])
+
+
 def build_arrays(
     tables: Mapping[str, EncodedTable],
     within: Mapping[str, tuple[str, str]],
     chains: Mapping[str, Sequence[tuple[str, int]]],
+    numbers: PrivilegeNumbers | None = None,
+    revision: str = "",
 ) -> Arrays:
     """The arrays of a state.
 
@@ -58,9 +125,6 @@ def build_arrays(
     and `group_principals` (name, principal), `scoped` and `group_scoped` (name, scope, role), `service_admins` (user).
     `within`: the role and the scope that a principal stands for. `chains`: as those of a condition reader.
     """
-    arrays = Arrays.__new__(Arrays)
-    arrays.revision = ""
-    arrays.numbers = PrivilegeNumbers()
     users, (_, scoped_numbers, _, member_numbers) = _united(
         [
             tables["principals"].texts[0],
@@ -69,7 +133,7 @@ def build_arrays(
             tables["members"].texts[1],
         ]
     )
-    arrays.people = _people(tables, within, users)
+    arrays = Arrays(numbers or PrivilegeNumbers(), _people(tables, within, users), revision)
     effects = [tables["allow"], tables["deny"]]
     grantees = [effects[0].texts[2], effects[1].texts[2], tables["owners"].texts[1]]
     grantee_codes = [arrays.people.principals.find(texts) for texts in grantees]
@@ -96,20 +160,18 @@ def build_arrays(
     )
     all_held = _GrantedBits(*(np.concatenate(columns) for columns in zip(*granted, strict=True)))
     places = _Places(entities, chains)
-    arrays.kinds, arrays.above, arrays.entries = {}, {}, {}
-    arrays._members, arrays.members, arrays.scopes = {}, {}, {}  # noqa: SLF001  (its own)
     entity_column, user_column = tables["members"].columns
     member_entities, member_users = entity_codes[3][entity_column], member_numbers[user_column]
     scoped = _scoped(tables["scoped"])
     for type_ in sorted(chains, key=lambda name: len(chains[name])):
-        chain = chains[type_]
-        arrays.above[type_] = chain[-2][0] if len(chain) > 1 else None
+        types = chains[type_]
+        arrays.above[type_] = types[-2][0] if len(types) > 1 else None
         arrays.kinds[type_] = places.kind(type_)
         place_of_entity = places.numbers[type_]
         arrays.entries[type_] = _entries(all_held, place_of_entity, arrays.kinds[type_].count)
         member_places = place_of_entity[member_entities]
         keys = member_users[member_places >= 0] << 32 | member_places[member_places >= 0]
-        arrays._members[type_] = keys  # noqa: SLF001
+        arrays.member_keys[type_] = keys
         arrays.members[type_] = HashIndex(keys)
         found: dict[tuple[int, int], tuple[str, ...]] = {}
         for (user, place), roles in scoped.items():
@@ -122,31 +184,28 @@ def build_arrays(
 def _united(arrays: Sequence[pa.Array]) -> tuple[pa.Array, list[Codes]]:
     """The distinct texts of several arrays, and the number of each array's texts among them."""
     encoded = pa.concat_arrays([array.cast(pa.string()) for array in arrays]).dictionary_encode()
-    codes = encoded.indices.to_numpy().astype(np.int64)
+    codes = arrow.numbers(encoded.indices)
     return encoded.dictionary, np.split(codes, np.cumsum([len(array) for array in arrays])[:-1])
 
 
 def _people(
     tables: Mapping[str, EncodedTable], within: Mapping[str, tuple[str, str]], users: pa.Array
 ) -> UserPrincipals:
-    people = UserPrincipals.__new__(UserPrincipals)
+    groups = _listed(tables["group_principals"])
     table = tables["principals"]
-    people.within = dict(within)
-    people.roles_of_roles = {}
-    people.groups = _listed(tables["group_principals"])
-    people.group_scoped = {}
-    for (name, scope), roles in _scoped_texts(tables["group_scoped"]).items():
-        people.group_scoped.setdefault(name, {})[scope] = roles
-    people.service_admins = frozenset(user for (user,) in tables["service_admins"].rows())
-    people.users = TextDictionary.of(users)
     user_codes, principal_codes = table.columns
     used, codes = np.unique(principal_codes, return_inverse=True)
-    used_principals = table.texts[1].take(pa.array(used))
-    group_principals = pa.array([p for listed in people.groups.values() for p in listed], pa.string())
-    principals, (numbers, _) = _united([used_principals, group_principals])
-    people.principals = TextDictionary.of(principals)
-    people._lists = Lists(people.users.find(table.texts[0])[user_codes], numbers[codes], len(users))  # noqa: SLF001
-    people._labels = {}  # noqa: SLF001
+    used_principals = table.texts[1].take(arrow.integers(used))
+    principals, (numbers, _) = _united([used_principals, arrow.texts([p for own in groups.values() for p in own])])
+    known_users = TextDictionary.of(users)
+    lists = Lists(known_users.find(table.texts[0])[user_codes], numbers[codes], len(users))
+    people = UserPrincipals(known_users, TextDictionary.of(principals), lists)
+    people.within, people.roles_of_roles, people.groups = dict(within), {}, groups
+    people.service_admins = frozenset(user for (user,) in tables["service_admins"].rows())
+    of_groups: dict[str, dict[str, tuple[str, ...]]] = {}
+    for (name, scope), roles in _scoped_texts(tables["group_scoped"]).items():
+        of_groups.setdefault(name, {})[scope] = roles
+    people.group_scoped = of_groups
     return people
 
 
@@ -201,30 +260,30 @@ class _Places:
         below: dict[str, list[tuple[str, pa.Array]]] = {type_: [] for type_ in chains}
         above: dict[str, Codes] = {}
         for type_ in sorted(chains, key=lambda name: -len(chains[name])):
-            chain = chains[type_]
-            depth = chain[-1][1]
-            of_type = pc.starts_with(entities, f"{type_}:").to_numpy(zero_copy_only=False).nonzero()[0]
-            paths = pc.utf8_slice_codeunits(entities.take(pa.array(of_type)), len(type_) + 1)
+            types = chains[type_]
+            depth = types[-1][1]
+            of_type = np.flatnonzero(arrow.truth(pc.starts_with(entities, f"{type_}:")))
+            paths = pc.utf8_slice_codeunits(entities.take(arrow.integers(of_type)), len(type_) + 1)
             right_depth = widths(paths, depth)[0] == depth
-            paths, of_type = paths.filter(pa.array(right_depth)), of_type[right_depth]
+            paths, of_type = paths.filter(arrow.truths(right_depth)), of_type[right_depth]
             texts, (path_codes, *child_codes) = _united([paths, *(parents for _, parents in below[type_])])
             self.numbers[type_] = np.full(len(entities), -1, np.int64)
             self.numbers[type_][of_type] = path_codes
             above |= {child: codes for (child, _), codes in zip(below[type_], child_codes, strict=True)}
             level = self._levels[type_] = level_of(texts, depth)
-            if len(chain) > 1:
-                below[chain[-2][0]].append((type_, texts if is_single(chain) else level.parents))
+            if len(types) > 1:
+                below[types[-2][0]].append((type_, texts if is_single(types) else level.parents))
         self._above = above
 
     def kind(self, type_: str) -> TypeArrays:
         """The entities of a type."""
-        level, chain = self._levels[type_], self._chains[type_]
-        single, root = is_single(chain), len(chain) == 1
+        level, types = self._levels[type_], self._chains[type_]
+        single, root = is_single(types), len(types) == 1
         count = len(level.texts)
         if root:
             containers = np.zeros(count, np.int64)
         else:
             containers = self._above[type_] if single else self._above[type_][level.parent_codes]
-        names = pa.array([""], pa.string()) if single else level.names
+        names = arrow.texts([""]) if single else level.names
         last_names = np.zeros(count, np.int64) if single else level.name_codes
         return TypeArrays(type_, containers << 32 | last_names, TextDictionary.of(names), single=single, root=root)

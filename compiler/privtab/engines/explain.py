@@ -141,7 +141,7 @@ class Explanation:
         if kind == "service_admin":
             return user in self.index.service_admins
         if kind == "compare":
-            return self._comparison(atom).holds(
+            return self.comparison(atom).holds(
                 lambda operand: self.caller.values.value(operand, self._operand_path(operand))
             )
         path = self.path(atom)
@@ -161,7 +161,8 @@ class Explanation:
             case _:
                 return any(refers_to(role, path) for role in roles_of(self.index, self.caller.principals))
 
-    def _comparison(self, atom: Atom) -> Comparison:
+    def comparison(self, atom: Atom) -> Comparison:
+        """The comparison that an atom is."""
         right = atom["right"]
         compared = tuple(right["constants"]) if "constants" in right else operand(right, "", self.reader.attributes)
         return Comparison(operand(atom["left"], "", self.reader.attributes), atom["operator"], compared)

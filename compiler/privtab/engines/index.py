@@ -252,15 +252,17 @@ class Index:
         self.users: Mapping[str, tuple[str, ...]] = Principals(document["principals"])
         """User → their principals: the user, their groups, their roles; absent if none of them holds anything."""
         self.groups: Mapping[str, tuple[str, ...]] = Principals(document["group_principals"])
-        self.within: dict[str, tuple[str, str]] = {
+        self.within: Mapping[str, tuple[str, str]] = {
             principal: (role, scope) for principal, (role, scope) in document["within"].items()
         }
         """The role and the scope for which a principal stands."""
-        self.roles_of_roles: dict[str, tuple[str, ...]] = {p: tuple(o) for p, o in document.get("brought", {}).items()}
+        self.roles_of_roles: Mapping[str, tuple[str, ...]] = {
+            p: tuple(o) for p, o in document.get("brought", {}).items()
+        }
         """Principal of a role → those of the roles that it holds, if requests may name active roles."""
-        self.scoped = _scopes(document["scoped"])
+        self.scoped: Mapping[str, Mapping[str, tuple[str, ...]]] = _scopes(document["scoped"])
         """User → key of a scope → the declared roles that they hold there."""
-        self.group_scoped = _scopes(document["group_scoped"])
+        self.group_scoped: Mapping[str, Mapping[str, tuple[str, ...]]] = _scopes(document["group_scoped"])
         self.service_admins = frozenset(document["service_admins"])
         self.user_attributes = document.get("user_attributes", {})
         self.places: Mapping[str, str] = dict(document.get("places", {}))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab import arrow
-from privtab.arrow import Codes, Truth, text_bytes
+from privtab.arrow import Codes, text_bytes
 
 Bits: TypeAlias = npt.NDArray[np.uint64]
 
@@ -43,22 +43,6 @@ def words(numbers: Sequence[int]) -> list[Codes]:
     codes = np.fromiter(map(positions.__getitem__, numbers), np.int64, len(numbers))
     count = max((number.bit_length() for number in distinct), default=0) // WORD + 1
     return [np.array([number >> word * WORD & mask for number in distinct], np.int64)[codes] for word in range(count)]
-
-
-def all_true(truths: Iterable[Truth], count: int) -> Truth:
-    """Where all are true, for `count` rows."""
-    result = np.ones(count, np.bool_)
-    for truth in truths:
-        result &= truth
-    return result
-
-
-def any_true(truths: Iterable[Truth], count: int) -> Truth:
-    """Where any is true, for `count` rows."""
-    result = np.zeros(count, np.bool_)
-    for truth in truths:
-        result |= truth
-    return result
 
 
 class HashIndex:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from privtab.engines.attributes import RequestValues
 from privtab.engines.conditions import RESOURCE, ConditionReader, RequestShape
@@ -16,6 +16,13 @@ from privtab.locations import Locations, ids, not_placed
 from privtab.request import Decision, Entity, Request
 
 _NOTHING: Mapping[str, Iterable[str]] = {}
+
+
+class Place(NamedTuple):
+    """Where an entity lies: the ids on its path by their number of names, and the levels of the type that nests there, or 0."""
+
+    path: list[str]
+    levels: int
 
 
 class RowEngine:
@@ -134,18 +141,28 @@ class RowEngine:
         paths: dict[str, list[str]] = {}
         levels: dict[str, int] = {}
         for slot, entity in self._objects(request).items():
-            keys = self.locations.find(entity)
-            if keys is None:
+            place = self.place(entity)
+            if place is None:
                 return None
-            shape = self.reader.shapes[entity.type]
-            count = self.locations.levels(entity, keys)
-            paths[slot] = ids(keys, [depth for _, depth in shape.links(count)])
-            if shape.nested is not None:
-                levels[slot] = count
-                if not shape.named(entity.id):
-                    paths[slot].append(f"{entity.id.removesuffix('/')}/")
+            paths[slot] = place.path
+            if place.levels:
+                levels[slot] = place.levels
         named = self.reader.shapes[request.resource.type].named(request.resource.id)
         return self._plan(request, levels, named=named), paths
+
+    def place(self, entity: Entity) -> Place | None:
+        """Where an entity lies; None if no row places it."""
+        shape = self.reader.shapes[entity.type]
+        if not self.reader.flat:
+            return Place(beginnings(entity.id), 0 if shape.nested is None else shape.levels(entity.id))
+        keys = self.locations.find(entity)
+        if keys is None:
+            return None
+        count = self.locations.levels(entity, keys)
+        path = ids(keys, [depth for _, depth in shape.links(count)])
+        if shape.nested is None:
+            return Place(path, 0)
+        return Place(path if shape.named(entity.id) else [*path, f"{entity.id.removesuffix('/')}/"], count)
 
     def _unplaced(self, request: Request, rule: Mapping[str, Any]) -> Decision:
         """The denial of a request about entities that no row places."""

@@ -84,9 +84,10 @@ class WindowedIndex:
         found.groups = _with_open(found.groups, self._windows["group_principals"], moment, own_prefix="group:")
         found.scoped = _more_scopes(found.scoped, self._windows["scoped"], moment)
         found.group_scoped = _more_scopes(found.group_scoped, self._windows["group_scoped"], moment)
-        found.roles_of_roles = dict(found.roles_of_roles)
+        brought = dict(found.roles_of_roles)
         for role, times in self._windows.get("brought", {}).items():
-            found.roles_of_roles[role] = (*found.roles_of_roles.get(role, ()), *_open_names(times, moment))
+            brought[role] = (*brought.get(role, ()), *_open_names(times, moment))
+        found.roles_of_roles = brought
         return found
 
 
@@ -158,8 +159,8 @@ def _with_open(
 
 
 def _more_scopes(
-    listed: dict[str, dict[str, tuple[str, ...]]], windows: Mapping[str, Any], moment: int
-) -> dict[str, dict[str, tuple[str, ...]]]:
+    listed: Mapping[str, Mapping[str, tuple[str, ...]]], windows: Mapping[str, Any], moment: int
+) -> dict[str, Mapping[str, tuple[str, ...]]]:
     found = dict(listed)
     for name, scopes in windows.items():
         own = dict(found.get(name, {}))

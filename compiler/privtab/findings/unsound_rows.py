@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from privtab.diagnostics import Diagnostic, FindingKind, Located, Related, Severity, Span
 from privtab.hints import listed
+from privtab.names import ANY_PRIVILEGE
 
 # P201: a row that occurs twice.
 DUPLICATE_ROW = FindingKind("P201", "duplicate-row", Severity.ERROR)
@@ -194,6 +195,28 @@ def effect_on_many_types(span: Span, name: str, types: Collection[str]) -> Diagn
         span,
         f"an effect on `{name}` needs one type, and it may be {listed(types, last='or')}",
         "give the object one type in `with`",
+    )
+
+
+# P225: a delegation of what the request cannot name there.
+WRONG_DELEGATION = FindingKind("P225", "wrong-delegation", Severity.ERROR)
+
+
+def wrong_delegation(span: Span, name: str, type_: str, table: str) -> Diagnostic:
+    """Build the finding for a delegation of `name` on a type, which can delegate rows of `table`."""
+    return WRONG_DELEGATION.at(
+        span,
+        f"a request about a `{type_}` cannot name who gets `{name}`",
+        f"write a privilege, a set, `{ANY_PRIVILEGE}`, `owner` or `{table}`",
+    )
+
+
+def wrong_delegation_elsewhere(span: Span, written: str, type_: str) -> Diagnostic:
+    """Build the finding for a delegation on something else than the entity of the row, which is of a type."""
+    return WRONG_DELEGATION.at(
+        span,
+        f"a delegation is about the entity of the row, of type `{type_}`, and `{written}` is not it",
+        f"write a row for the other type, or leave `({written})` out",
     )
 
 

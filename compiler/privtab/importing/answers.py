@@ -135,7 +135,7 @@ class SqlAnswers(Answers):
                     raise FileError(f"a query of {self.where} has more than {ROWS:,} rows")
                 yield dict(row)
         except SQLAlchemyError as error:
-            raise FileError(f"{self.where}: {_reason(error)}") from error
+            raise FileError(f"{self.where}: {reason(error)}") from error
 
 
 @contextlib.contextmanager
@@ -170,8 +170,9 @@ def database(where: str) -> tuple[Engine, str]:
         url = sqlalchemy.make_url(where)
         return sqlalchemy.create_engine(url), url.render_as_string(hide_password=True)
     except (SQLAlchemyError, ImportError) as error:
-        reason = str(error).splitlines()[0]
-        raise UsageError(f"`{where.partition('://')[0]}://…` cannot be opened by SQLAlchemy: {reason}") from error
+        raise UsageError(
+            f"`{where.partition('://')[0]}://…` cannot be opened by SQLAlchemy: {reason(error)}"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -185,7 +186,7 @@ def _database_answers(where: str) -> Iterator[Answers]:
         try:
             connection = engine.connect()
         except SQLAlchemyError as error:
-            raise FileError(f"{named}: {_reason(error)}") from error
+            raise FileError(f"{named}: {reason(error)}") from error
         with connection:
             # One snapshot for all queries if the database supports it; nothing is written.
             yield SqlAnswers(connection, named)
@@ -194,7 +195,7 @@ def _database_answers(where: str) -> Iterator[Answers]:
         engine.dispose()
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """The first line of what the driver says, without the statement that SQLAlchemy adds."""
     return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
 

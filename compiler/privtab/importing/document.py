@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
 
 from jmespath.exceptions import JMESPathError
 
 from privtab import _resources, source
 from privtab.diagnostics import Diagnostic, Located, in_order
-from privtab.errors import PolicyInvalid, UsageError
-from privtab.hints import did_you_mean
+from privtab.errors import PolicyInvalid
 from privtab.importing.answers import Field, Fields, Loss, Word
 from privtab.importing.expression import Expression
 from privtab.importing.template import Template
@@ -122,23 +120,9 @@ class ImportDocument:
     steps: tuple[ImportStep, ...]
 
 
-def find(document: str) -> Path:
-    """The file of an import document: a path, else the name of a shipped one. Raises UsageError."""
-    path = Path(document)
-    if path.is_file():
-        return path
-    shipped = _resources.imports() / f"{document}.yaml"
-    if path.suffix not in {".yaml", ".yml"} and shipped.is_file():
-        return shipped
-    names = _resources.import_documents()
-    raise UsageError(
-        f"no import document `{document}`: " + (did_you_mean(document, names) or f"there are {', '.join(names)}")
-    )
-
-
 def load(document: str) -> ImportDocument:
     """Read an import document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
-    file = source.load(find(document))
+    file = source.load(_resources.document(document, "import"))
     found: list[Diagnostic] = []
     root = compose(file, found, "an import document begins with `import: 1`")
     read = None if root is None else _MappingReader(file, found).document(root)

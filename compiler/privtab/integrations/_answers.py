@@ -130,6 +130,16 @@ def decision() -> Decision | None:
 
 
 @contextmanager
+def decided(decision: Decision | None) -> Iterator[None]:
+    """Make this the decision of the guarded call in the block."""
+    token = DECISION.set(decision)
+    try:
+        yield
+    finally:
+        DECISION.reset(token)
+
+
+@contextmanager
 def acting_as(user: CallerLike, *, groups: Iterable[str] = ()) -> Iterator[Caller | None]:
     """Make decisions in the block for this user, also in tasks and copies of the context; None: for no user."""
     current = as_caller(user)

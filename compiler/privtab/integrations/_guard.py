@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 from privtab.client._asking import Mode
 from privtab.client._base import Asker
 from privtab.errors import DecisionUnavailable, InvalidRequest, Unauthenticated, UsageError
-from privtab.integrations._answers import DECISION, LOG, Caller, CallerLike, as_caller, caller
+from privtab.integrations._answers import DECISION, LOG, Caller, CallerLike, as_caller, caller, decided
 from privtab.integrations._needs import EntityTemplate, FilledRequest, RequestTemplate, request_template
 from privtab.request import Decision
 
 if TYPE_CHECKING:
     from contextvars import Token
 
-    from privtab.client._protocol import EntityLike
+    from privtab.client._arguments import EntityLike
     from privtab.client.aio import AsyncClient
 
 P = ParamSpec("P")
@@ -209,7 +209,7 @@ def _guard_function(
 
         @wraps(function)
         async def guarded_coroutine(*args: P.args, **kwargs: P.kwargs) -> Any:
-            with _as_current_decision(await aask(args, kwargs)):
+            with decided(await aask(args, kwargs)):
                 return await coroutine(*args, **kwargs)
 
         return cast("Callable[P, R]", guarded_coroutine)
@@ -227,19 +227,10 @@ def _guard_function(
 
     @wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-        with _as_current_decision(ask(args, kwargs)):
+        with decided(ask(args, kwargs)):
             return function(*args, **kwargs)
 
     return guarded
-
-
-@contextmanager
-def _as_current_decision(decision: Decision) -> Iterator[None]:
-    token = DECISION.set(decision)
-    try:
-        yield
-    finally:
-        DECISION.reset(token)
 
 
 def _arguments(

@@ -8,7 +8,7 @@ from string import Formatter
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from privtab.client._protocol import EntityLike, entity, named
+from privtab.client._arguments import EntityLike, entity, named
 from privtab.errors import InvalidRequest, UsageError
 from privtab.names import encode_name
 from privtab.request import NOT_SET, Entity

@@ -7,14 +7,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
 from privtab.characters import unusable
 from privtab.errors import InvalidRequest, UsageError
 from privtab.integrations._answers import LOG, HttpResponse, Tell, answer, unmapped
-from privtab.integrations._guard import AnyAsker, Guard
+from privtab.integrations._guard import GUARD, AnyAsker, Guard
 from privtab.integrations._needs import EntityTemplate, RequestTemplate, request_template
+
+A = TypeVar("A")
+U = TypeVar("U")
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)(:path)?\}")
 
@@ -67,18 +70,35 @@ Matched: TypeAlias = tuple[Route, Mapping[str, str]]
 """A route, and the named parts of the path."""
 
 
-class RouteTable:
-    """The routes of a middleware, and what becomes of requests that match none."""
+class Middleware(Generic[A, U]):
+    """The routes of an application, and what becomes of requests that match none."""
 
-    def __init__(self, routes: Iterable[Route], guard: Guard | AnyAsker, tell: Tell | str, unmapped: str) -> None:
+    def __init__(
+        self,
+        app: A,
+        *,
+        routes: Iterable[Route],
+        guard: Guard | AnyAsker = GUARD,
+        user: U | None = None,
+        tell: Tell | str = Tell.SUMMARY,
+        unmapped: str = "deny",
+    ) -> None:
         if unmapped not in ("deny", "allow"):
             raise ValueError(f"unmapped is `{unmapped}`: write `deny` or `allow`")
-        self.guard = guard if isinstance(guard, Guard) else Guard(guard)
-        self.tell = Tell(tell)
+        self._app = app
+        self._guard = guard if isinstance(guard, Guard) else Guard(guard)
+        self._user = user
+        self._tell = Tell(tell)
         self._routes = tuple(routes)
         self._open = unmapped == "allow"
+        self._router = self._router_of(app)
 
-    def match(self, method: str, path: str, reading: Reading | None) -> Matched | HttpResponse | None:
+    @staticmethod
+    def _router_of(app: A) -> Router:
+        """The application's router."""
+        raise NotImplementedError
+
+    def _match(self, method: str, path: str, reading: Reading | None) -> Matched | HttpResponse | None:
         """The route of a request with the parameters that its handler gets, or the refusal; None if it passes without a decision.
 
         `reading`: what the application's router makes of it, if that is known.
@@ -86,13 +106,13 @@ class RouteTable:
         try:
             found = self._checked(method.upper(), path, reading)
         except InvalidRequest as error:
-            if self.guard.enforces():
-                return answer(error, self.tell)
-            LOG.warning("mode %s, %s %r let pass: %s", self.guard.asker.mode, method, path, error)
+            if self._guard.enforces():
+                return answer(error, self._tell)
+            LOG.warning("mode %s, %s %r let pass: %s", self._guard.asker.mode, method, path, error)
             return None
         if found is None and not self._open:
             refusal = unmapped(method, path)
-            return refusal if self.guard.enforces() else None
+            return refusal if self._guard.enforces() else None
         return found
 
     def _checked(self, method: str, path: str, reading: Reading | None) -> Matched | None:

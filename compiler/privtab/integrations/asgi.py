@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from inspect import isawaitable
 from typing import Any, TypeAlias
 
 from privtab.errors import DecisionError
-from privtab.integrations._answers import DECISION, CallerLike, HttpResponse, Tell, acting_as, answer, as_caller
-from privtab.integrations._guard import GUARD, AnyAsker, Guard
-from privtab.integrations._routes import Route, RouteTable, asgi_router, open_route, route
+from privtab.integrations._answers import CallerLike, HttpResponse, acting_as, answer, as_caller, decided
+from privtab.integrations._routes import Middleware, Route, asgi_router, open_route, route
 
 __all__ = ["AsgiMiddleware", "Route", "open_route", "route"]
 
@@ -24,7 +23,7 @@ WEBSOCKET = "WEBSOCKET"
 """The method of routes for websockets."""
 
 
-class AsgiMiddleware:
+class AsgiMiddleware(Middleware[App, User]):
     """Checks requests by `routes` before `app` runs; unmapped requests are refused, unless `unmapped="allow"`.
 
     `user` returns the caller from the connection's scope, as a name, a Caller or None; by default, the caller of the guard.
@@ -33,21 +32,7 @@ class AsgiMiddleware:
     route, the request is refused.
     """
 
-    def __init__(
-        self,
-        app: App,
-        *,
-        routes: Iterable[Route],
-        guard: Guard | AnyAsker = GUARD,
-        user: User | None = None,
-        tell: Tell | str = Tell.SUMMARY,
-        unmapped: str = "deny",
-    ) -> None:
-        self._app = app
-        self._table = RouteTable(routes, guard, tell, unmapped)
-        self._guard = self._table.guard
-        self._router = asgi_router(app)
-        self._user = user
+    _router_of = staticmethod(asgi_router)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
@@ -55,7 +40,7 @@ class AsgiMiddleware:
             await self._app(scope, receive, send)
             return
         method = WEBSOCKET if scope["type"] == "websocket" else str(scope["method"])
-        match = self._table.match(method, _path(scope), self._router(scope))
+        match = self._match(method, _path(scope), self._router(scope))
         if isinstance(match, HttpResponse):
             await _refuse(scope, send, match)
             return
@@ -65,14 +50,10 @@ class AsgiMiddleware:
             if match is not None and match[0].needs is not None:
                 decision = await self._guard.aask(caller, match[0].needs, match[1])
         except DecisionError as error:
-            await _refuse(scope, send, answer(error, self._table.tell))
+            await _refuse(scope, send, answer(error, self._tell))
             return
-        token = DECISION.set(decision)
-        try:
-            with acting_as(caller):
-                await self._app(scope, receive, send)
-        finally:
-            DECISION.reset(token)
+        with decided(decision), acting_as(caller):
+            await self._app(scope, receive, send)
 
     async def _caller(self, scope: Scope) -> Any:
         if self._user is None:

@@ -7,19 +7,19 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from privtab.errors import DecisionError
-from privtab.integrations._answers import DECISION, CallerLike, HttpResponse, Tell, acting_as, answer, as_caller
-from privtab.integrations._guard import GUARD, AnyAsker, Guard
-from privtab.integrations._routes import Route, RouteTable, open_route, route, wsgi_router
+from privtab.integrations._answers import CallerLike, HttpResponse, acting_as, answer, as_caller, decided
+from privtab.integrations._routes import Middleware, Route, open_route, route, wsgi_router
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 __all__ = ["Route", "WsgiMiddleware", "open_route", "route"]
 
+App: TypeAlias = "WSGIApplication"
 User: TypeAlias = "Callable[[WSGIEnvironment], CallerLike]"
 
 
-class WsgiMiddleware:
+class WsgiMiddleware(Middleware[App, User]):
     """Checks requests by `routes` before `app` runs; unmapped requests are refused, unless `unmapped="allow"`.
 
     `user` returns the caller from the environment, as a name, a Caller or None; by default, the caller of the guard, else
@@ -28,27 +28,13 @@ class WsgiMiddleware:
     handler will get: if these are not those of the route, the request is refused.
     """
 
-    def __init__(
-        self,
-        app: WSGIApplication,
-        *,
-        routes: Iterable[Route],
-        guard: Guard | AnyAsker = GUARD,
-        user: User | None = None,
-        tell: Tell | str = Tell.SUMMARY,
-        unmapped: str = "deny",
-    ) -> None:
-        self._app = app
-        self._table = RouteTable(routes, guard, tell, unmapped)
-        self._guard = self._table.guard
-        self._router = wsgi_router(app)
-        self._user = user
+    _router_of = staticmethod(wsgi_router)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Handle one request."""
         method = str(environ["REQUEST_METHOD"])
         path = str(environ.get("PATH_INFO", "")).encode("latin-1").decode("utf-8", "replace") or "/"
-        match = self._table.match(method, path, self._router(environ))
+        match = self._match(method, path, self._router(environ))
         if isinstance(match, HttpResponse):
             return _refuse(method, start_response, match)
         try:
@@ -57,13 +43,9 @@ class WsgiMiddleware:
             if match is not None and match[0].needs is not None:
                 decision = self._guard.ask(caller, match[0].needs, match[1])
         except DecisionError as error:
-            return _refuse(method, start_response, answer(error, self._table.tell))
-        token = DECISION.set(decision)
-        try:
-            with acting_as(caller):
-                return self._app(environ, start_response)
-        finally:
-            DECISION.reset(token)
+            return _refuse(method, start_response, answer(error, self._tell))
+        with decided(decision), acting_as(caller):
+            return self._app(environ, start_response)
 
     def _caller(self, environ: WSGIEnvironment) -> Any:
         if self._user is not None:

@@ -29,8 +29,17 @@ from privtab.errors import Undecided
 from privtab.ir import shapes
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.facts import FactSemantics
-from privtab.ir.formula import RequestAlgebra, call_condition, compares, move, resolve, uses_below
-from privtab.ir.levels import LEVELS_ABOVE, LEVELS_AROUND
+from privtab.ir.formula import (
+    LEVELS_ABOVE,
+    LEVELS_AROUND,
+    RequestAlgebra,
+    call_condition,
+    compares,
+    level_text,
+    move,
+    resolve,
+    uses_below,
+)
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
@@ -50,7 +59,6 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     Target,
 )
-from privtab.ir.order import order
 
 Leaf: TypeAlias = shapes.Leaf
 AtomSet: TypeAlias = frozenset[Leaf]
@@ -130,7 +138,29 @@ class Canonical:
 
     def order(self, atom: Leaf) -> tuple[int, str, int, str]:
         """Sort key: membership first, then privileges and roles, then ownership; from the root down."""
-        return order(self._position, atom)
+        match atom:
+            case Member(target=target):
+                return (0, target.slot, self._position[target.type], level_text(target))
+            case ServiceAdmin():
+                return (1, "", 0, "")
+            case Self(target=target):
+                return (2, target.slot, 0, "")
+            case Has(target=target, privilege=privilege):
+                return (3, target.slot, self._position[target.type], f"{privilege}{level_text(target)}")
+            case Holds(target=target):
+                return (4, target.slot, self._position[target.type], "")
+            case Owner(target=target):
+                return (5, target.slot, self._position[target.type], level_text(target))
+            case HasBelow(target=target, privilege=privilege):
+                return (3, target.slot, self._position[target.type], f"{privilege} or below")
+            case OwnsBelow(target=target):
+                return (5, target.slot, self._position[target.type], "or below")
+            case Compare():
+                return (7, "", 0, repr(atom))
+            case ByType(slot=slot, text=text):
+                return (6, slot, 0, text)
+            case _:
+                assert_never(atom)
 
     @property
     def independent(self) -> bool:

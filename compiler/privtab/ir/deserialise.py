@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar, assert_never, get_args
+from typing import Any, TypeVar, get_args
 
 from privtab.attributes import AttributeKind, Attributes, Operator
 from privtab.diagnostics import Span
-from privtab.effects import BY_ACTIVE_ROLE
-from privtab.ir.names import compare_text, target_text
+from privtab.effects import BY_ACTIVE_ROLE, EffectKind
+from privtab.ir.names import condition_text
 from privtab.ir.nodes import (
     ALWAYS,
-    RESOURCE,
     Alias,
     And,
     ByType,
@@ -24,7 +23,6 @@ from privtab.ir.nodes import (
     Compare,
     DenyMode,
     Effect,
-    EffectKind,
     EntityType,
     Formula,
     GroupSource,
@@ -54,18 +52,14 @@ from privtab.ir.nodes import (
     When,
     WithSlot,
 )
-from privtab.ir.serialise import FORMAT, FORMAT_NEWER
-from privtab.names import KINDS, quoted
+from privtab.ir.serialise import FORMAT, FORMAT_NEWER, KINDS_OF_NODES
+from privtab.names import KINDS
 from privtab.paths import MOST_LEVELS, Level
 
 T = TypeVar("T")
 
-_NODES_WITH_TARGET: Mapping[str, type[Owner | Member | Self | Holds]] = {
-    "owner": Owner,
-    "member": Member,
-    "self": Self,
-    "holds": Holds,
-}
+_ON_TARGETS = {KINDS_OF_NODES[node]: node for node in (Owner, Member, Self, Holds, OwnsBelow)}
+_OF_PRIVILEGES = {KINDS_OF_NODES[node]: node for node in (Has, HasBelow)}
 
 
 def program_from_json(document: object, shown: str) -> Program:
@@ -256,12 +250,13 @@ def _rule(entity: str, operation: str, part: _JsonObject, span: Span) -> Rule:
         required_flags=part.texts("required_flags") if "required_flags" in part.document else (),
         report=part.text_or_none("report"),
         effects=tuple(map(_effect, part.list("effects"))),
+        delegations=tuple(map(_effect, part.list("delegations"))) if "delegations" in part.document else (),
         creates=part.flag("unnamed") and each is None,
         destructive="destructive" in part.document and part.flag("destructive"),
         sensitive="sensitive" in part.document and part.flag("sensitive"),
         source=_source(part.text_or_none("source")),
     )
-    texts = [None if f is None or f == ALWAYS else _condition_text(f, rule) for f in (rule.requires, each)]
+    texts = [None if f is None or f == ALWAYS else condition_text(f, rule) for f in (rule.requires, each)]
     return replace(rule, requires_text=texts[0], each_text=texts[1])
 
 
@@ -297,17 +292,11 @@ def _formula(part: _JsonObject) -> Formula:
     if len(part.document) != 1:
         raise ValueError(f"{part.where} is not a condition")
     [kind] = part.document
+    if kind in _OF_PRIVILEGES:
+        return _OF_PRIVILEGES[kind](privilege=part.part(kind).text("privilege"), target=_target(part.part(kind)))
+    if kind in _ON_TARGETS:
+        return _ON_TARGETS[kind](target=_target(part.part(kind)))
     match kind:
-        case "has":
-            inside = part.part(kind)
-            return Has(privilege=inside.text("privilege"), target=_target(inside))
-        case "owner" | "member" | "self" | "holds":
-            return _NODES_WITH_TARGET[kind](target=_target(part.part(kind)))
-        case "has_below":
-            inside = part.part(kind)
-            return HasBelow(privilege=inside.text("privilege"), target=_target(inside))
-        case "owns_below":
-            return OwnsBelow(target=_target(part.part(kind)))
         case "service_admin":
             return ServiceAdmin()
         case "compare":
@@ -331,41 +320,3 @@ def _formula(part: _JsonObject) -> Formula:
             return ByType(slot=part.part(kind).text("slot"), cases=cases, text="")
         case _:
             raise ValueError(f"{part.where} has the unknown node `{kind:.80}`")
-
-
-def _condition_text(formula: Formula, rule: Rule, *, inner: bool = False) -> str:
-    """The text of a condition, as tables write it. `inner`: put a condition of several parts in parentheses."""
-    match formula:
-        case Has():
-            return f"{quoted(formula.privilege)} ({target_text(formula.target, rule)})"
-        case Self(target=target):
-            return "self" if target.slot == RESOURCE and target.type == rule.entity else f"self ({target.type})"
-        case Owner(target=target) | Member(target=target) | Holds(target=target):
-            return f"{type(formula).__name__.lower()} ({target_text(target, rule)})"
-        case HasBelow():
-            return f"{quoted(formula.privilege)} ({target_text(formula.target, rule)} or below)"
-        case OwnsBelow():
-            return f"owner ({target_text(formula.target, rule)} or below)"
-        case ServiceAdmin():
-            return "service admin"
-        case Compare():
-            return compare_text(formula, lambda target: target_text(target, rule))
-        case Can():
-            return f"can {formula.operation} ({target_text(formula.target, rule)})"
-        case And(parts=parts) | Or(parts=parts):
-            if not parts:
-                return "anyone" if isinstance(formula, And) else "nobody"
-            words = (" and " if isinstance(formula, And) else " or ").join(
-                _condition_text(p, rule, inner=True) for p in parts
-            )
-            return f"({words})" if inner and len(parts) > 1 else words
-        case When():
-            return f"({_condition_text(formula.body, rule, inner=True)} when {formula.flag})"
-        case ByType():
-            cases: dict[str, list[str]] = {}
-            for type_, case_ in formula.cases:
-                cases.setdefault(_condition_text(case_, rule), []).append(type_)
-            words = "; ".join(f"{'/'.join(types)}: {text}" for text, types in cases.items())
-            return f"[by {formula.slot}: {words}]"
-        case _:
-            assert_never(formula)

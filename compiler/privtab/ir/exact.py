@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
-from itertools import combinations, islice, product
+from itertools import islice
 from typing import assert_never
 
 from privtab.errors import Undecided, UnsupportedError
@@ -42,7 +42,7 @@ from privtab.ir.nodes import (
     Target,
     When,
 )
-from privtab.ir.shapes import depends_on_request, rule_flags
+from privtab.ir.shapes import depends_on_request, kinds_of_requests, rule_flags
 from privtab.ir.solver import Slots, Solver
 from privtab.ir.unroll import Levels, levels_that_matter, unrolled
 
@@ -287,10 +287,8 @@ def settings(program: Program, rule: Rule, *further: Formula) -> Iterator[tuple[
     flags = set(rule_flags(program, rule))
     for formula in further:
         flags |= {node.flag for node in followed(program, formula) if isinstance(node, When)}
-    for size in range(len(flags) + 1):
-        for chosen in combinations(sorted(flags), size):
-            for types in product(*(slot.types for slot in rule.withs)):
-                yield frozenset(chosen), dict(zip((slot.name for slot in rule.withs), types, strict=True))
+    for chosen, types in kinds_of_requests(flags, {slot.name: slot.types for slot in rule.withs}):
+        yield frozenset(chosen), types
 
 
 def _same_semantics(first: Program, second: Program) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from privtab import paths
-from privtab._once import once, once_for_each
+from privtab._once import once, once_for_each, once_within
 from privtab.ir.algebra import Algebra, Rebuilder, T
 from privtab.ir.nodes import (
     ALWAYS,
@@ -33,8 +33,58 @@ from privtab.ir.nodes import (
     Target,
     Term,
     When,
+    WithSlot,
     nested_on,
 )
+
+LEVELS_ABOVE = frozenset(
+    {
+        ("first", "nearest"),
+        ("first", "any"),
+        ("parent", "nearest"),
+        ("parent", "any"),
+        ("nearest", "any"),
+        ("every", "nearest"),
+        ("every", "first"),
+        ("every", "any"),
+    }
+)
+"""With inheritance: levels of a type on which a privilege entails it on others. `first` and `every`, and `nearest` and `any`, entail
+each other for named entities; one direction is left out, so that entailment has no cycles."""
+
+LEVELS_AROUND = frozenset(
+    (outer, inner)
+    for outer, inners in {
+        "first": ("nearest", "any", "every"),
+        "nearest": ("every",),
+        "parent": ("nearest", "every"),
+    }.items()
+    for inner in inners
+)
+"""Levels of a type, the second of which is the first or lies in it, on a path of any length. What holds on `every` level holds on the nearest."""
+
+
+def level_text(target: Target) -> str:
+    """What tells a target in sort keys from the nearest of its type."""
+    return "" if target.level == "nearest" else f" {target.level}"
+
+
+def level_name(target: Target) -> str:
+    """The text of a target's type and level: `namespace`, `any namespace`, `parent of namespace`."""
+    match target.level:
+        case "nearest":
+            return target.type
+        case "parent":
+            return f"parent of {target.type}"
+        case level:
+            return f"{level} {target.type}"
+
+
+def types_of(program: Program, target: Target) -> tuple[str, ...]:
+    """The types that the entity of a target may have: for `parent`, also the type around the one that nests."""
+    outer = program.entities[target.type].parent if target.level == "parent" else None
+    return (target.type,) if outer is None else (target.type, outer)
+
 
 ATOMS = (Has, Owner, Member, Self, Holds, ServiceAdmin, HasBelow, OwnsBelow, Compare)
 
@@ -78,6 +128,12 @@ def asked_condition(program: Program, rule: Rule, *, named: bool) -> Formula:
 def item_condition(rule: Rule) -> Formula:
     """The condition of a named item: gate, `requires` and `each`."""
     return call_condition(rule) if rule.each is None else conjunction(rule.gate, rule.requires, rule.each)
+
+
+def with_conditions(rule: Rule, change: Callable[[Formula], Formula]) -> Rule:
+    """The rule with its conditions changed."""
+    each = None if rule.each is None else change(rule.each)
+    return replace(rule, gate=change(rule.gate), requires=change(rule.requires), each=each)
 
 
 class _Mapped(Rebuilder):
@@ -138,20 +194,11 @@ def with_targets(compare: Compare, change: Callable[[Target], Target]) -> Compar
     return replace(compare, left=changed(compare.left), right=changed(right) if isinstance(right, Term) else right)
 
 
+@once_within
 def resolve(program: Program, can: Can) -> Formula:
     """The condition that a `can` refers to, applied to the same object."""
-    known = _resolved(program)
-    if can not in known:
-        condition = item_condition(program.rules[can.target.type, can.operation])
-        known[can] = condition if can.target.slot == RESOURCE else move(condition, can.target.slot)
-    return known[can]
-
-
-@once
-def _resolved(program: Program) -> dict[Can, Formula]:
-    """What the `can` of a program refer to, as far as it was asked for."""
-    del program
-    return {}
+    condition = item_condition(program.rules[can.target.type, can.operation])
+    return condition if can.target.slot == RESOURCE else move(condition, can.target.slot)
 
 
 def located(program: Program, target: Target, levels: int) -> tuple[Target, ...]:
@@ -273,6 +320,12 @@ def followed(program: Program, formula: Formula) -> Iterator[Formula]:
             if isinstance(node, Can) and node not in visited:
                 visited.add(node)
                 waiting.append(resolve(program, node))
+
+
+def recipients(program: Program, rule: Rule) -> tuple[WithSlot, ...]:
+    """The objects of a delegating row that are principals: one of them is the principal that the request names."""
+    slots = rule.withs if rule.delegations else ()
+    return tuple(slot for slot in slots if all(program.entities[type_].principal for type_ in slot.types))
 
 
 def atoms(formula: Formula) -> Iterator[Atom]:

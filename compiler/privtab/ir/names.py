@@ -8,15 +8,19 @@ from typing import Literal, assert_never
 
 from privtab._once import once
 from privtab.attributes import Value
-from privtab.ir.levels import level_name
+from privtab.ir.formula import level_name
 from privtab.ir.nodes import (
     RESOURCE,
+    And,
     ByType,
+    Can,
     Compare,
+    Formula,
     Has,
     HasBelow,
     Holds,
     Member,
+    Or,
     Owner,
     OwnsBelow,
     Program,
@@ -25,6 +29,7 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     Target,
     Term,
+    When,
 )
 from privtab.ir.shapes import Leaf
 from privtab.names import quoted
@@ -181,3 +186,29 @@ def atom_words(atom: Leaf, place: Callable[[Target], str]) -> str:
             return compare_text(atom, place)
         case _:
             assert_never(atom)
+
+
+def condition_text(formula: Formula, rule: Rule, *, inside: bool = False) -> str:
+    """The text of a condition, as tables write it. `inside`: put one of several parts in parentheses."""
+    match formula:
+        case And(parts=parts) | Or(parts=parts):
+            if not parts:
+                return "anyone" if isinstance(formula, And) else "nobody"
+            word = " and " if isinstance(formula, And) else " or "
+            text = word.join(condition_text(part, rule, inside=True) for part in parts)
+            return f"({text})" if inside and len(parts) > 1 else text
+        case When():
+            text = f"{condition_text(formula.body, rule, inside=True)} when {formula.flag}"
+            return f"({text})" if inside else text
+        case Can():
+            return f"can {formula.operation} ({target_text(formula.target, rule)})"
+        case Self(target=target) if target.slot != RESOURCE or target.type != rule.entity:
+            return f"self ({target.type})"
+        case ByType(text=""):  # read from JSON, which has no texts
+            types: dict[str, list[str]] = {}
+            for type_, case_ in formula.cases:
+                types.setdefault(condition_text(case_, rule), []).append(type_)
+            words = "; ".join(f"{'/'.join(of)}: {text}" for text, of in types.items())
+            return f"[by {formula.slot}: {words}]"
+        case _:
+            return atom_text(formula, rule)

@@ -14,7 +14,7 @@ from privtab._nodes import dataclass
 from privtab._once import once
 from privtab.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
 from privtab.diagnostics import Span
-from privtab.effects import BY_ACTIVE_ROLE
+from privtab.effects import BY_ACTIVE_ROLE, EffectKind
 from privtab.names import KINDS
 from privtab.paths import Level
 
@@ -29,7 +29,6 @@ Origin: TypeAlias = Literal["row", "core", "any"]
 GroupSource: TypeAlias = Literal["state", "request"]
 HierarchyKind: TypeAlias = Literal["groups", "roles"]
 RoleNarrowing: TypeAlias = Literal["none", "request"]
-EffectKind: TypeAlias = Literal["grant", "become", "revoke"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,11 +281,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What a successful operation does: `grant`, `become` or `revoke` something on the target."""
+    """What a successful operation does: `grant`, `become`, `revoke`, `delegate` or `withdraw` something on the target."""
 
     kind: EffectKind
     what: str
-    """The name as written in the file: a privilege, a set, `owner`, `member`, or one of PRINCIPAL_TABLES."""
+    """The name as written in the file: a privilege, a set, `any privilege`, `owner`, `member`, or one of PRINCIPAL_TABLES."""
     privileges: tuple[str, ...]
     """The members if `what` is a privilege or a set; otherwise empty."""
     target: Target
@@ -339,6 +338,8 @@ class Rule:
     """Flags that a request must state, set or not: those of the row and of the rows it reaches through `can`; sorted."""
     report: str | None = None
     effects: tuple[Effect, ...] = ()
+    delegations: tuple[Effect, ...] = ()
+    """What the request gives to or takes from a principal that it names."""
     creates: bool = False
     """Whether a request may omit the last name because the entity does not exist yet."""
     destructive: bool = False

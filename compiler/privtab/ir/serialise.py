@@ -6,8 +6,9 @@ Clients check the names of a request against it, the Rego explanation reads mini
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, assert_never
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias, assert_never, get_args
 
 from privtab._once import once
 from privtab.ir.canonical import Canonical, Leaf, Listing, canonical
@@ -15,6 +16,7 @@ from privtab.ir.formula import anchor, asked_condition, call_condition
 from privtab.ir.names import constants_text, inheriting
 from privtab.ir.nodes import (
     And,
+    Atom,
     ByType,
     Can,
     Compare,
@@ -36,15 +38,15 @@ from privtab.ir.nodes import (
     Target,
     Term,
     When,
-    chains,
-    depths,
     nested_on,
 )
-from privtab.ir.shapes import rule_flags
+from privtab.ir.shapes import kinds_of_requests, rule_flags
 from privtab.ir.some_minimal_sets import minimal_listing
-from privtab.names import KINDS
-from privtab.vocabulary import OperationShape, Vocabulary
+from privtab.names import KINDS, small_letters
+from privtab.vocabulary import Vocabulary
 
+KINDS_OF_NODES: Mapping[type, str] = {node: small_letters(node.__name__) for node in get_args(Formula)}
+"""The name of each kind of node: `has_below`, `and`."""
 FORMAT = 1
 FORMAT_NEWER = 2
 """The format of programs with nested types, flat ids, active roles, attributes or privileges with an inheritance of their own, which readers of
@@ -133,33 +135,29 @@ def semantics_json(semantics: Semantics) -> dict[str, Any]:
 @once
 def vocabulary(program: Program) -> Vocabulary:
     """The names of a program, as a client reads them from its JSON."""
-    operations: dict[str, dict[str, OperationShape]] = {name: {} for name in program.entities}
+    rules: dict[str, dict[str, Any]] = {name: {} for name in program.entities}
     for (entity, operation), rule in program.rules.items():
-        operations[entity][operation] = OperationShape(
-            unnamed=rule.unnamed,
-            withs={w.name: w.types for w in rule.withs},
-            flags=frozenset((*rule_flags(program, rule), *rule.required_flags)),
-            required_flags=frozenset(rule.required_flags),
-            needs_active_role=rule.needs_active_role,
-        )
-    return Vocabulary(
-        system=program.system,
-        chains=_links(program.entities),
-        operations=operations,
-        request_groups="request" in program.semantics.groups,
-        active_roles=program.semantics.active_roles == "request",
-        subjects=program.semantics.subjects,
-        attributes=program.attributes,
-        nested={name: entity.nested for name, entity in program.entities.items() if entity.nested},
-        flat=program.flat,
-        opaque=frozenset(name for name, entity in program.entities.items() if entity.opaque),
+        rules[entity][operation] = _requests(program, rule)
+    return Vocabulary.from_program(
+        {
+            "system": program.system,
+            "entities": {name: _entity(program, entity) for name, entity in program.entities.items()},
+            "attributes": program.attributes.to_json(),
+            "semantics": semantics_json(program.semantics),
+            "rules": rules,
+        }
     )
 
 
-@once
-def _links(entities: Mapping[str, EntityType]) -> Mapping[str, tuple[tuple[str, int], ...]]:
-    depth = depths(entities)
-    return {name: tuple((link, depth[link]) for link in chain) for name, chain in chains(entities).items()}
+def _requests(program: Program, rule: Rule) -> dict[str, Any]:
+    """What requests for an operation contain."""
+    return {
+        "unnamed": rule.unnamed,
+        "with": {w.name: list(w.types) for w in rule.withs},
+        "flags": list(rule_flags(program, rule)),
+        **({"required_flags": list(rule.required_flags)} if rule.required_flags else {}),
+        **({"needs_active_role": True} if rule.needs_active_role else {}),
+    }
 
 
 def _chain(program: Program, type_: str) -> list[dict[str, Any]]:
@@ -190,18 +188,18 @@ def _rule(program: Program, rule: Rule) -> dict[str, Any]:
         "title": rule.title,
         "origin": rule.origin,
         "source": source_text(rule.source),
-        "unnamed": rule.unnamed,
-        "with": {w.name: list(w.types) for w in rule.withs},
-        "flags": list(rule_flags(program, rule)),
-        **({"required_flags": list(rule.required_flags)} if rule.required_flags else {}),
-        **({"needs_active_role": True} if rule.needs_active_role else {}),
+        **_requests(program, rule),
         "report": rule.report,
         **{name: True for name in ("destructive", "sensitive") if getattr(rule, name)},
         **_conditions(rule),
-        "effects": [
-            {"text": e.text, "privileges": list(e.privileges), "target": _target(program, e.target)}
-            for e in rule.effects
-        ],
+        **{
+            name: [
+                {"text": e.text, "privileges": list(e.privileges), "target": _target(program, e.target)}
+                for e in effects
+            ]
+            for name, effects in (("effects", rule.effects), ("delegations", rule.delegations))
+            if effects or name == "effects"
+        },
         "minimal": {
             form: {
                 key: [[atoms.setdefault(atom, len(atoms)) for atom in row] for row in listed.sets]
@@ -237,11 +235,7 @@ def _variants(
 
 def _combinations(program: Program, rule: Rule) -> Iterator[Combination]:
     """Combinations of flags and types, those with few flags first."""
-    flags = rule_flags(program, rule)
-    for count in range(len(flags) + 1):
-        for chosen in itertools.combinations(flags, count):
-            for types in itertools.product(*(w.types for w in rule.withs)):
-                yield chosen, dict(zip((w.name for w in rule.withs), types, strict=True))
+    return kinds_of_requests(rule_flags(program, rule), {w.name: w.types for w in rule.withs})
 
 
 def listing(program: Program, rule: Rule, *, named: bool, flags: frozenset[str], types: Mapping[str, str]) -> Listing:
@@ -282,34 +276,33 @@ def _target(program: Program, target: Target) -> dict[str, Any]:
 
 
 def _atom(program: Program, atom: Leaf) -> dict[str, Any]:
+    assert not isinstance(atom, ByType), "every slot has a type here"
+    place = partial(_target, program)
+    if isinstance(atom, Compare):
+        right: dict[str, Any]
+        if isinstance(atom.right, Term):
+            right = _term(atom.right, place)
+        else:
+            right = {"constants": list(atom.right), "text": constants_text(atom)}
+        return {"kind": "compare", "left": _term(atom.left, place), "operator": atom.operator, "right": right}
+    return {"kind": KINDS_OF_NODES[type(atom)], **_held(atom, place)}
+
+
+def _held(atom: Atom, place: Callable[[Target], Mapping[str, Any]]) -> dict[str, Any]:
+    """What an atom other than a comparison says besides its kind."""
     match atom:
-        case Has():
-            return {"kind": "has", "privilege": atom.privilege, **_target(program, atom.target)}
-        case Owner() | Member() | Self() | Holds():
-            return {"kind": type(atom).__name__.lower(), **_target(program, atom.target)}
-        case HasBelow():
-            return {"kind": "has_below", "privilege": atom.privilege, **_target(program, atom.target)}
-        case OwnsBelow():
-            return {"kind": "owns_below", **_target(program, atom.target)}
-        case ServiceAdmin():
-            return {"kind": "service_admin"}
-        case Compare(right=right):
-            operand = (
-                _term(program, right)
-                if isinstance(right, Term)
-                else {"constants": list(right), "text": constants_text(atom)}
-            )
-            left = _term(program, atom.left)
-            return {"kind": "compare", "left": left, "operator": atom.operator, "right": operand}
-        case ByType():
-            raise AssertionError("every slot has a type here")
+        case Has() | HasBelow():
+            return {"privilege": atom.privilege, **place(atom.target)}
+        case Owner() | Member() | Self() | Holds() | OwnsBelow():
+            return {**place(atom.target)}
+        case ServiceAdmin() | Compare():
+            return {}
         case _:
             assert_never(atom)
 
 
-def _term(program: Program, term: Term) -> dict[str, Any]:
-    place = {} if term.target is None else _target(program, term.target)
-    return {"of": term.kind, "attribute": term.attribute, **place}
+def _term(term: Term, place: Callable[[Target], Mapping[str, Any]]) -> dict[str, Any]:
+    return {"of": term.kind, "attribute": term.attribute, **({} if term.target is None else place(term.target))}
 
 
 def _place(target: Target) -> dict[str, str]:
@@ -319,36 +312,21 @@ def _place(target: Target) -> dict[str, str]:
 
 def formula_json(formula: Formula) -> dict[str, Any]:
     """A formula as nested objects, each with one key that names the node."""
+    kind = KINDS_OF_NODES[type(formula)]
     match formula:
-        case Has(privilege=privilege, target=target):
-            return {"has": {"privilege": privilege, **_place(target)}}
-        case HasBelow(privilege=privilege, target=target):
-            return {"has_below": {"privilege": privilege, **_place(target)}}
-        case OwnsBelow(target=target):
-            return {"owns_below": _place(target)}
-        case Owner(target=target) | Member(target=target) | Self(target=target) | Holds(target=target):
-            return {type(formula).__name__.lower(): _place(target)}
-        case ServiceAdmin():
-            return {"service_admin": {}}
-        case Compare(left=left, operator=operator, right=right):
-            operand = _term_json(right) if isinstance(right, Term) else list(right)
-            return {"compare": {"left": _term_json(left), "operator": operator, "right": operand}}
-        case And():
-            return {"and": [formula_json(p) for p in formula.parts]}
-        case Or():
-            return {"or": [formula_json(p) for p in formula.parts]}
+        case And() | Or():
+            return {kind: [formula_json(p) for p in formula.parts]}
         case When():
-            return {"when": {"flag": formula.flag, "body": formula_json(formula.body)}}
+            return {kind: {"flag": formula.flag, "body": formula_json(formula.body)}}
         case Can(operation=operation, target=target):
-            return {"can": {"operation": operation, "slot": target.slot, "type": target.type}}
+            return {kind: {"operation": operation, "slot": target.slot, "type": target.type}}
         case ByType():
-            return {"by_type": {"slot": formula.slot, "cases": {t: formula_json(f) for t, f in formula.cases}}}
+            return {kind: {"slot": formula.slot, "cases": {t: formula_json(f) for t, f in formula.cases}}}
+        case Compare(right=right):
+            operand = _term(right, _place) if isinstance(right, Term) else list(right)
+            return {kind: {"left": _term(formula.left, _place), "operator": formula.operator, "right": operand}}
         case _:
-            assert_never(formula)
-
-
-def _term_json(term: Term) -> dict[str, str]:
-    return {"of": term.kind, "attribute": term.attribute, **({} if term.target is None else _place(term.target))}
+            return {kind: _held(formula, _place)}
 
 
 def source_text(source: Source | None) -> str | None:

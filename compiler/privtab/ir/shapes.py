@@ -6,10 +6,11 @@ of the same shape, with its atoms in place of the first row's atoms.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, product
 from typing import NamedTuple, TypeAlias
 
-from privtab._once import once
+from privtab._once import once, once_within
 from privtab.ir.algebra import Algebra
 from privtab.ir.formula import resolve, uses_below, walk
 from privtab.ir.nodes import Atom, ByType, Can, Compare, Formula, Has, Program, Rule, ServiceAdmin, When
@@ -191,18 +192,9 @@ def depends_on_request(program: Program, formula: Formula) -> bool:
     )
 
 
+@once_within
 def _can_depends_on_request(program: Program, can: Can) -> bool:
-    known = _cans_that_depend(program)
-    if can not in known:
-        known[can] = depends_on_request(program, resolve(program, can))
-    return known[can]
-
-
-@once
-def _cans_that_depend(program: Program) -> dict[Can, bool]:
-    """For each `can` of a program that was asked about, whether its condition depends on the request."""
-    del program
-    return {}
+    return depends_on_request(program, resolve(program, can))
 
 
 def rule_flags(program: Program, rule: Rule) -> tuple[str, ...]:
@@ -215,29 +207,35 @@ def rule_flags(program: Program, rule: Rule) -> tuple[str, ...]:
     return known[1]
 
 
+def kinds_of_requests(
+    flags: Iterable[str], types: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[tuple[str, ...], dict[str, str]]]:
+    """Every set of flags with every choice of a type for each `with` object, those with few flags first; flags are sorted."""
+    listed = sorted(flags)
+    for size in range(len(listed) + 1):
+        for chosen in combinations(listed, size):
+            for of_slots in product(*types.values()):
+                yield chosen, dict(zip(types, of_slots, strict=True))
+
+
 def condition_flags(program: Program, formula: Formula) -> frozenset[str]:
     """The flags that a condition depends on, also through `can`."""
-    known = _flags_of_cans(program)
     found = set()
     for node in walk(formula):
         if isinstance(node, When):
             found.add(node.flag)
         elif isinstance(node, Can):
-            if node not in known:
-                known[node] = condition_flags(program, resolve(program, node))
-            found |= known[node]
+            found |= _flags_of_can(program, node)
     return frozenset(found)
+
+
+@once_within
+def _flags_of_can(program: Program, can: Can) -> frozenset[str]:
+    return condition_flags(program, resolve(program, can))
 
 
 @once
 def _flags_of_rules(program: Program) -> dict[int, tuple[Rule, tuple[str, ...]]]:
     """`rule_flags` by the identity of rules, which are long to compare."""
-    del program
-    return {}
-
-
-@once
-def _flags_of_cans(program: Program) -> dict[Can, frozenset[str]]:
-    """For each `can` of a program that was asked about, the flags that its condition depends on."""
     del program
     return {}

@@ -22,7 +22,7 @@ class Feature(Enum):
     GIVEN = "comparisons of attributes that requests give"
     FLAT = "flat ids"
     ACTIVE_WITH_HIERARCHY = "active roles and roles that hold roles"
-    CREATOR_BY_ROLE = "active roles that own what they create"
+    CREATOR_BY_ROLE = "active roles as owners of what they create"
 
 
 class Tool(Enum):
@@ -87,15 +87,4 @@ def check_support(program: Program, tool: Tool) -> None:
 
 def refusal(feature: Feature, tool: Tool) -> UnsupportedError:
     """The error of a tool for a policy with a feature that it does not support."""
-    return UnsupportedError(f"{UNSUPPORTED[feature][tool]} does not support policies with {_FEATURES[feature]}")
-
-
-_FEATURES: Mapping[Feature, str] = {
-    Feature.NESTED: "a type that nests",
-    Feature.BELOW: "`or below`",
-    Feature.ATTRIBUTES: "attributes",
-    Feature.GIVEN: "comparisons of attributes that requests give",
-    Feature.FLAT: "flat ids",
-    Feature.ACTIVE_WITH_HIERARCHY: "active roles in which roles hold roles",
-    Feature.CREATOR_BY_ROLE: "active roles as owners of what they create",
-}
+    return UnsupportedError(f"{UNSUPPORTED[feature][tool]} does not support policies with {feature.value}")

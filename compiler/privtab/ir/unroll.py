@@ -10,13 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import TypeAlias
 
 from privtab._once import once
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.canonical import Leaf, MinimalSets
-from privtab.ir.formula import ATOMS, conjunction, disjunction, followed, located, uses_below, with_targets
+from privtab.ir.formula import (
+    ATOMS,
+    conjunction,
+    disjunction,
+    followed,
+    located,
+    uses_below,
+    with_conditions,
+    with_targets,
+)
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
@@ -170,11 +180,8 @@ class Unrolled:
     def rule(self, rule: Rule, levels: Levels) -> Rule:
         """The row for requests whose paths have these numbers of levels, without effects."""
         return replace(
-            rule,
+            with_conditions(rule, partial(self.formula, levels=levels)),
             entity=self.at(rule.entity, levels.get(RESOURCE, 1)),
-            gate=self.formula(rule.gate, levels),
-            requires=self.formula(rule.requires, levels),
-            each=None if rule.each is None else self.formula(rule.each, levels),
             withs=tuple(
                 replace(slot, types=tuple(self.at(type_, levels.get(slot.name, 1)) for type_ in slot.types))
                 for slot in rule.withs

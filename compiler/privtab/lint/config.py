@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from privtab import source
-from privtab._ownership import others_with_access
+from privtab._staged import others_with_access
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import SettingsInvalid, UsageError
 from privtab.hints import nearest

@@ -6,16 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.findings import undeclared, unsound_rows
+from privtab.findings import undeclared, unsound_rows, unsound_types
 from privtab.hints import listed
 from privtab.model import nodes as m
 from privtab.model.names import resolve_names, resolve_roles, resolve_semantics
-from privtab.model.nodes import Policy
-from privtab.model.references import find_cycles, find_deep
+from privtab.model.nodes import Policy, flags_read
 from privtab.model.rows import Rows, resolve_conflicts
 from privtab.model.select import ChosenRow, Selection, apply_readings, find_variant, same_meaning, select
-from privtab.model.walk import flags_read
-from privtab.syntax.nodes import RoleDecl, Tables, VariantDecl
+from privtab.syntax.nodes import RoleDecl, Tables, VariantDecl, rows_of
 
 __all__ = ["Policy", "resolve"]
 
@@ -177,8 +175,7 @@ def _report_clashes(rows: Rows, selection: Selection, found: list[Diagnostic]) -
 def _check_unused(rows: Rows, selection: Selection, found: list[Diagnostic]) -> None:
     """Check the privileges of rows that apply to no pair."""
     used = {id(c.decl) for c in selection.pairs.values()} | {id(c.second) for c in selection.clashes}
-    tables = rows.tables
-    for decl in (*tables.core, *tables.any, *(row for table in tables.tables for row in table.rows)):
+    for decl in rows_of(rows.tables):
         if id(decl) not in used:
             rows.check_privileges(decl, found)
 
@@ -199,7 +196,7 @@ def _overlaid(roles: tuple[RoleDecl, ...], overlay: VariantDecl | None) -> list[
 def _check_variant(rows: Rows, variant: VariantDecl, found: list[Diagnostic]) -> None:
     """Add the findings of a variant that is not applied: those of its own rows, resolved with its overlay."""
     selection = select(rows.tables, variant, rows.names, found)
-    own_rows = {id(d) for t in variant.tables for d in t.rows} | {id(d) for d in (*variant.core, *variant.any)}
+    own_rows = {id(decl) for decl in rows_of(variant)}
     variant_rows = Rows(
         tables=rows.tables,
         names=rows.names,
@@ -214,3 +211,101 @@ def _check_variant(rows: Rows, variant: VariantDecl, found: list[Diagnostic]) ->
         variant_rows, Selection(selection.pairs, tuple(c for c in selection.clashes if id(c.second) in own_rows)), found
     )
     resolve_roles(variant.roles, rows.names, found)
+
+
+def find_cycles(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
+    """One finding for each cycle of rows; a row for many types makes only one. Depth first, without recursion."""
+    found: list[Diagnostic] = []
+    done: set[m.PairKey] = set()
+    reported: set[Span] = set()
+    for start in rows:
+        if start in done:
+            continue
+        path: list[m.PairKey] = [start]
+        spots: list[m.CellPart] = []
+        todo = [_edges(rows, start)]
+        on_path = {start: 0}
+        while todo:
+            edge = next(todo[-1], None)
+            if edge is None:
+                todo.pop()
+                finished = path.pop()
+                del on_path[finished]
+                done.add(finished)
+                if spots:
+                    spots.pop()
+                continue
+            pair, spot = edge
+            if pair in on_path:
+                cycle = _cycle_finding(path[on_path[pair] :], [*spots[on_path[pair] :], spot])
+                if cycle.span not in reported:
+                    reported.add(cycle.span)
+                    found.append(cycle)
+            elif pair not in done and pair in rows:
+                on_path[pair] = len(path)
+                path.append(pair)
+                spots.append(spot)
+                todo.append(_edges(rows, pair))
+    return found
+
+
+DEEPEST = 150
+"""Limit on the levels of a condition, including those it reaches through `can`, since conditions are walked recursively."""
+
+
+def find_deep(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
+    """One finding for the first row of each chain that is too deep. The rows must have no cycle."""
+    found: list[Diagnostic] = []
+    levels: dict[m.PairKey, int] = {}
+    for start in rows:
+        todo = [start]
+        while todo:
+            pair = todo[-1]
+            below = [
+                (reference, level) for reference, level in _levels(rows[pair]) if reference is None or reference in rows
+            ]
+            waiting = [reference for reference, _ in below if reference is not None and reference not in levels]
+            if pair not in levels and waiting:
+                todo += waiting
+                continue
+            todo.pop()
+            if pair not in levels:
+                deepest = max(
+                    (level + (0 if reference is None else levels[reference]) for reference, level in below), default=0
+                )
+                if deepest > DEEPEST:
+                    found.append(unsound_types.too_deep(rows[pair].decl.span, "/".join(pair), DEEPEST))
+                    deepest = 0  # report this row only, not each row that refers to it
+                levels[pair] = deepest
+    return found
+
+
+def _levels(row: m.Row) -> Iterator[tuple[m.PairKey | None, int]]:
+    """The level of each `can` of a row, with its row, and of each other term, with None."""
+    waiting = [(part, 1) for part in (row.gate, row.requires, row.each) if part is not None]
+    while waiting:
+        condition, level = waiting.pop()
+        match condition:
+            case m.AllOf(parts=parts) | m.AnyOf(parts=parts):
+                waiting += ((part, level + 1) for part in parts)
+            case m.Required(body=body):
+                waiting.append((body, level + 1))
+            case m.CanDo(operation=operation, places=places):
+                yield from (((type_, operation), level + 1) for place in places for type_ in place.types)
+            case _:
+                yield None, level
+
+
+def _cycle_finding(path: list[m.PairKey], spots: list[m.CellPart]) -> Diagnostic:
+    spans = [spot.span for spot in spots]
+    first = min(range(len(spans)), key=lambda i: (spans[i].line, spans[i].column))
+    names = [f"{type_}/{operation}" for type_, operation in path]
+    return unsound_rows.can_cycle([*spans[first:], *spans[:first]], [*names[first:], *names[:first]])
+
+
+def _edges(rows: Mapping[m.PairKey, m.Row], pair: m.PairKey) -> Iterator[tuple[m.PairKey, m.CellPart]]:
+    row = rows[pair]
+    for condition in (row.gate, row.requires, row.each):
+        for term in m.terms(condition):
+            if isinstance(term, m.CanDo):
+                yield from (((type_, term.operation), term.spot) for place in term.places for type_ in place.types)

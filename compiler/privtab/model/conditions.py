@@ -15,7 +15,7 @@ from privtab.ir.nodes import RESOURCE
 from privtab.model import nodes as m
 from privtab.model.names import DeclaredNames
 from privtab.model.select import ChosenRow
-from privtab.names import ANY_PRIVILEGE
+from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, PRIVILEGE_ATTRIBUTE
 from privtab.paths import Level
 from privtab.request import ACTIVE_ROLES
 from privtab.syntax import expression as x
@@ -118,7 +118,29 @@ class Scope:
                 self.fail(unsound_rows.privilege_cannot_bind(spot.span, name.text, (name.text,), place.types, ()))
         return m.AnyOf(tuple(parts))
 
+    def _named(self, name: x.Name, targets: tuple[x.Name, ...], cell: Cell) -> m.Condition | None:
+        """`named privilege`, as each privilege that can be granted on the places where the request names it."""
+        spot = m.CellPart(cell, name.start, name.end)
+        places = self._places(targets, cell)
+        attribute = self.names.attributes.request.get(PRIVILEGE_ATTRIBUTE)
+        if attribute is None or len(places) < len(targets):
+            self.poisoned = True
+            return None
+        asked = m.TermUse("request", PRIVILEGE_ATTRIBUTE, None, attribute)
+        parts: list[m.Condition] = []
+        for privilege in self.names.privileges:
+            use = m.PrivilegeUse(privilege, (privilege,), is_set=False, spot=spot)
+            at = tuple(place for place in places if not self._unbound(use, place))
+            if at and attribute.compares_to_constant("=", privilege):
+                compared = m.Compared(asked, "=", (privilege,), spot)
+                parts.append(m.AllOf((compared, m.HoldsPrivilege((use,), every=False, places=at))))
+        if not parts:
+            self.fail(unsound_rows.privilege_cannot_bind(spot.span, name.text, (name.text,), places[0].types, ()))
+        return m.AnyOf(tuple(parts))
+
     def _privilege_term(self, term: x.PrivilegeTerm, cell: Cell) -> m.Condition | None:
+        if term.privileges[0].text == NAMED_PRIVILEGE:
+            return self._named(term.privileges[0], term.targets, cell)
         if term.privileges[0].text == ANY_PRIVILEGE and ANY_PRIVILEGE not in self.names.privileges:
             return self._any_listed(term.privileges[0], self._places(term.targets, cell), cell)
         uses = tuple(use for name in term.privileges if (use := self.privilege(name, cell)) is not None)
@@ -305,28 +327,19 @@ def fitting_types(
     tests: list[Callable[[str], bool]] = []
     for cell in cells:
         if cell.expression is not None:
-            tests.extend(_tests(cell.expression, name, names, pairs))
+            tests += (test for term in x.walk(cell.expression) for test in _tests(term, name, names, pairs))
     return tuple(type_ for type_ in names.entities if all(test(type_) for test in tests))
 
 
 def privilege_names(expression: x.Expression) -> Iterator[x.Name]:
     """Every privilege, alias or set that an expression names."""
-    match expression:
-        case x.PrivilegeTerm(privileges=privileges):
-            yield from privileges
-        case x.AllOf(parts=parts) | x.AnyOf(parts=parts):
-            for part in parts:
-                yield from privilege_names(part)
-        case x.Required(body=body):
-            yield from privilege_names(body)
-        case _:
-            return
+    return (name for term in x.walk(expression) if isinstance(term, x.PrivilegeTerm) for name in term.privileges)
 
 
 def _tests(
-    expression: x.Expression, name: str, names: DeclaredNames, pairs: Mapping[m.PairKey, ChosenRow]
+    term: x.Expression, name: str, names: DeclaredNames, pairs: Mapping[m.PairKey, ChosenRow]
 ) -> Iterator[Callable[[str], bool]]:
-    match expression:
+    match term:
         case x.PrivilegeTerm(privileges=privileges, every=every, targets=targets):
             if any(t.text == name for t in targets):
                 members = [names.members(p.text) for p in privileges]
@@ -341,11 +354,6 @@ def _tests(
         case x.Related(kind="holds", targets=targets):
             if any(t.text == name for t in targets):
                 yield lambda t: names.entities[t].principal == "role"
-        case x.AllOf(parts=parts) | x.AnyOf(parts=parts):
-            for part in parts:
-                yield from _tests(part, name, names, pairs)
-        case x.Required(body=body):
-            yield from _tests(body, name, names, pairs)
         case _:
             return
 

@@ -14,8 +14,9 @@ from privtab.model import nodes as m
 from privtab.model.names import resolve_names
 from privtab.model.rows import Rows
 from privtab.model.select import ChosenRow, find_variant, read_as, select
+from privtab.names import ANY_PRIVILEGE
 from privtab.paths import Level
-from privtab.syntax.nodes import Reading, RowDecl
+from privtab.syntax.nodes import Reading, RowDecl, rows_of
 
 _Pair: TypeAlias = tuple[str, str]
 
@@ -83,7 +84,8 @@ class Lowering:
             span=decl.span,
             withs=row.withs,
             report=row.report,
-            effects=tuple(self.effect(outcome) for outcome in row.outcomes),
+            effects=tuple(map(self.effect, row.outcomes)),
+            delegations=tuple(map(self.effect, row.delegations)),
             creates=row.creates,
             destructive=decl.destructive,
             sensitive=decl.destructive or decl.sensitive,
@@ -101,10 +103,15 @@ class Lowering:
         return ir.Effect(
             kind=outcome.kind,
             what=outcome.what,
-            privileges=() if outcome.use is None else outcome.use.members,
+            privileges=self._delegated(outcome) if outcome.use is None else outcome.use.members,
             target=self.target(outcome.slot, outcome.type),
             of_role=outcome.of_role,
         )
+
+    def _delegated(self, outcome: m.ResolvedEffect) -> tuple[str, ...]:
+        if outcome.what != ANY_PRIVILEGE:
+            return ()
+        return tuple(name for name, p in self.policy.privileges.items() if p.granted and outcome.type in p.on)
 
     def target(self, slot: str, type_: str, level: Level = "nearest") -> ir.Target:
         """The shared target of a slot, a type and a level."""
@@ -267,7 +274,7 @@ class AlternativeRows:
 
     def readings(self, row: m.Row) -> Iterator[tuple[Reading, m.Row]]:
         """The row under each of the readings not taken."""
-        for reading in row.decl.ambiguous.readings if row.decl.ambiguous is not None else ():
+        for reading in row.decl.readings:
             decl = replace(row.decl, body=read_as(row.decl.body, reading.body))
             resolved = self.row(row.entity, decl, row.origin)
             if resolved is not None:
@@ -278,7 +285,7 @@ class AlternativeRows:
         if self.policy.variant is not None:
             return
         for variant in self.policy.tables.variants:
-            own_rows = {id(d) for t in variant.tables for d in t.rows} | {id(d) for d in (*variant.core, *variant.any)}
+            own_rows = {id(decl) for decl in rows_of(variant)}
             pairs = select(self.policy.tables, variant, self._rows.names, []).pairs
             variant_rows = replace(self._rows, pairs=pairs)
             for (entity, operation), chosen in pairs.items():

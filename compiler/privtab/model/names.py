@@ -10,8 +10,8 @@ from privtab.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attribut
 from privtab.diagnostics import Diagnostic, Span
 from privtab.findings import misspelt, undeclared, unsound_rows, unsound_types
 from privtab.ir.nodes import Alias, EntityType, OwnerKind, OwnerSemantics, Privilege, Role, Semantics
-from privtab.model.hierarchy import Hierarchy
-from privtab.names import ANY_PRIVILEGE
+from privtab.model.nodes import Hierarchy
+from privtab.names import ANY_PRIVILEGE, PRIVILEGE_ATTRIBUTE
 from privtab.syntax.nodes import PrivilegeDecl, RoleDecl, SetDecl, Tables, Word
 
 _PRINCIPALS: dict[str, OwnerKind] = {"user": "user", "group": "group", "role": "role"}
@@ -67,6 +67,13 @@ class DeclaredNames:
             implied = self.privileges[name].implies if name in self.privileges else ()
             found.update(dict.fromkeys(p for p in implied if type_ is None or type_ in self.binds[p]))
         return tuple(found)
+
+    def known_members(self, word: Word, found: list[Diagnostic]) -> tuple[str, ...] | None:
+        """As `members`, with a finding for a name that is to be reported."""
+        members = self.members(word.value)
+        if members is None and self.unknown(word.value):
+            found.append(undeclared.unknown_privilege(word.span, word.value, self.declared))
+        return members
 
     def unknown(self, name: str) -> bool:
         """Whether a use of the name is to be reported."""
@@ -294,13 +301,11 @@ def _expand(decls: Mapping[str, SetDecl], names: DeclaredNames, found: list[Diag
                 members[word.value] = {}
                 todo.append((word.value, iter(decls[word.value].members)))
                 continue
-            inner = names.members(word.value)
+            inner = names.known_members(word, found)
             if inner is not None:
                 members[name].update(dict.fromkeys(inner))
-                continue
-            if names.unknown(word.value):
-                found.append(undeclared.unknown_privilege(word.span, word.value, names.declared))
-            names.poisoned.add(name)
+            else:
+                names.poisoned.add(name)
 
 
 def _implications(decls: Iterable[PrivilegeDecl], names: DeclaredNames, found: list[Diagnostic]) -> None:
@@ -368,13 +373,11 @@ def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnost
     if decl.owner is not None:
         holds: dict[str, None] = {}
         for word in decl.owner.holds:
-            members = names.members(word.value)
-            if members is None and word.value == "ALL" and "ALL" not in names.declared:
-                members = tuple(names.privileges)
-            if members is not None:
-                holds.update(dict.fromkeys(members))
-            elif names.unknown(word.value):
-                found.append(undeclared.unknown_privilege(word.span, word.value, names.declared))
+            if word.value == "ALL" and "ALL" not in names.declared:
+                members: tuple[str, ...] | None = tuple(names.privileges)
+            else:
+                members = names.known_members(word, found)
+            holds.update(dict.fromkeys(members or ()))
         kinds, creator = decl.owner.kinds, decl.owner.creator
         owner = OwnerSemantics(
             kinds=("user",) if kinds is None else cast(tuple[OwnerKind, ...], tuple(k.value for k in kinds)),
@@ -409,11 +412,7 @@ def resolve_roles(decls: Iterable[RoleDecl], names: DeclaredNames, found: list[D
             known = names.check_type(type_, found)
             privileges: dict[str, None] = {}
             for word in words:
-                members = names.members(word.value)
-                if members is None:
-                    if names.unknown(word.value):
-                        found.append(undeclared.unknown_privilege(word.span, word.value, names.declared))
-                    continue
+                members = names.known_members(word, found) or ()
                 if known:
                     found.extend(unbound(names, word.value, members, (type_.value,), lambda w=word: w.span))  # type: ignore[misc]
                 privileges.update(dict.fromkeys(members))
@@ -449,4 +448,7 @@ def _attributes(tables: Tables, names: DeclaredNames, found: list[Diagnostic]) -
             on = known if words is None else tuple(dict.fromkeys(word.value for word in words))
             attribute = replace(attribute, on=on)
         declared[decl.kind][decl.name.value] = attribute
+    if tables.named_privilege:
+        granted = tuple(name for name, privilege in names.privileges.items() if privilege.granted)
+        declared["request"].setdefault(PRIVILEGE_ATTRIBUTE, Attribute(type="enum", values=granted))
     return Attributes(**declared)

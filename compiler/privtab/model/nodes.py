@@ -1,14 +1,16 @@
-"""A policy whose names are resolved; conditions keep their structure and positions in the source."""
+"""A policy whose names are resolved; conditions keep their structure and positions in the source. And walks through rows and conditions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import field
 from typing import Literal, TypeAlias
 
 from privtab._nodes import dataclass
 from privtab.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
 from privtab.diagnostics import Located, Span
+from privtab.effects import EffectKind
 from privtab.ir.nodes import (
     Alias,
     Ambiguous,
@@ -21,9 +23,69 @@ from privtab.ir.nodes import (
     Source,
     WithSlot,
 )
-from privtab.model.hierarchy import Hierarchy
 from privtab.paths import Level
 from privtab.syntax.nodes import Cell, RowDecl, Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """Which entity type contains which; chains are computed once."""
+
+    entities: Mapping[str, EntityType]
+    chains: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    singles: dict[str, list[str]] = field(default_factory=dict, repr=False)
+    types_below: dict[str, set[str]] = field(default_factory=dict, repr=False)
+
+    def chain(self, type_: str) -> tuple[str, ...]:
+        """The types on the path of a `type_` entity, from the root to itself."""
+        todo: list[str] = []
+        current: str | None = type_
+        while current is not None and current not in self.chains:
+            todo.append(current)
+            current = self.entities[current].parent
+        chain = self.chains[current] if current is not None else ()
+        for name in reversed(todo):
+            chain = (*chain, name)
+            self.chains[name] = chain
+        return chain
+
+    def within(self, type_: str, outer: str) -> bool:
+        """Whether `type_` is `outer` or lies below it."""
+        return outer in self.chain(type_)
+
+    def reaches(self, type_: str, target: str) -> bool:
+        """Whether the path of a `type_` entity leads to one `target`: an ancestor, itself, or a `single` type attached to one of these."""
+        current: str | None = target
+        chain = self.chain(type_)
+        while current is not None and current not in chain:
+            entity = self.entities[current]
+            current = entity.parent if entity.single else None
+        return current is not None
+
+    def targets(self, type_: str) -> tuple[str, ...]:
+        """Every type that a condition about a `type_` entity can name: its path from the root down, then `single` types attached to it."""
+        if not self.singles:
+            for entity in self.entities.values():
+                if entity.single and entity.parent is not None:
+                    self.singles.setdefault(entity.parent, []).append(entity.name)
+        named = list(self.chain(type_))
+        for name in named:
+            named.extend(single for single in self.singles.get(name, ()) if single not in named)
+        return tuple(named)
+
+    def below(self, type_: str) -> AbstractSet[str]:
+        """The types of entities strictly below one of a type; the type itself, too, if it nests."""
+        if not self.types_below:
+            for name, entity in self.entities.items():
+                self.types_below.setdefault(name, set()).update([name] if entity.nested else [])
+                for outer in self.chain(name)[:-1]:
+                    self.types_below.setdefault(outer, set()).add(name)
+        return self.types_below[type_]
+
+    def inside(self, type_: str) -> tuple[str, ...]:
+        """`type_` and everything below it, in the order of the file."""
+        return tuple(name for name in self.entities if self.within(name, type_))
+
 
 PairKey: TypeAlias = tuple[str, str]
 """(entity type, operation)"""
@@ -162,12 +224,12 @@ Condition: TypeAlias = HoldsPrivilege | Related | IsSelf | IsServiceAdmin | CanD
 
 @dataclass(frozen=True, slots=True)
 class ResolvedEffect:
-    """What a successful operation does: grant, become or revoke `what` on the place."""
+    """What a successful operation does with `what` on the place."""
 
-    kind: Literal["grant", "become", "revoke"]
+    kind: EffectKind
     what: str
     use: PrivilegeUse | None
-    """None for `owner` and `member`."""
+    """None for all but privileges and sets."""
     slot: str
     type: str
     of_role: bool = False
@@ -187,6 +249,7 @@ class Row:
     each: Condition | None
     withs: tuple[WithSlot, ...]
     outcomes: tuple[ResolvedEffect, ...]
+    delegations: tuple[ResolvedEffect, ...]
     creates: bool
     requires_text: str | None
     each_text: str | None
@@ -224,3 +287,103 @@ class Policy:
     """Where each privilege, alias and set is declared."""
     conflicts: tuple[Conflict, ...] = ()
     attributes: Attributes = NO_ATTRIBUTES
+
+
+Term: TypeAlias = HoldsPrivilege | Related | IsSelf | IsServiceAdmin | CanDo | Compared
+
+
+def walk(condition: Condition) -> Iterator[Condition]:
+    """The condition and every condition inside it, outer before inner, from left to right."""
+    yield condition
+    match condition:
+        case AllOf(parts=parts) | AnyOf(parts=parts):
+            for part in parts:
+                yield from walk(part)
+        case Required(body=body):
+            yield from walk(body)
+        case _:
+            return
+
+
+def terms(condition: Condition | None) -> Iterator[Term]:
+    """Every term of a condition, from left to right."""
+    nodes = () if condition is None else walk(condition)
+    return (node for node in nodes if not isinstance(node, AllOf | AnyOf | Required))
+
+
+def alternatives(condition: Condition | None) -> Iterator[AnyOf]:
+    """Every `or` of a condition, outer before inner; an `or` directly inside another is merged with it."""
+    match condition:
+        case AnyOf():
+            parts = tuple(flat(condition, AnyOf))
+            yield AnyOf(parts=parts)
+            for part in parts:
+                yield from alternatives(part)
+        case AllOf(parts=parts):
+            for part in parts:
+                yield from alternatives(part)
+        case Required(body=body):
+            yield from alternatives(body)
+        case _:
+            return
+
+
+def flat(condition: Condition, kind: type[AnyOf | AllOf]) -> Iterator[Condition]:
+    """The parts of an `or` or of an `and`, with those of the same kind directly inside it flattened."""
+    if isinstance(condition, kind):
+        for part in condition.parts:
+            yield from flat(part, kind)
+    else:
+        yield condition
+
+
+def flags(condition: Condition) -> Iterator[Required]:
+    """Every `when` of a condition."""
+    return (node for node in walk(condition) if isinstance(node, Required))
+
+
+def flags_read(rows: Mapping[PairKey, Row], pair: PairKey) -> frozenset[str] | None:
+    """The flags that a row reads: in its gate, its own conditions, and the rows that it reaches through `can`.
+
+    None if one of those rows is invalid.
+    """
+    found: set[str] = set()
+    visited, waiting = {pair}, [pair]
+    while waiting:
+        row = rows.get(waiting.pop())
+        if row is None:
+            return None
+        for condition in (*conditions(row), *(() if row.gate is None else (row.gate,))):
+            found |= {when.flag for when in flags(condition)}
+            for term in terms(condition):
+                if isinstance(term, CanDo):
+                    reached = {(type_, term.operation) for place in term.places for type_ in place.types}
+                    waiting += sorted(reached - visited)
+                    visited |= reached
+    return frozenset(found)
+
+
+def conditions(row: Row) -> Iterator[Condition]:
+    """The row's own conditions: `requires` and `each`."""
+    for condition in (row.requires, row.each):
+        if condition is not None:
+            yield condition
+
+
+def row_terms(row: Row) -> Iterator[Term]:
+    """Every term of `requires` and `each`."""
+    for condition in conditions(row):
+        yield from terms(condition)
+
+
+def first_spot(condition: Condition) -> CellPart | None:
+    """The position of a condition's first term, or None."""
+    for term in terms(condition):
+        match term:
+            case HoldsPrivilege(uses=uses):
+                return uses[0].spot
+            case CanDo(spot=spot) | Compared(spot=spot) | IsSelf(spot=spot) | IsServiceAdmin(spot=spot):
+                return spot
+            case Related(places=places):
+                return places[0].spot
+    return next((flag.spot for flag in flags(condition)), None)

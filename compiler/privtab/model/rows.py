@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from privtab.diagnostics import Diagnostic, Located
-from privtab.effects import PRINCIPAL_TABLES
+from privtab.effects import DELEGATION, PRINCIPAL_TABLES, TABLE_OF_TYPE
 from privtab.findings import misspelt, undeclared, unsound_rows, unsound_types
 from privtab.ir.nodes import RESOURCE, Ambiguous, Conflict, Semantics, Source, WithSlot
 from privtab.model import nodes as m
@@ -14,8 +14,12 @@ from privtab.model.conditions import Scope, fitting_types, privilege_names
 from privtab.model.names import DeclaredNames, unbound
 from privtab.model.nodes import PairKey
 from privtab.model.select import ChosenRow
+from privtab.names import ANY_PRIVILEGE
 from privtab.syntax.expression import Name
 from privtab.syntax.nodes import ConditionCell, ConflictDecl, EffectCell, RowBody, RowDecl, Tables, Word
+
+_DELEGATED = (ANY_PRIVILEGE, "member", *PRINCIPAL_TABLES)
+"""What a delegation may name besides privileges, sets and `owner`; most of it only on some types."""
 
 
 @dataclass(slots=True)
@@ -57,7 +61,8 @@ class Rows:
             requires=requires,
             each=each,
             withs=tuple(WithSlot(name=name, types=types) for name, types in scope.objects.items()),
-            outcomes=outcomes,
+            outcomes=tuple(outcome for outcome in outcomes if outcome.kind not in DELEGATION),
+            delegations=tuple(outcome for outcome in outcomes if outcome.kind in DELEGATION),
             creates=creates,
             requires_text=_text(decl.body.requires),
             each_text=_text(decl.body.each),
@@ -69,7 +74,7 @@ class Rows:
     def check_privileges(self, decl: RowDecl, found: list[Diagnostic]) -> None:
         """Look up only the privileges in a row's conditions."""
         scope = Scope(entity="", names=self.names, pairs=self.pairs, owners=True)
-        for cell in _conditions(decl.body):
+        for cell in decl.body.conditions:
             if cell.expression is not None:
                 for name in privilege_names(cell.expression):
                     scope.privilege(name, cell.cell)
@@ -106,7 +111,7 @@ class Rows:
                 scope.fail(unsound_rows.object_hides_type(with_.name.span, name, scope.entity))
                 scope.poisoned_objects.add(name)
             elif with_.types is None:
-                cells = list(_conditions(decl.body))
+                cells = list(decl.body.conditions)
                 key = (id(decl.body), name)
                 if key not in self.fitting:
                     self.fitting[key] = fitting_types(name, cells, names, self.pairs)
@@ -140,6 +145,7 @@ class Rows:
         if cell.terms is None:
             scope.poisoned = True
             return
+        delegates = cell.kind in DELEGATION
         for term in cell.terms:
             on = [] if term.targets else [(RESOURCE, scope.entity)]
             for target in term.targets:
@@ -149,6 +155,8 @@ class Rows:
                     scope.fail(unsound_types.effect_on_level(place.spot.span, place.written))
                 elif place is not None and len(place.types) > 1:
                     scope.fail(unsound_rows.effect_on_many_types(place.spot.span, place.written, place.types))
+                elif place is not None and delegates and (place.slot, place.types[0]) != (RESOURCE, scope.entity):
+                    scope.fail(unsound_rows.wrong_delegation_elsewhere(place.spot.span, place.written, scope.entity))
                 elif place is not None:
                     on.append((place.slot, place.types[0]))
             for name in term.names:
@@ -158,6 +166,8 @@ class Rows:
                         yield outcome
 
     def _outcome(self, cell: EffectCell, name: Name, slot: str, type_: str, scope: Scope) -> m.ResolvedEffect | None:
+        if cell.kind in DELEGATION and name.text in _DELEGATED and name.text not in self.names.declared:
+            return self._delegation(cell, name, type_, scope)
         if name.text in ("owner", "member") and name.text not in self.names.declared:
             if cell.kind == "grant":
                 span = cell.cell.part(name.start, name.end)
@@ -193,6 +203,18 @@ class Rows:
         if wrong:
             scope.fail(*wrong)
         return m.ResolvedEffect(cell.kind, name.text, use, slot, type_)
+
+    def _delegation(self, cell: EffectCell, name: Name, type_: str, scope: Scope) -> m.ResolvedEffect | None:
+        """A delegation of rows of the state, or of whichever privilege the request names."""
+        span = cell.cell.part(name.start, name.end)
+        if name.text == ANY_PRIVILEGE:
+            if not any(type_ in privilege.on for privilege in self.names.privileges.values()):
+                scope.fail(unsound_rows.privilege_cannot_bind(span, name.text, (name.text,), (type_,), ()))
+                return None
+        elif name.text != (table := TABLE_OF_TYPE[self.names.entities[type_].principal]):
+            scope.fail(unsound_rows.wrong_delegation(span, name.text, type_, table))
+            return None
+        return m.ResolvedEffect(cell.kind, name.text, None, RESOURCE, type_)
 
     def _source(self, decl: RowDecl, scope: Scope) -> Source | None:
         found: list[Source] = []
@@ -232,37 +254,22 @@ class Rows:
             if decl.creates.value and refers_to_itself:
                 scope.fail(unsound_rows.created_entity_in_condition(decl.creates.span, scope.entity))
             return decl.creates.value
-        gives_something = any(o.kind != "revoke" and o.slot == RESOURCE and o.type == scope.entity for o in outcomes)
+        gives_something = any(
+            o.kind in ("grant", "become") and o.slot == RESOURCE and o.type == scope.entity for o in outcomes
+        )
         return gives_something and not refers_to_itself
 
     def _refers_to_itself(self, condition: m.Condition, entity: str) -> bool:
         """Whether the condition refers to the entity itself or to a type inside it."""
-        match condition:
-            case (
-                m.HoldsPrivilege(places=places)
-                | m.Related(places=places)
-                | m.CanDo(places=places)
-                | m.Compared(places=places)
-            ):
-                inside = self.names.hierarchy.within
-                return any(
-                    p.slot == RESOURCE and p.level in ("nearest", "every") and inside(p.types[0], entity)
-                    for p in places
-                )
-            case m.IsSelf():
+        inside = self.names.hierarchy.within
+        for term in m.terms(condition):
+            if isinstance(term, m.IsSelf):
                 return True
-            case m.AllOf(parts=parts) | m.AnyOf(parts=parts):
-                return any(self._refers_to_itself(part, entity) for part in parts)
-            case m.Required(body=body):
-                return self._refers_to_itself(body, entity)
-            case m.IsServiceAdmin():
-                return False
-
-
-def _conditions(body: RowBody) -> Iterator[ConditionCell]:
-    for cell in (body.requires, body.each):
-        if cell is not None:
-            yield cell
+            places = () if isinstance(term, m.IsServiceAdmin) else term.places
+            at_itself = (p for p in places if p.slot == RESOURCE and p.level in ("nearest", "every"))
+            if any(inside(place.types[0], entity) for place in at_itself):
+                return True
+        return False
 
 
 def _text(cell: ConditionCell | None) -> str | None:

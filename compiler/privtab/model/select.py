@@ -13,8 +13,8 @@ from privtab.ir.nodes import Origin
 from privtab.model import nodes as m
 from privtab.model.names import DeclaredNames
 from privtab.model.nodes import PairKey
-from privtab.syntax.expression import AllOf, AnyOf, CanDo, Expression, PrivilegeTerm, Related, Required
-from privtab.syntax.nodes import ConditionCell, Reading, RowBody, RowDecl, TableDecl, Tables, VariantDecl
+from privtab.syntax.expression import CanDo, Expression, PrivilegeTerm, Related, walk
+from privtab.syntax.nodes import Reading, RowBody, RowDecl, TableDecl, Tables, VariantDecl
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,7 @@ def apply_readings(selection: Selection, readings: Mapping[str, str]) -> Selecti
             raise UsageError(f"no row `{row}`" + (hint(row, known) or "; a row is written `entity/operation`"))
         offered: dict[str, list[tuple[PairKey, Reading]]] = {}
         for pair in known[row]:
-            ambiguous = selection.pairs[pair].decl.ambiguous
-            for reading in () if ambiguous is None else ambiguous.readings:
+            for reading in selection.pairs[pair].decl.readings:
                 offered.setdefault(reading.name.value, []).append((pair, reading))
         if name not in offered:
             known_readings = f"; it has {', '.join(f'`{n}`' for n in offered)}" if offered else "; it is not ambiguous"
@@ -121,7 +120,7 @@ def read_as(body: RowBody, reading: RowBody) -> RowBody:
     """The row's body with the entries of the reading in place of its own."""
     entries = {
         name: value
-        for name in ("requires", "each", "report", "grants", "becomes", "revokes")
+        for name in ("requires", "each", "report", "grants", "becomes", "revokes", "delegates", "withdraws")
         if (value := getattr(reading, name)) is not None
     }
     return replace(body, **entries)
@@ -187,24 +186,14 @@ def _overlaid(rows: list[RowDecl], overlay: list[RowDecl]) -> list[RowDecl]:
 
 
 def _names_parent(decl: RowDecl) -> bool:
-    return any(_mentions_parent(cell) for cell in (decl.body.requires, decl.body.each))
-
-
-def _mentions_parent(cell: ConditionCell | None) -> bool:
-    return cell is not None and cell.expression is not None and "parent" in target_names(cell.expression)
+    expressions = (cell.expression for cell in decl.body.conditions)
+    return any(expression is not None and "parent" in target_names(expression) for expression in expressions)
 
 
 def target_names(expression: Expression) -> set[str]:
     """Every target name in an expression."""
-    match expression:
-        case PrivilegeTerm(targets=targets) | Related(targets=targets) | CanDo(targets=targets):
-            return {t.text for t in targets}
-        case AllOf(parts=parts) | AnyOf(parts=parts):
-            return {name for part in parts for name in target_names(part)}
-        case Required(body=body):
-            return target_names(body)
-        case _:
-            return set()
+    terms = (term for term in walk(expression) if isinstance(term, PrivilegeTerm | Related | CanDo))
+    return {target.text for term in terms for target in term.targets}
 
 
 def same_meaning(row: m.Row, other: m.Row) -> bool:
@@ -222,7 +211,8 @@ def _row(row: m.Row) -> Hashable:
         row.withs,
         frozenset(flag.name.value for flag in row.decl.flags if flag.required),
         frozenset(
-            (o.kind, o.use.members if o.use is not None else o.what, o.slot, o.type, o.of_role) for o in row.outcomes
+            (o.kind, o.use.members if o.use is not None else o.what, o.slot, o.type, o.of_role)
+            for o in (*row.outcomes, *row.delegations)
         ),
     )
 

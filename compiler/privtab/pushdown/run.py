@@ -7,11 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from privtab.ir.nodes import Program
-from privtab.pushdown.desired import DesiredRights, accounts_of, desired_rights
-from privtab.pushdown.document import MappingDocument, Needed
-from privtab.pushdown.holders import users_of
-from privtab.pushdown.mapping import NativeNames
-from privtab.pushdown.plan import PushPlan, difference
+from privtab.pushdown.desired import DesiredRights, accounts_of, desired_rights, users_of
+from privtab.pushdown.document import MappingDocument, NativeNames, Needed
 from privtab.pushdown.rights import (
     GRANT_OPTION,
     OWNER,
@@ -22,7 +19,9 @@ from privtab.pushdown.rights import (
     NativeMembership,
     NativeOwnership,
     Object,
+    PushPlan,
     Right,
+    difference,
 )
 from privtab.pushdown.target import Options, target_module
 from privtab.reference.evaluate import Reference

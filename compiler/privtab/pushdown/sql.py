@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Dialect, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from privtab.errors import PushError, UsageError
-from privtab.importing.answers import database
+from privtab.importing.answers import database, reason
 from privtab.pushdown.rights import Right, from_text, to_text
 
 RECORD = "privtab"
@@ -79,9 +79,8 @@ class Sql:
         try:
             yield
         except SQLAlchemyError as error:
-            message = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
             asked = f" (`{statement}`)" if statement else ""
-            raise PushError(f"{self.where}: {message}{asked}") from error
+            raise PushError(f"{self.where}: {reason(error)}{asked}") from error
 
 
 @contextlib.contextmanager
@@ -91,8 +90,7 @@ def connected(created: Engine, where: str) -> Iterator[Sql]:
         try:
             connection = created.connect()
         except SQLAlchemyError as error:
-            message = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-            raise PushError(f"{where}: {message}") from error
+            raise PushError(f"{where}: {reason(error)}") from error
         with connection:
             yield Sql(connection, where)
             connection.rollback()

@@ -13,7 +13,7 @@ from privtab.pushdown.rights import Account, Inventory, Object, Right, Traits
 
 if TYPE_CHECKING:
     from privtab.pushdown.document import MappingDocument
-    from privtab.pushdown.plan import PushPlan
+    from privtab.pushdown.rights import PushPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,6 +119,7 @@ class EvaluationContext:
     def locate(self, objects: Mapping[str, Entity]) -> None:
         """Find the keys on the path of each object, none for those in `unplaced` entities: such requests are denied."""
         where = self.holdings.locations
+        self._paths: dict[Target, tuple[str, ...]] = {}
         self.keys = {slot: where.find(entity) or [] for slot, entity in objects.items()}
         self.levels = {slot: where.levels(entity, self.keys[slot]) for slot, entity in objects.items()}
         unplaced = {where.unplaced(entity) for entity in objects.values()} - {None}
@@ -155,11 +156,6 @@ class EvaluationContext:
         """Whether a condition holds, evaluated as written. `results`: those for each `can` in it, which is evaluated once."""
         results = {} if results is None else results
         match formula:
-            case Has() | Owner() | Member() if formula.target.level in ("any", "every"):
-                join = any if formula.target.level == "any" else all
-                return join(self.holds(replace(formula, target=target)) for target in self.located(formula.target))
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | Compare():
-                return self.why(formula) is not None
             case And():
                 return all(self.holds(part, results) for part in formula.parts)
             case Or():
@@ -173,6 +169,11 @@ class EvaluationContext:
             case ByType():
                 body = dict(formula.cases).get(self.types[formula.slot])
                 return body is not None and self.holds(body, results)
+            case Has() | Owner() | Member() if formula.target.level in ("any", "every"):
+                join = any if formula.target.level == "any" else all
+                return join(self.holds(replace(formula, target=target)) for target in self.located(formula.target))
+            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | Compare():
+                return self.why(formula) is not None
             case _:
                 assert_never(formula)
 
@@ -231,6 +232,12 @@ class EvaluationContext:
 
     def path(self, target: Target) -> tuple[str, ...]:
         """The keys from the root to the target; empty if the request does not name the target."""
+        found = self._paths.get(target)
+        if found is None:
+            found = self._paths[target] = self._path(target)
+        return found
+
+    def _path(self, target: Target) -> tuple[str, ...]:
         nested = nested_on(self.program.entities)
         if nested and not level_of(target.type):
             # `any` and `every` mean several entities; their targets are located before.
@@ -335,7 +342,7 @@ class EvaluationContext:
         roles = {
             f"role:{role.name}" for role in self.program.roles.values() if privilege in dict(role.grants).get(type_, ())
         }
-        return frozenset(roles & self.active_within(path[: path.index(key) + 1]))
+        return frozenset(roles & self.active_within(path[: path.index(key) + 1])) if roles else frozenset()
 
     def denials(self, privilege: str, target: Target) -> tuple[tuple[str, str], ...]:
         """The denials of a privilege that apply on an object: (key, principal)."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from privtab.errors import RegistryError
 from privtab.registry import names
 from privtab.registry.nodes import Channel, NewerFormat, channel_of
-from privtab.registry.storage import Missing, Store
+from privtab.registry.stores import Missing, Store
 
 MOST = 99_999_999
 """The maximum number of releases of a channel."""

@@ -17,7 +17,7 @@ from typing import Any
 from privtab.errors import RegistryConflict, RegistryError
 from privtab.registry import names
 from privtab.registry.nodes import decoded, encoded
-from privtab.registry.storage import Missing, Store
+from privtab.registry.stores import Missing, Store
 
 DEAD = 3_600.0
 """Seconds after which the writer of an entry is considered dead."""

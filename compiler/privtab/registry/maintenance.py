@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from privtab.errors import BundleRefused, PrivtabError, RegistryError, SignatureRefused
-from privtab.registry import bundles, names, records
+from privtab.registry import names, records
 from privtab.registry.history import UnreadableRelease
 from privtab.registry.nodes import BrokenRecord, Channel, Revision, encoded, pin
 from privtab.registry.registry import Registry, StaticMirror
@@ -216,7 +216,7 @@ def _revision_problems(registry: Registry, revision: Revision) -> Iterator[Probl
     path = names.revision(revision.system, revision.kind, revision.id, revision.shard)
     try:
         content = registry.read(revision)
-        found = bundles.read(content)
+        found = records.revision_in(content)
     except BundleRefused as error:
         yield Problem(path=path, message=str(error))
         return

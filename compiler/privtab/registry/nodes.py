@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from privtab import strict_json
@@ -54,7 +55,7 @@ class Revision:
 
     def to_json(self) -> dict[str, Any]:
         """As in its record."""
-        return {name: getattr(self, name) for name in self.__slots__} | {"metadata": dict(self.metadata)}
+        return _json_of(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +75,7 @@ class Canary:
 
     def to_json(self) -> dict[str, Any]:
         """As in a channel's entry."""
-        return {
-            "policy": self.policy,
-            "state": self.state,
-            "shards": dict(self.shards),
-            "share": self.share,
-            "labels": dict(self.labels),
-        }
+        return _json_of(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,20 +131,8 @@ class Channel:
 
     def to_json(self) -> dict[str, Any]:
         """As in its file."""
-        return {
-            "privtab_channel": VERSION,
-            "channel": self.channel,
-            "system": self.system,
-            "sequence": self.sequence,
-            "policy": self.policy,
-            "state": self.state,
-            "shards": dict(self.shards),
-            "canary": self.canary.to_json() if self.canary else None,
-            "digests": dict(self.digests),
-            "when": self.when,
-            "by": self.by,
-            "why": self.why,
-        }
+        canary = self.canary.to_json() if self.canary else None
+        return {"privtab_channel": VERSION, **_json_of(self, *_OF_READERS), "canary": canary}
 
     def runs(self, *, canary: bool = False) -> dict[tuple[str, str], str]:
         """What is served, (kind, shard) → revision: to the canary's sidecars if `canary`, else to the others."""
@@ -166,6 +149,12 @@ class Channel:
 def pin(kind: str, identity: str, shard: str = "") -> str:
     """The key of `Channel.digests`."""
     return f"{kind}/{shard}/{identity}" if shard else f"{kind}/{identity}"
+
+
+def timestamp(seconds: float | None = None) -> str:
+    """A time in seconds since 1970, or now, as RFC 3339 in UTC: the format of records, releases and answers."""
+    moment = datetime.now(UTC) if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def encoded(value: Mapping[str, Any]) -> bytes:
@@ -199,44 +188,43 @@ def too_deep(value: Any) -> bool:
     return True
 
 
-_TEXT, _MAYBE, _TABLE = (str,), (str, type(None)), (dict,)
-_Types = Mapping[str, tuple[type, ...]]
-_OF_REVISION: _Types = {
-    **dict.fromkeys(("system", "kind", "id", "digest", "content", "created", "shard"), _TEXT),
-    "size": (int,),
-    "metadata": _TABLE,
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "str": (str,),
+    "str | None": (str, type(None)),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "Mapping[str, str]": (dict,),
+    "Mapping[str, Any]": (dict,),
 }
-_OF_CHANNEL: _Types = {
-    **dict.fromkeys(("channel", "system", "when", "by", "why"), _TEXT),
-    "sequence": (int,),
-    "policy": _MAYBE,
-    "state": _MAYBE,
-    "shards": _TABLE,
-    "digests": _TABLE,
-}
-_OF_CANARY: _Types = {"policy": _MAYBE, "state": _MAYBE, "shards": _TABLE, "share": (int, float), "labels": _TABLE}
-_CONVERTED_FIELDS = ("canary", "broken", "lost")
-"""The fields of an entry that are optional or converted separately."""
+"""What JSON has for the fields of nodes, by their annotations."""
+_OF_READERS = ("broken", "lost")
+"""The fields of a channel that say how its history was read."""
 _Node = TypeVar("_Node", Revision, Channel, Canary)
 
 
-def _typed(where: str, node: _Node, types: _Types) -> _Node:
-    """Check the types of a node's values; those of its mappings are strings; raises RegistryError."""
-    for name, kinds in types.items():
-        value = getattr(node, name)
-        strings_only = (
-            not isinstance(value, dict) or name == "metadata" or all(isinstance(text, str) for text in value.values())
-        )
-        if not isinstance(value, kinds) or not strings_only:
+def _json_of(node: _Node, *without: str) -> dict[str, Any]:
+    """The fields of a node as JSON."""
+    values = {name: getattr(node, name) for name in node.__slots__ if name not in without}
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+
+
+def _node(where: str, node: type[_Node], value: Mapping[str, Any], **given: Any) -> _Node:
+    """A node with the fields that JSON has, but for those that are given; raises RegistryError for one of another type."""
+    annotations = {field.name: str(field.type) for field in fields(node) if field.name not in given}
+    for name, annotation in annotations.items():
+        found = value[name]
+        texts = found.values() if annotation == "Mapping[str, str]" and isinstance(found, dict) else ()
+        if not isinstance(found, _KINDS[annotation]) or not all(isinstance(text, str) for text in texts):
             raise RegistryError(f"{where} is broken: `{name}` has the wrong type")
-    return node
+    return node(**{name: value[name] for name in annotations}, **given)
 
 
 def revision_of(where: str, content: bytes) -> Revision:
     """The revision of a record; raises RegistryError."""
     value = decoded(where, content)
     try:
-        return _typed(where, Revision(**{name: value[name] for name in Revision.__slots__}), _OF_REVISION)
+        return _node(where, Revision, value)
     except (KeyError, TypeError) as error:
         raise RegistryError(f"{where} is broken: {error}") from None
 
@@ -250,19 +238,10 @@ def channel_of(where: str, content: bytes) -> Channel:
     if version != VERSION:
         raise RegistryError(f"{where} is broken: it is not a release of a channel")
     try:
-        canary = value.pop("canary")
-        channel = Channel(
-            **{name: value[name] for name in Channel.__slots__ if name not in _CONVERTED_FIELDS}, canary=None
-        )
-        _typed(where, channel, _OF_CHANNEL)
-        if canary is None:
-            return _pinned(where, channel)
-        parsed_canary = _typed(where, Canary(**{name: canary[name] for name in Canary.__slots__}), _OF_CANARY)
+        canary = None if value["canary"] is None else _node(where, Canary, value["canary"])
+        return _pinned(where, _node(where, Channel, value, canary=canary, broken={}, lost=False))
     except (KeyError, TypeError, AttributeError) as error:
         raise RegistryError(f"{where} is broken: {error}") from None
-    from dataclasses import replace
-
-    return _pinned(where, replace(channel, canary=parsed_canary))
 
 
 def _pinned(where: str, channel: Channel) -> Channel:

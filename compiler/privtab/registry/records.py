@@ -1,14 +1,23 @@
-"""The records of revisions: one file for each stored bundle. An unreadable one does not affect the others."""
+"""The records of revisions: one file for each stored bundle, which is checked before. An unreadable one does not affect the others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
+import hashlib
+import io
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from privtab.errors import BundleRefused, RegistryError, UsageError
-from privtab.registry import bundles, names
-from privtab.registry.nodes import BrokenRecord, Revision, encoded, revision_of
-from privtab.registry.storage import Missing, Store
+from privtab.bundle.archive import digest, entries, json_bytes
+from privtab.bundle.bounds import read_object
+from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
+from privtab.moments import WINDOWED
+from privtab.registry import names
+from privtab.registry.nodes import DEEPEST, BrokenRecord, Revision, encoded, revision_of, timestamp, too_deep
+from privtab.registry.stores import Missing, Store
+from privtab.signatures import PATCH, SIGNATURES
+
+MANIFEST = ".manifest"
+_PROGRAMS, _STATES = "privtab_program", "privtab_state"
 
 
 def revision_at(store: Store, path: str) -> Revision | None:
@@ -55,23 +64,86 @@ def rewrite(store: Store, path: str, bundle: bytes) -> Revision:
     return record
 
 
-def revision_in(bundle: bytes) -> Revision:
-    """The record for a bundle; raises BundleRefused."""
-    content = bundles.read(bundle)
+def revision_in(packed: bytes) -> Revision:
+    """The record for a bundle, which is read and checked; raises BundleRefused if it is invalid or does not match its revision."""
+    hashes: dict[str, str] = {}
+    manifest: dict[str, Any] | None = None
+    revisions: dict[str, object] = {}
+    signed = False
+    try:
+        for path, _, file in entries(io.BytesIO(packed)):
+            if path == MANIFEST:
+                manifest = read_object(path, file.read(), BundleRefused)
+                if too_deep(manifest):
+                    raise BundleRefused(f"its manifest is nested more than {DEEPEST} times")
+            elif path == SIGNATURES:
+                signed = True
+            elif path.startswith((f"{_PROGRAMS}/", f"{_STATES}/")) and path.endswith("/data.json"):
+                text = file.read()
+                hashes[path] = hashlib.sha256(text).hexdigest()
+                revisions[path] = _revision(path, read_object(path, text, BundleRefused))
+            else:
+                hashes[path] = digest(file)
+    except BrokenBundle as error:
+        raise BundleRefused(str(error)) from None
+    if manifest is None:
+        raise BundleRefused("it has no manifest")
+    if PATCH in hashes:
+        raise BundleRefused("it is a delta: keep whole bundles")
+    return _checked(packed, manifest, hashes, revisions, signed=signed)
+
+
+def _checked(
+    packed: bytes,
+    manifest: dict[str, Any],
+    hashes: Mapping[str, str],
+    revisions: Mapping[str, object],
+    *,
+    signed: bool,
+) -> Revision:
+    metadata = manifest.get("metadata")
+    if not isinstance(metadata, dict):
+        raise BundleRefused("its manifest has no metadata: it is not a bundle of privtab")
+    kind, system, identity = metadata.get("kind"), metadata.get("system"), manifest.get("revision")
+    shard = metadata.get("shard", "")
+    if not isinstance(shard, str):
+        raise BundleRefused("the shard in its manifest must be a string")
+    kind = "shard" if kind == "state" and shard else kind
+    try:
+        names.checked_kind(str(kind))
+        names.checked("the system", str(system))
+        names.checked("the revision", str(identity or ""))
+    except UsageError as error:
+        raise BundleRefused(f"its manifest is not one of privtab: {error}") from None
+    if not revisions:
+        raise BundleRefused(f"it is a bundle of kind `{kind}` and holds neither a program nor a state")
+    for path, revision in revisions.items():
+        if revision != identity:
+            raise BundleRefused(f"its revision is `{identity}`, `{path}` says `{revision}`")
+    manifest_fields = {name: value for name, value in manifest.items() if name != "metadata"} | {
+        "kind": kind,
+        "system": system,
+    }
+    hashed = {"files": dict(sorted(hashes.items())), "manifest": manifest_fields, "shard": shard}
     return Revision(
-        system=content.system,
-        kind=content.kind,
-        id=content.id,
-        shard=content.shard,
-        digest=content.digest,
-        content=content.content,
-        size=content.size,
-        signed=content.signed,
-        created=now(),
-        metadata=content.metadata,
+        system=str(system),
+        kind=str(kind),
+        id=str(identity),
+        shard=shard,
+        digest=hashlib.sha256(packed).hexdigest(),
+        content=hashlib.sha256(json_bytes(hashed)).hexdigest(),
+        size=len(packed),
+        signed=signed,
+        created=timestamp(),
+        metadata=metadata,
     )
 
 
-def now() -> str:
-    """The current time in the format of records and releases."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _revision(path: str, document: Mapping[str, Any]) -> object:
+    """The revision recorded in a program or a state; that of a shard is two levels deeper."""
+    if path.startswith(_STATES) and isinstance(document.get(WINDOWED), dict):
+        document = document[WINDOWED]
+    parts = document.get("at")
+    if path.startswith(_STATES) and "revision" not in document and isinstance(parts, dict) and len(parts) == 1:
+        (document,) = parts.values()
+    return document.get("revision") if isinstance(document, dict) else None

@@ -9,19 +9,16 @@ from __future__ import annotations
 import contextlib
 import getpass
 import hashlib
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from privtab.errors import BundleRefused, RegistryConflict, RegistryError, SignatureRefused, UsageError
-from privtab.registry import location_preflight, names, preflight, records
+from privtab.registry import names, records
 from privtab.registry.history import History, UnreadableRelease
 from privtab.registry.holds import Holds
-from privtab.registry.nodes import VERSION, BrokenRecord, Canary, Channel, Revision, decoded, encoded, pin
-from privtab.registry.records import now
-from privtab.registry.storage import Exists, Missing, Store
-from privtab.registry.stores import opened
+from privtab.registry.nodes import VERSION, BrokenRecord, Canary, Channel, Revision, decoded, encoded, pin, timestamp
+from privtab.registry.stores import Exists, Missing, Store, check_empty, check_exclusive_create, opened
 
 if TYPE_CHECKING:
     from privtab.signatures import Trust
@@ -41,7 +38,7 @@ def next_release(
     if not (policy or state or shards or canary or before.canary or (before.held and before.sequence)):
         raise UsageError("nothing to release: name a policy, a state or a canary")
     if canary is not None:
-        preflight.check_canary(canary)
+        _check_canary(canary)
     after = replace(
         before,
         sequence=before.last + 1,
@@ -59,7 +56,7 @@ def next_release(
             digests[key] = _digest(registry, before, key, kind, identity, shard)
     if not after.policy and canary is not None and canary.policy:
         raise UsageError("a canary needs a channel with a policy: release one first")
-    preflight.check_layouts(after, lambda policy: _policy(registry, after, policy))
+    _check_layouts(after, lambda policy: _policy(registry, after, policy))
     return replace(after, digests=digests)
 
 
@@ -80,6 +77,31 @@ def _policy(registry: Registry, after: Channel, identity: str) -> Revision | Non
         return records.revision_at(registry.store, names.revision(after.system, "policy", identity))
     except BrokenRecord:
         return None
+
+
+def _check_canary(canary: Canary) -> None:
+    """Raise UsageError for a canary without revisions or with an invalid share."""
+    if not 0 < canary.share <= 1:
+        raise UsageError(f"a canary's share must be above 0 and at most 1, not {canary.share:g}")
+    if not (canary.policy or canary.state or canary.shards):
+        raise UsageError("a canary needs its own policy or state: name it")
+
+
+def _check_layouts(after: Channel, record_of: Callable[[str], Revision | None]) -> None:
+    """Raise UsageError if a policy that reads a sharded state would find a whole one, or vice versa.
+
+    It could then not decide anything. `record_of`: returns the record of a policy, or None if it is lost.
+    """
+    for canary in (False, True):
+        runs = after.runs(canary=canary)
+        kinds = {kind for kind, _ in runs}
+        policy = record_of(runs["policy", ""]) if "policy" in kinds and len(kinds) > 1 else None
+        if policy is not None and (policy.metadata.get("state") == "sharded") != ("shard" in kinds):
+            expected, released = ("whole", "in shards") if "shard" in kinds else ("in shards", "whole")
+            raise UsageError(
+                f"policy {policy.id} reads a state that is {expected}, and {after.channel}/{after.system} would run one that "
+                f"is {released}: release both together"
+            )
 
 
 _ATTEMPTS = 50
@@ -120,12 +142,12 @@ class Registry:
         if replace:
             self.store.replace(names.SETTINGS, encoded(settings))
             return
-        location_preflight.check_empty(self.store)
+        check_empty(self.store)
         try:
             self.store.create(names.SETTINGS, encoded(settings))
         except Exists:
             raise RegistryConflict(f"{self.url} is a registry already") from None
-        location_preflight.check_exclusive_create(self.store, encoded(settings))
+        check_exclusive_create(self.store, encoded(settings))
 
     def settings(self) -> Mapping[str, Any]:
         """The settings, such as verification keys; empty if there is no registry yet."""
@@ -209,8 +231,6 @@ class Registry:
 
     def blob(self, digest: str) -> bytes:
         """The bundle with this SHA-256; raises RegistryError."""
-        import hashlib
-
         try:
             content = self.store.read(names.blob(digest))
         except Missing:
@@ -260,11 +280,6 @@ class Registry:
         own_broken = {entry.sequence: entry.why} if isinstance(entry, UnreadableRelease) else {}
         return replace(known, broken={**other_broken, **own_broken})
 
-    def switch(self, channel: str, system: str, **options: Any) -> Channel:
-        """The former name of `release`."""
-        warnings.warn("`Registry.switch` is now `Registry.release`", DeprecationWarning, stacklevel=2)
-        return self.release(channel, system, **options)
-
     def release(
         self,
         channel: str,
@@ -292,7 +307,7 @@ class Registry:
                 raise RegistryConflict(_conflict_message(before, expect))
             after = next_release(self, before, policy, state, shards, canary)
             self._check_trusted(before, after)
-            after = replace(after, why=why, by=_user() if by is None else by, when=now())
+            after = replace(after, why=why, by=_user() if by is None else by, when=timestamp())
             try:
                 with self.holds.keep(after.digests.values()) as hold:
                     self._check_present(before, after)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,56 @@ from urllib.parse import unquote, urlsplit
 from privtab._install import how_to_install
 from privtab._staged import staged, sync_folder
 from privtab.errors import RegistryError, UsageError
-from privtab.registry.storage import Exists, Missing, Store
+from privtab.registry import names
+
+
+class Missing(Exception):
+    """The file does not exist."""
+
+
+class Exists(Exception):
+    """The file exists already: another writer created it."""
+
+
+class Store(ABC):
+    """Storage of files, read only unless a kind of storage writes. Every method raises RegistryError if the storage fails."""
+
+    url: str
+    writable = False
+
+    @abstractmethod
+    def read(self, path: str) -> bytes:
+        """Read a file; raises Missing."""
+
+    @abstractmethod
+    def names(self, path: str) -> list[str]:
+        """The sorted names in a folder; empty if it does not exist."""
+
+    def size(self, path: str) -> int:
+        """The size of a file in bytes; raises Missing."""
+        return len(self.read(path))
+
+    def create(self, path: str, content: bytes) -> None:  # noqa: ARG002
+        """Create a file; raises Exists if it exists already. Of several writers, one wins."""
+        raise self._read_only(path)
+
+    def replace(self, path: str, content: bytes) -> None:  # noqa: ARG002
+        """Create or replace a file atomically."""
+        raise self._read_only(path)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it exists."""
+        raise self._read_only(path)
+
+    def abandoned_files(self, seconds: float) -> list[str]:  # noqa: ARG002
+        """Paths of temporary files older than `seconds`, left by writers that died; object stores have none."""
+        return []
+
+    def renew(self) -> None:  # noqa: B027  (most have no limits)
+        """Reset the limits on what is read from untrusted storage, if there are any; for long-running programs."""
+
+    def _read_only(self, path: str) -> UsageError:
+        return UsageError(f"{self.url} is read-only, and so is its {path}: write to the registry itself")
 
 
 def opened(url: str, **options: Any) -> Store:
@@ -28,8 +79,6 @@ def opened(url: str, **options: Any) -> Store:
     if scheme == "file":
         return LocalStore(Path(unquote(urlsplit(url).path)))
     if scheme in ("http", "https"):
-        from privtab.registry.web import HttpStore
-
         return HttpStore(url, **options)
     if not rest.strip("/"):
         raise UsageError(f"{url} names no place: write {scheme}://bucket/folder")
@@ -39,7 +88,7 @@ def opened(url: str, **options: Any) -> Store:
 _STAGED = ".new-"
 
 
-class LocalStore:
+class LocalStore(Store):
     """A folder. `create` makes a hard link, which succeeds for only one writer."""
 
     writable = True
@@ -100,9 +149,6 @@ class LocalStore:
                         found.append(path.relative_to(self.folder).as_posix())
         return sorted(found)
 
-    def renew(self) -> None:
-        """As Store.renew; there are no limits."""
-
     def _create_locked(self, path: str, temporary: Path) -> None:
         """For file systems without hard links: check and rename under a lock, which ends with its process."""
         import fcntl
@@ -128,7 +174,7 @@ _CREATES = frozenset({"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
 _MEMORY = threading.Lock()
 
 
-class FsspecStore:
+class FsspecStore(Store):
     """Storage through fsspec. `create` is a conditional write (`If-None-Match: *` on S3)."""
 
     def __init__(self, url: str, **options: Any) -> None:
@@ -183,10 +229,6 @@ class FsspecStore:
         with contextlib.suppress(Missing), self._storage_errors(path), self._lock:
             self._fs.rm_file(self._full_path(path))
 
-    def abandoned_files(self, seconds: float) -> list[str]:  # noqa: ARG002
-        """As Store.abandoned_files."""
-        return []
-
     def names(self, path: str) -> list[str]:
         """As Store.names."""
         try:
@@ -195,9 +237,6 @@ class FsspecStore:
         except Missing:
             return []
         return sorted({name for entry in found if (name := str(entry).rstrip("/").rpartition("/")[2])})
-
-    def renew(self) -> None:
-        """As Store.renew; there are no limits."""
 
     def _full_path(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
@@ -229,3 +268,101 @@ def _is_conflict(error: OSError) -> bool:
     response = getattr(error.__cause__, "response", None)
     status = (response or {}).get("ResponseMetadata", {}).get("HTTPStatusCode")
     return status in (409, 412)
+
+
+def check_exclusive_create(store: Store, settings: bytes) -> None:
+    """Raise UsageError if the storage lets a file be created twice: releases would overwrite each other.
+
+    `settings`: the content of the registry's settings file, which has just been created.
+    """
+    try:
+        store.create(names.SETTINGS, settings)
+    except Exists:
+        return
+    store.remove(names.SETTINGS)
+    raise UsageError(f"{store.url} cannot be written: its storage overwrites existing files without an error")
+
+
+def check_empty(store: Store) -> None:
+    """Raise UsageError for a location with other content."""
+    others = [name for name in store.names("") if name != names.SETTINGS]
+    if others and not set(others) & {names.BLOBS, names.REVISIONS, names.CHANNELS, names.HOLDS}:
+        raise UsageError(f"{store.url} is not a registry and not empty: it contains {', '.join(others[:3])}")
+
+
+# --- over HTTP -------------------------------------------------------------------------------------------------------
+
+
+TIMEOUT = (5.0, 60.0)
+"""Seconds to connect, and between two pieces of an answer."""
+LONGEST = 600.0
+"""Seconds for a whole answer."""
+LARGEST = 2 << 30
+"""Maximum bytes of a bundle."""
+LARGEST_RECORD = 16 << 20
+"""Maximum bytes of other files: records, releases, listings."""
+MOST_NAMES = 20_000
+"""Maximum names in a folder."""
+MOST_ASKED = 50_000
+"""Maximum requests between two calls of `renew`."""
+MOST_RECORDS = 512 << 20
+"""Maximum bytes of records between two calls of `renew`."""
+
+_LINK = re.compile(rb"""href\s*=\s*["']([^"'?#]{1,1000})["']""", re.IGNORECASE)
+
+
+class HttpStore(Store):
+    """A registry behind a static server or `privtab serve registry`, read only. It is not trusted: all that it sends is bounded.
+
+    `token`: a bearer token; `verify`: False or a file of CA certificates. Folders need a server that lists them.
+    """
+
+    def __init__(self, url: str, *, token: str | None = None, verify: bool | str = True) -> None:
+        from privtab.client._sender import Sender
+
+        self.url = url.rstrip("/")
+        self._bundles = Sender(timeout=TIMEOUT, seconds=LONGEST, largest=LARGEST, token=token, verify=verify)
+        self._records = Sender(timeout=TIMEOUT, seconds=LONGEST, largest=LARGEST_RECORD, token=token, verify=verify)
+        self.renew()
+
+    def renew(self) -> None:
+        """As Store.renew."""
+        self._requests = self._record_bytes = 0
+
+    def read(self, path: str) -> bytes:
+        """As Store.read."""
+        from privtab.client._sender import SendError
+
+        url = f"{self.url}/{path}"
+        bundle = path.endswith(".tar.gz")
+        self._requests += 1
+        if self._requests > MOST_ASKED:
+            raise RegistryError(f"{self.url} refers to more than {MOST_ASKED:,} files, the most that is read")
+        try:
+            answer = (self._bundles if bundle else self._records).get(url)
+        except SendError as error:
+            raise RegistryError(str(error)) from error
+        if answer.status in (404, 410):
+            raise Missing(path)
+        if answer.status != 200:
+            raise RegistryError(f"{url} answered {answer.status} {answer.reason}")
+        if bundle:
+            return answer.body  # Some servers declare `.gz` files as gzip-encoded.
+        if answer.encoded:
+            raise RegistryError(f"{url} is sent as {answer.encoded[:20]}, which was not requested")
+        self._record_bytes += len(answer.body)
+        if self._record_bytes > MOST_RECORDS:
+            raise RegistryError(f"{self.url} sent more than {MOST_RECORDS >> 20} MiB of records, the most that is read")
+        return answer.body
+
+    def names(self, path: str) -> list[str]:
+        """As Store.names, from the links in the server's listing."""
+        try:
+            page = self.read(f"{path}/" if path else "")
+        except Missing:
+            return []
+        found = {unquote(link.decode("utf-8", "replace")).rstrip("/") for link in _LINK.findall(page)}
+        names = sorted(name for name in found if name and "/" not in name and not name.startswith("."))
+        if len(names) > MOST_NAMES:
+            raise RegistryError(f"{self.url}/{path} lists more than {MOST_NAMES:,} names")
+        return names

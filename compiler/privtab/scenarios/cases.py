@@ -1,16 +1,19 @@
-"""Entries of `cases`: one request and its answer, or a listing and the items it shows."""
+"""Entries of `cases` and `walkthroughs`: one request and its answer, the items that a listing shows, or steps that change the state."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from privtab.diagnostics import Span
+from privtab.effects import Effect
 from privtab.request import Entity, Request
-from privtab.scenarios.author import CONTEXT_KEYS, FROZEN_KEYS, Author
+from privtab.scenarios.author import CONTEXT_KEYS, FROZEN_KEYS, Author, without
 from privtab.scenarios.nodes import Case, Expected
 from privtab.scenarios.tree import Fields
 from privtab.state.located import locations
-from privtab.state.nodes import State
+from privtab.state.names import Problem
+from privtab.state.nodes import ALL_TABLES, Grant, State, merged
+from privtab.state.principal_rows import about_principal
 from privtab.syntax.yaml_tree import Node, Sequence
 
 KEYS = (
@@ -100,3 +103,126 @@ def items_of(author: Author, state: State, request: Request) -> tuple[str, ...]:
         if key.partition(":")[0] == type_ and Entity.parse(key).id.rpartition("/")[0] == parent_path
     }
     return tuple(sorted(found))
+
+
+WALKTHROUGH_KEYS = ("name", "state", "steps", "params", "tags", "why", "source", "note")
+STEP_KEYS = (
+    "say",
+    "user",
+    "action",
+    "resource",
+    *CONTEXT_KEYS,
+    "decision",
+    *FROZEN_KEYS,
+    "then",
+    "gone",
+    "tags",
+    "why",
+    "source",
+    "note",
+)
+
+
+def read_walkthroughs(author: Author, node: Node) -> None:
+    """Read the entries of `walkthroughs`."""
+    for item in author.reader.items(node, "`walkthroughs`"):
+        for entry, _ in author.combinations.of(item):
+            fields = author.reader.fields(entry, "a walkthrough", WALKTHROUGH_KEYS, required=("name", "steps"))
+            state = None if fields is None else author.state(fields)
+            if fields is not None and state is not None:
+                _steps(author, fields, state)
+
+
+def _steps(author: Author, fields: Fields, state: State) -> None:
+    name = author.optional(fields, "name")
+    tags = author.tags(fields)
+    for number, node in enumerate(author.reader.items(fields["steps"], "`steps`"), start=1):
+        step = author.reader.fields(node, "a step", STEP_KEYS, required=("user", "action", "resource", "decision"))
+        if step is None:
+            return
+        span = author.reader.span(node)
+        user = author.reader.text(step["user"], "`user`")
+        word = author.reader.word(step["decision"], "`decision`", ("allow", "deny"))
+        requests = author.requests(step, span, user.value.removeprefix("user:")) if user else []
+        if not requests or word is None:
+            return
+        author.check_frozen(step, allowed=word == "allow")
+        for request in requests:
+            expected = author.expected(step, request, allowed=word == "allow")
+            author.cases.append(
+                Case(
+                    name=f"{name}, step {number}: {author.optional(step, 'say') or f'{request.user} {request.action}'}",
+                    kind="step",
+                    world=author.world(state),
+                    request=request,
+                    expected=expected,
+                    span=span,
+                    why=author.why(step),
+                    tags=(*tags, *author.tags(step)),
+                )
+            )
+            for effect in expected.effects or ():
+                state = _apply_effect(author, state, effect, request, step["effects"])
+        after = _apply_changes(author, state, step)
+        if after is None:
+            return
+        state = after
+
+
+def _apply_changes(author: Author, state: State, step: Fields) -> State | None:
+    """The state without the rows of `gone` and with those of `then`; None after a finding."""
+    if "gone" in step:
+        removed = author.worlds.rows(step["gone"])
+        if removed is None:
+            return None
+        if _size(without(state, removed)) + _size(removed) != _size(state):
+            author.reader.report(
+                "T204", step["gone"], "a row under `gone` is not in the state", "write it as in the state"
+            )
+        state = without(state, removed)
+    if "then" in step:
+        added = author.worlds.rows(step["then"])
+        if added is None:
+            return None
+        state = merged((state, added))
+    return state
+
+
+def _apply_effect(author: Author, state: State, effect: str, request: Request, node: Node) -> State:
+    """The state after an effect: adds its row, or removes it for a revocation. `at`: the step's `effects`."""
+    try:
+        change = Effect.of(effect, request.user, request.active_roles).change
+    except ValueError:
+        author.reader.report(
+            "T004", node, f"`{effect}` is not an effect", "write `grant READ (type:path)` or `become owner (type:path)`"
+        )
+        return state
+    assert change is not None
+    key = effect.partition(" (")[2].removesuffix(")")
+    entity = author.ways.names.entity(key)
+    if isinstance(entity, Problem):
+        is_type_only = key == request.resource.type
+        message = (
+            f"`{effect}` does not say of which `{key}`, so it cannot become a row" if is_type_only else entity.message
+        )
+        shape = author.ways.names.shape(key) if is_type_only else ""
+        author.reader.report(
+            "T103", node, message, f"name it in `resource`: `{shape}`" if is_type_only else entity.help
+        )
+        return state
+    if change.row is None:
+        return without(state, about_principal(state, change.table, entity, author.ways.names.program))
+    user = f"user:{request.user}"
+    match change.table:
+        case "owners":
+            rows = State(owners=((entity, user),))
+        case "members":
+            rows = State(members=((request.user, entity),))
+        case _:
+            privilege = change.row["privilege"] or ""
+            rows = State(grants=(Grant(grantee=user, effect="allow", privilege=privilege, entity=entity),))
+    return merged((state, rows)) if change.action == "add" else without(state, rows)
+
+
+def _size(state: State) -> int:
+    return sum(len(getattr(state, table)) for table in ALL_TABLES)

@@ -14,13 +14,11 @@ from privtab.ir.nodes import Can, Program, Rule
 from privtab.marked_files import SUFFIXES, is_marked
 from privtab.pipeline import check_policy, find_policies, system_folder
 from privtab.scenarios.author import Author
-from privtab.scenarios.cases import read_cases
-from privtab.scenarios.expand import read_needs
+from privtab.scenarios.cases import read_cases, read_walkthroughs
+from privtab.scenarios.needs import read_needs
 from privtab.scenarios.nodes import Case, CasePlan, Subject, finding
-from privtab.scenarios.params import read_params
 from privtab.scenarios.suites import read_suites
-from privtab.scenarios.tree import Fields, ScenarioReader
-from privtab.scenarios.walks import read_walkthroughs
+from privtab.scenarios.tree import Fields, ScenarioReader, read_params
 from privtab.source import SourceFile
 from privtab.state.nodes import State
 from privtab.syntax.yaml_tree import Node, compose
@@ -167,7 +165,8 @@ def _content(program: Program, rule: Rule | None) -> object:
     if rule is None:
         return None
     reached = [node for node in followed(program, item_condition(rule)) if not isinstance(node, Can)]
-    return rule.gate, rule.requires, rule.each, rule.report, rule.effects, rule.creates, rule.withs, tuple(reached)
+    effects = rule.effects, rule.delegations
+    return rule.gate, rule.requires, rule.each, rule.report, effects, rule.creates, rule.withs, tuple(reached)
 
 
 FORMAT = "1"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Literal, TypeAlias
 
 from privtab.errors import Undecided
-from privtab.ir.canonical import Leaf, MinimalSets, canonical
+from privtab.ir.canonical import Leaf, MinimalSets, atom_of, canonical
 from privtab.ir.exact import ImplicationChecker, settings
 from privtab.ir.formula import asked_condition, call_condition, item_condition
 from privtab.ir.names import atom_text
-from privtab.ir.nodes import And, ByType, Compare, Or, Program, Rule
+from privtab.ir.nodes import And, Compare, Formula, Or, Program, Rule
 from privtab.ir.shapes import rule_flags
 from privtab.scenarios.masks import SETTING_COST, Budget, Key, Mask, Observed
 
@@ -113,58 +113,21 @@ class Coverage:
             self._budget.spend(SETTING_COST)
             types = {slot.name: all_types[slot.name] for slot in rule.withs if slot.polymorphic}
             in_setting = 0 if observed is None else observed.setting(flags, flags_asked, all_types)
-            if rule.each is None:
-                sets = self._form.minimal_sets(call_condition(rule), flags, all_types)
-                yield from self._proofs(rule, sets, observed, in_setting, flags, types, "")
-                continue
             named = 0 if observed is None else observed.named
-            items = self._form.minimal_sets(item_condition(rule), flags, all_types)
-            yield from self._proofs(rule, items, observed, in_setting & named, flags, types, "item")
-            call = asked_condition(self.program, rule, named=False)
-            calls = self._form.minimal_sets(call, flags, all_types)
-            yield from self._proofs(rule, calls, observed, in_setting & ~named, flags, types, "call")
-
-    def _proofs(
-        self,
-        rule: Rule,
-        sets: MinimalSets,
-        observed: Observed | None,
-        in_setting: Mask,
-        flags: frozenset[str],
-        types: Mapping[str, str],
-        form: Form,
-    ) -> Iterator[Cell]:
-        """The cells of one form of request; `in_setting` are the cases that have it."""
-
-        def cells(
-            proof: Proof, proved: Mask, atoms: tuple[Leaf, ...] = (), missing: Leaf | None = None
-        ) -> Iterator[Cell]:
-            self._budget.spend(len(atoms) + len(sets))
-            if not proved and self._is_impossible(sets, atoms, missing):
-                return
-            yield Cell(
-                rule=rule,
-                proof=proof,
-                atoms=atoms,
-                missing=missing,
-                flags=flags,
-                types=types,
-                form=form,
-                covered=bool(proved),
-            )
-
-        atom_masks = {atom: _atom(observed, atom) for atoms in sets for atom in atoms}
-        set_masks = [reduce(int.__and__, (atom_masks[atom] for atom in atoms), in_setting) for atoms in sets]
-        denied = in_setting & ~(observed.allowed if observed is not None else 0)
-        for position, atoms in enumerate(sets):
-            other_sets = reduce(int.__or__, (mask for index, mask in enumerate(set_masks) if index != position), 0)
-            yield from cells("allow", set_masks[position] & ~other_sets, atoms)
-        for atoms in sets:
-            for missing in atoms:
-                holding_rest = reduce(int.__and__, (atom_masks[atom] for atom in atoms if atom != missing), denied)
-                yield from cells("lack", holding_rest & ~atom_masks[missing], atoms, missing)
-        if () not in sets:
-            yield from cells("default", denied & ~reduce(int.__or__, atom_masks.values(), 0))
+            forms: tuple[tuple[Form, Formula, Mask], ...] = (("", call_condition(rule), in_setting),)
+            if rule.each is not None:
+                call = asked_condition(self.program, rule, named=False)
+                forms = (
+                    ("item", item_condition(rule), in_setting & named),
+                    ("call", call, in_setting & ~named),
+                )
+            for form, condition, cases in forms:
+                sets = self._form.minimal_sets(condition, flags, all_types)
+                kind = Cell(rule=rule, proof="default", flags=flags, types=types, form=form, covered=False)
+                for cell, _ in cells_of(kind, sets, observed, cases):
+                    self._budget.spend(len(cell.atoms) + len(sets))
+                    if cell.covered or not self._is_impossible(sets, cell.atoms, cell.missing):
+                        yield cell
 
     def _is_impossible(self, sets: MinimalSets, atoms: tuple[Leaf, ...], missing: Leaf | None) -> bool:
         """Whether no state can prove a cell.
@@ -182,9 +145,24 @@ class Coverage:
         return self._budget.ask(lambda: self._exact.implies(premise, consequence))
 
 
-def _atom(observed: Observed | None, atom: Leaf) -> Mask:
-    assert not isinstance(atom, ByType)
-    return 0 if observed is None else observed.atom(atom)
+def cells_of(kind: Cell, sets: MinimalSets, observed: Observed | None, in_setting: Mask) -> Iterator[tuple[Cell, Mask]]:
+    """The cells of one kind of request, and the cases that prove each; `kind`: a cell of that kind, `in_setting`: the cases that have it."""
+    masks = {atom: 0 if observed is None else observed.atom(atom_of(atom)) for atoms in sets for atom in atoms}
+    complete = [reduce(int.__and__, (masks[atom] for atom in atoms), in_setting) for atoms in sets]
+    allowed = observed.allowed if observed is not None else 0
+    denied = in_setting & ~allowed
+    for position, atoms in enumerate(sets):
+        others = reduce(int.__or__, (mask for other, mask in enumerate(complete) if other != position), 0)
+        proved = complete[position] & ~others & allowed
+        yield replace(kind, proof="allow", atoms=atoms, covered=bool(proved)), proved
+    for atoms in sets:
+        for missing in atoms:
+            rest = reduce(int.__and__, (masks[atom] for atom in atoms if atom != missing), denied)
+            proved = rest & ~masks[missing]
+            yield replace(kind, proof="lack", atoms=atoms, missing=missing, covered=bool(proved)), proved
+    if () not in sets:
+        proved = denied & ~reduce(int.__or__, masks.values(), 0)
+        yield replace(kind, covered=bool(proved)), proved
 
 
 def percent(part: int, total: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, reduce
 from operator import or_
 from typing import TypeAlias, TypeVar
@@ -13,6 +13,7 @@ from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import item_condition, move, references
 from privtab.ir.nodes import ALWAYS, RESOURCE, Atom, ByType, Can, Formula, Program, Rule, When
 from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.request import Request
 from privtab.scenarios.nodes import Case
 
 Key: TypeAlias = tuple[str, str]
@@ -47,14 +48,18 @@ class RuleDependencies:
         return self._dependents.get(key, [])
 
 
-class RowMasks:
-    """The cases of one rule as masks; subclasses say in which of them an atom, a flag or a type of an object holds."""
+class Observed:
+    """The cases of one rule as masks, and what their callers hold in a state, as the reference engine has it."""
 
-    def __init__(self, program: Program, rule: Rule, number: int) -> None:
-        """`number`: how many cases there are."""
+    def __init__(
+        self, program: Program, rule: Rule, asked: Iterable[tuple[Request, Reference]], cases: Sequence[Case] = ()
+    ) -> None:
+        """`asked`: the request of each case, and the engine over its state. `cases`: themselves, where there are any."""
         self.program = program
         self.rule = rule
-        self.all_cases: Mask = (1 << number) - 1
+        self.cases = cases
+        self.contexts = tuple(EvaluationContext(reference, request) for request, reference in asked)
+        self.all_cases: Mask = (1 << len(self.contexts)) - 1
         self._atoms: dict[Atom, Mask] = {}
         self._cans: dict[Can, Mask] = {}
         self._replacement: tuple[Rule | None, dict[Can, Mask]] = (None, {})
@@ -69,24 +74,15 @@ class RowMasks:
     @cached_property
     def named(self) -> Mask:
         """The cases that name their resource."""
-        raise NotImplementedError
-
-    def _with_atom(self, atom: Atom) -> Mask:
-        """As `atom`, which keeps the result."""
-        raise NotImplementedError
-
-    def _with_flag(self, flag: str) -> Mask:
-        """As `flag`, which keeps the result."""
-        raise NotImplementedError
-
-    def _with_type(self, slot: str, type_: str) -> Mask:
-        """As `of_type`, which keeps the result."""
-        raise NotImplementedError
+        return self._where(lambda context: RESOURCE in context.complete)
 
     @cached_property
     def placed(self) -> Mask:
         """The cases whose objects lie somewhere; the others are denied whatever the rule says."""
-        return self.all_cases
+        return self._where(lambda context: not context.unplaced)
+
+    def _where(self, condition: Callable[[EvaluationContext], bool]) -> Mask:
+        return sum(1 << number for number, context in enumerate(self.contexts) if condition(context))
 
     def outcome(
         self, rule: Rule, replacement: Rule | None = None, dependencies: RuleDependencies | None = None
@@ -127,19 +123,19 @@ class RowMasks:
     def atom(self, atom: Atom) -> Mask:
         """The cases in which an atom holds."""
         if atom not in self._atoms:
-            self._atoms[atom] = self._with_atom(atom)
+            self._atoms[atom] = self._where(lambda context: context.holds(atom))
         return self._atoms[atom]
 
     def flag(self, flag: str) -> Mask:
         """The cases that set a flag."""
         if flag not in self._flags:
-            self._flags[flag] = self._with_flag(flag)
+            self._flags[flag] = self._where(lambda context: flag in context.flags)
         return self._flags[flag]
 
     def of_type(self, slot: str, type_: str) -> Mask:
         """The cases whose object in a slot has a type."""
         if (slot, type_) not in self._types:
-            self._types[slot, type_] = self._with_type(slot, type_)
+            self._types[slot, type_] = self._where(lambda context: context.types[slot] == type_)
         return self._types[slot, type_]
 
     def setting(self, flags: frozenset[str], rule_flags: Iterable[str], types: Mapping[str, str]) -> Mask:
@@ -152,43 +148,10 @@ class RowMasks:
         return mask
 
 
-class Observed(RowMasks):
-    """The cases of one rule, and what their callers hold in a state, as the reference engine has it."""
-
-    def __init__(self, program: Program, rule: Rule, cases: Iterable[tuple[Case, Reference]]) -> None:
-        pairs = tuple(cases)
-        super().__init__(program, rule, len(pairs))
-        self.cases = tuple(case for case, _ in pairs)
-        self.contexts = tuple(EvaluationContext(reference, case.request) for case, reference in pairs)
-
-    @staticmethod
-    def _mask(bits: Iterable[bool]) -> Mask:
-        return sum(1 << i for i, bit in enumerate(bits) if bit)
-
-    @cached_property
-    def named(self) -> Mask:
-        """As RowMasks.named."""
-        return self._mask(RESOURCE in context.complete for context in self.contexts)
-
-    @cached_property
-    def placed(self) -> Mask:
-        """As RowMasks.placed."""
-        return self._mask(not context.unplaced for context in self.contexts)
-
-    def _with_atom(self, atom: Atom) -> Mask:
-        return self._mask(context.holds(atom) for context in self.contexts)
-
-    def _with_flag(self, flag: str) -> Mask:
-        return self._mask(flag in case.request.flags for case in self.cases)
-
-    def _with_type(self, slot: str, type_: str) -> Mask:
-        return self._mask(context.types[slot] == type_ for context in self.contexts)
-
-
 class _HoldsAlgebra(Algebra[Mask]):
     """The cases in which conditions hold; arguments as for `Observed.holds`."""
 
-    def __init__(self, observed: RowMasks, replacement: Rule | None, dependencies: RuleDependencies | None) -> None:
+    def __init__(self, observed: Observed, replacement: Rule | None, dependencies: RuleDependencies | None) -> None:
         self._observed = observed
         self._replacement = replacement
         self._dependencies = dependencies

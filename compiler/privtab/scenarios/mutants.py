@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, assert_never
 
 from privtab.attributes import Attribute, Operator, Scalar
-from privtab.effects import PRINCIPAL_TABLES
+from privtab.effects import PRINCIPAL_TABLES, EffectKind
 from privtab.ir.formula import conjunction, disjunction, item_condition, leaves
-from privtab.ir.names import atom_text
+from privtab.ir.names import condition_text
 from privtab.ir.nodes import (
     ALWAYS,
     NEVER,
@@ -20,7 +20,6 @@ from privtab.ir.nodes import (
     Can,
     Compare,
     Effect,
-    EffectKind,
     Formula,
     Has,
     HasBelow,
@@ -298,42 +297,7 @@ class _PointMutation:
 
     def text(self, formula: Formula) -> str:
         """A condition as written in a cell."""
-        return formula_text(formula, self.rule)
-
-
-def formula_text(formula: Formula, rule: Rule) -> str:
-    """A condition in words."""
-    match formula:
-        case (
-            Has()
-            | Owner()
-            | Member()
-            | Self()
-            | Holds()
-            | ServiceAdmin()
-            | HasBelow()
-            | OwnsBelow()
-            | Compare()
-            | ByType()
-        ):
-            return atom_text(formula, rule)
-        case And() | Or():
-            if not formula.parts:
-                return "anyone" if isinstance(formula, And) else "nobody"
-            word = " and " if isinstance(formula, And) else " or "
-            return word.join(_inner(part, rule) for part in formula.parts)
-        case When():
-            return f"{_inner(formula.body, rule)} when {formula.flag}"
-        case Can():
-            target_text = atom_text(Owner(target=formula.target), rule).removeprefix("owner ")
-            return f"can {formula.operation} {target_text}"
-        case _:
-            assert_never(formula)
-
-
-def _inner(formula: Formula, rule: Rule) -> str:
-    text = formula_text(formula, rule)
-    return f"({text})" if isinstance(formula, And | Or | When) and " " in text else text
+        return condition_text(formula, self.rule)
 
 
 def _words(attribute: Attribute) -> tuple[Scalar, ...]:

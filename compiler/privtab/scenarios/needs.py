@@ -1,64 +1,136 @@
-"""Generates callers from all minimal ways of a request: callers with exactly one way, or with none."""
+"""Entries of `needs`: generates callers from all minimal ways of a request, who have exactly one way, or none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from itertools import product
+from dataclasses import replace
+from itertools import islice, product
 from math import prod
-from typing import TypeAlias
 
-from privtab.errors import UsageError
-from privtab.ir.formula import asked_condition, leaves
-from privtab.ir.levels import types_of
-from privtab.ir.names import privilege_names
-from privtab.ir.nodes import RESOURCE, Atom, Compare, HasBelow, OwnsBelow, Program, Target
+from privtab.attributes import Scalar
+from privtab.diagnostics import Span
+from privtab.errors import Undecided, UsageError
+from privtab.ir.comparisons import Comparisons
+from privtab.ir.formula import asked_condition, leaves, types_of
+from privtab.ir.nodes import RESOURCE, Atom, Compare, HasBelow, OwnsBelow, Program, Target, Term
 from privtab.ir.serialise import vocabulary
 from privtab.locations import GrowingLocations, Locations
 from privtab.request import Entity, Request
-from privtab.scenarios.compared import ComparedAttributes, Values, about_request
-from privtab.scenarios.ways import MAX_WAYS, HeldAtom, HeldSet, Ways, at_or_below, smallest, transversals
+from privtab.scenarios.author import NEEDS_CONTEXT_KEYS, Author
+from privtab.scenarios.callers import (
+    AttributeValues,
+    CallerSemantics,
+    Denied,
+    HeldAtom,
+    HeldSet,
+    Ways,
+    about_request,
+    at_or_below,
+    comparisons_of,
+    smallest,
+)
+from privtab.scenarios.generated import Caller, CallerStates
+from privtab.scenarios.nodes import Case
+from privtab.scenarios.tree import Fields, Values
+from privtab.scenarios.ways import MAX_WAYS
 from privtab.state.located import locations
-from privtab.state.nodes import State
+from privtab.state.nodes import Placement, State
+from privtab.syntax.yaml_tree import Node
 
-Denied: TypeAlias = frozenset[HeldAtom]
-"""Privileges that are denied on their entities."""
+MAX_SINGLE = 32
+"""The limit on single values that are tried for one request."""
+
+
+class ComparedAttributes:
+    """The comparisons that a request is about."""
+
+    def __init__(self, program: Program, request: Request, comparisons: Iterable[Compare]) -> None:
+        """Comparisons of attributes that neither the state nor this request can give never hold, so they are left out."""
+        keys = set(map(str, (request.resource, *request.with_.values())))
+
+        def has_value(term: Term) -> bool:
+            declared = program.attribute(term)
+            in_state = declared is not None and "state" in declared.origins
+            return in_state or term.target is None or term.target.slot in keys
+
+        comparisons = [compare for compare in comparisons if all(map(has_value, compare.terms))]
+        self._theory = Comparisons(program)
+        self.atoms = tuple(sorted({HeldAtom("compare", compare=compare) for compare in comparisons}, key=str))
+        known = [atom.compare for atom in self.atoms if atom.compare is not None]
+        self._terms = tuple(dict.fromkeys(term for compare in known for term in compare.terms))
+        single = (HeldAtom("compare", compare=compare) for compare in self._single(known))
+        self.single = tuple(islice((atom for atom in dict.fromkeys(single) if atom not in self.atoms), MAX_SINGLE))
+        self._known = {atom.compare for atom in (*self.atoms, *self.single)}
+
+    def fewest(self, atoms: HeldSet, lacking: HeldSet = frozenset()) -> HeldSet | None:
+        """Some atoms, with the comparisons that hold where as few as possible do besides; None if no values do that. Raises Undecided."""
+        true, false = _comparisons(atoms), set(_comparisons(lacking))
+        if not self._known.issuperset(true) or self._theory.values(true, false) is None:
+            return None
+        for atom in self.atoms:
+            if atom.compare is not None and atom.compare not in true | false:
+                (false if self._theory.possible(true, {*false, atom.compare}) else true).add(atom.compare)
+        return atoms | {atom for atom in self.atoms if atom.compare in true}
+
+    def most(self, atoms: HeldSet, lacking: HeldSet) -> Iterator[HeldSet]:
+        """Some atoms that compare nothing, with as many comparisons as can hold where some do not: each that can is in one of the sets."""
+        listed = [atom for atom in (*self.atoms, *self.single) if atom not in lacking]
+        false, seen = _comparisons(lacking), set[HeldSet]()
+        for number in range(max(1, len(listed))):
+            chosen = frozenset(atom for atom in atoms if atom.compare is None)
+            for atom in (*listed[number:], *listed[:number]):
+                if self._theory.possible(_comparisons(chosen | {atom}), false):
+                    chosen |= {atom}
+            if chosen not in seen:
+                seen.add(chosen)
+                yield chosen
+
+    def values(self, atoms: HeldSet) -> AttributeValues:
+        """AttributeValues with which the comparisons among some atoms hold, and no others that the request is about. Raises Undecided."""
+        true = _comparisons(atoms)
+        false = {atom.compare for atom in self.atoms if atom.compare is not None} - true
+        found = self._theory.values(true, false)
+        assert found is not None
+        return {term: found.get(self._theory.term(term)) for term in self._terms}
+
+    def _single(self, comparisons: Iterable[Compare]) -> Iterator[Compare]:
+        """Comparisons that say one value, or how two integers are ordered."""
+        for compare in comparisons:
+            constants = compare.right if isinstance(compare.right, tuple) else ()
+            for term in compare.terms:
+                yield from (Compare(left=term, operator="=", right=(v,)) for v in self._values(term, constants))
+            if isinstance(compare.right, Term) and compare.operator in ("<", "<=", ">", ">="):
+                yield from (replace(compare, operator=operator) for operator in ("<", "=", ">"))
+
+    def _values(self, term: Term, constants: tuple[Scalar, ...]) -> list[Scalar]:
+        """The values of an attribute that tell comparisons with some constants apart."""
+        type_ = self._theory.type_of(term)
+        match type_.type:
+            case "bool":
+                return [True, False]
+            case "enum":
+                return [*type_.values]
+            case "integer":
+                near = {int(constant) + step for constant in constants for step in (-1, 0, 1)}
+                return [number for number in sorted(near) if type_.fits(number)]
+            case "text":
+                # Another one for each attribute, so that two can be present and not the same.
+                return [*constants, f"other {self._terms.index(term) + 1}"]
+            case _:
+                return []
+
+
+def _comparisons(atoms: HeldSet) -> set[Compare]:
+    return {atom.compare for atom in atoms if atom.compare is not None}
+
+
 MADE_UP = " below"
 """What ends the names of entities that are made up for `or below`."""
 MAX_MIXED = 6
 """The limit on atoms, in one way to be denied, for which both kinds of lacking are combined."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """One generated caller: what they are given and denied, the expected decision, and a description."""
-
-    held: HeldSet
-    denied: Denied
-    allowed: bool
-    words: str
-    values: Values = field(default_factory=dict)
-    """Those of the attributes that the request is about."""
-
-
-class _Facts:
-    """What gives one atom: a firm fact, or a grant unless there is one of the denials."""
-
-    def __init__(
-        self, *, firm: Iterable[HeldAtom], grants: Iterable[HeldAtom] = (), denials: Iterable[HeldAtom] = ()
-    ) -> None:
-        self.firm = frozenset(firm)
-        self.grants = frozenset(grants)
-        self._denials = frozenset(denials)
-
-    def hold(self, atoms: HeldSet, denied: Denied) -> bool:
-        """Whether some facts and denials give it."""
-        if not self.firm.isdisjoint(atoms):
-            return True
-        return not self.grants.isdisjoint(atoms) and self._denials.isdisjoint(denied)
-
-
-class Callers:
+class Callers(CallerSemantics):
     """Generates the callers for the ways to one request."""
 
     def __init__(
@@ -79,20 +151,11 @@ class Callers:
         rule = program.rules[request.resource.type, request.action]
         condition = asked_condition(program, rule, named=vocabulary(program).complete(request.resource))
         asked = set(leaves(program, condition))
-        self.program = program
         growing = GrowingLocations(where or locations(program, State()))
-        self.keys = growing.keys
+        super().__init__(program, growing.keys)
         self.placed: dict[Entity, Entity] = {}
         """Where entities with flat ids lie that are made up, by what contains them."""
-        self.names = privilege_names(program)
-        self.deny_overrides = program.semantics.deny == "overrides"
-        owner = program.semantics.owner
-        self.owner_privileges = frozenset(owner.holds) if owner else frozenset()
-        self.has_owners = owner is not None
         self.request = request
-        self._paths: dict[str, tuple[str, ...]] = {}
-        self._known_facts: dict[HeldAtom, _Facts] = {}
-        self._known_ways: dict[HeldSet, tuple[_Facts, ...]] = {}
         slots = (request.resource, *request.with_.values())
         self.objects = tuple(dict.fromkeys(key for entity in slots for key in self._path_keys(entity)))
         """The keys of the request's objects and of all their ancestors."""
@@ -135,25 +198,13 @@ class Callers:
             return ways
         found: list[HeldSet] = []
         for way in ways:
-            choices = [self._places(atom) if atom.below else [atom] for atom in sorted(way, key=str)]
+            choices = [self.places(atom, self._everywhere) if atom.below else [atom] for atom in sorted(way, key=str)]
             if len(found) + prod(map(len, choices)) > MAX_WAYS:
                 raise UsageError(
                     f"`needs` of `{self.request.action} {self.request.resource}` has more than {MAX_WAYS:,} ways"
                 )
             found += map(frozenset, product(*choices))
         return smallest(found)
-
-    def _places(self, atom: HeldAtom) -> list[HeldAtom]:
-        """An atom on its entity, and on each below of the request or made up."""
-        keys = [key for key in self._everywhere if atom.on in self.keys(Entity.parse(key))]
-        if atom.kind != "has":
-            return [replace(atom, on=key, below=False) for key in keys]
-        on = self.program.privileges[atom.what].on
-        granted = [replace(atom, on=key, below=False) for key in keys if key.partition(":")[0] in on]
-        if atom.what not in self.owner_privileges:
-            return granted
-        # Owners have the privilege also where it cannot be granted.
-        return granted + [HeldAtom("owner", "", key) for key in keys if key.partition(":")[0] not in on]
 
     def all(self) -> Iterator[Caller]:
         """Every caller, each once, in an order that reads naturally."""
@@ -191,7 +242,7 @@ class Callers:
         """
         if not self._suffices_otherwise(way, held, frozenset()):
             return self._allowed(way, held, frozenset())
-        for atoms in (held, *self._by_ownership(held)):
+        for atoms in (held, *self.by_ownership(held)):
             denied = self.denials(way, atoms)
             if not self._suffices_otherwise(way, atoms, denied):
                 return self._allowed(way, atoms, denied)
@@ -200,23 +251,18 @@ class Callers:
     def _suffices_otherwise(self, way: HeldSet, atoms: HeldSet, denied: Denied) -> bool:
         return any(other != way and self.suffices(other, atoms, denied) for other in self.ways)
 
-    def _by_ownership(self, way: HeldSet) -> Iterator[HeldSet]:
-        """The set with one of its privileges held through ownership, which denials do not affect."""
-        for atom in sorted(way, key=str):
-            if atom.kind == "has" and atom.what in self.owner_privileges:
-                yield way - {atom} | {HeldAtom("owner", "", atom.on)}
+    def allowed(self, atoms: HeldSet, denied: Denied) -> bool:
+        """Whether some listed set holds."""
+        return any(self.suffices(way, atoms, denied) for way in self.ways)
 
     def denials(self, way: HeldSet, atoms: HeldSet) -> Denied:
         """The privileges of a set, denied wherever the set still suffices: mostly further down."""
         denied: Denied = frozenset()
-        if self.deny_overrides:
-            inherited = {atom.what for atom in way if atom.kind == "has" and self.program.inherits(atom.what)}
-            for privilege in sorted(inherited):
-                for key in self.objects:
-                    extended = denied | {HeldAtom("has", privilege, key)}
-                    is_grantable = key.partition(":")[0] in self.program.privileges[privilege].on
-                    if is_grantable and self.suffices(way, atoms, extended):
-                        denied = extended
+        for privilege in self.deniable(way) if self.deny_overrides else ():
+            for key in self.objects:
+                extended = denied | {HeldAtom("has", privilege, key)}
+                if self.is_grantable(privilege, key) and self.suffices(way, atoms, extended):
+                    denied = extended
         return denied
 
     def _allowed(self, way: HeldSet, atoms: HeldSet, denied: Denied) -> Caller:
@@ -230,7 +276,7 @@ class Callers:
     def _denied_below(self, way: HeldSet) -> Iterator[Caller]:
         """Callers with one set whose privileges are denied wherever the set still suffices."""
         held = self.compared.fewest(way)
-        for atoms in () if held is None else (held, *self._by_ownership(held)):
+        for atoms in () if held is None else (held, *self.by_ownership(held)):
             denied = self.denials(way, atoms)
             if denied:
                 yield self._allowed(way, atoms, denied)
@@ -249,15 +295,12 @@ class Callers:
 
     def _maximal_denied(self) -> Iterator[Caller]:
         """Callers with everything except some atom of every set: as much as can be held without an allow."""
-        everything = frozenset(self.everything())
+        everything = frozenset(self.everything(self._everywhere, self.request.resource)).union(*self.ways)
         for lacking in transversals(self.ways):
             for denied in self._denied_choices(lacking):
-                excluded = {
-                    fact
-                    for atom in lacking
-                    for fact in everything
-                    if (atom not in denied or fact.kind != "has") and self._implies(fact, atom)
-                }
+                facts = {atom: self.facts(atom) for atom in lacking}
+                # A grant may be held above or below what is denied.
+                excluded = {f for atom in lacking for f in (facts[atom].firm if atom in denied else facts[atom].alone)}
                 for held in self.compared.most(everything - excluded, lacking):
                     unequal = {atom for atom in self.compared.atoms if atom not in held}
                     lacking_text = _join((lacking - denied) | unequal)
@@ -273,7 +316,7 @@ class Callers:
         always_denied: set[HeldAtom] = set()
         optional: list[HeldAtom] = []
         for atom in sorted(lacking, key=str) if self.deny_overrides else ():
-            above, below = self._grantable_around(atom) if atom.kind == "has" else (False, False)
+            above, below = self.grantable_around(atom, self._everywhere)
             if above and below and len(optional) < MAX_MIXED:
                 optional.append(atom)
             elif above:
@@ -282,33 +325,6 @@ class Callers:
             yield frozenset(always_denied) | frozenset(
                 atom for atom, denied in zip(optional, choice, strict=True) if denied
             )
-
-    def _grantable_around(self, atom: HeldAtom) -> tuple[bool, bool]:
-        """Whether the privilege can be granted above its object, and on one of the request's objects below it."""
-        on = self.program.privileges[atom.what].on
-        above = any(key != atom.on and key.partition(":")[0] in on for key in self.grant_keys(atom.what, atom.on))
-        below = any(
-            key != atom.on and key.partition(":")[0] in on and atom.on in self.grant_keys(atom.what, key)
-            for key in self._everywhere
-        )
-        return above, below
-
-    def everything(self) -> Iterator[HeldAtom]:
-        """Everything that can be given on the request's objects and their ancestors, and every atom of the ways."""
-        for key in self._everywhere:
-            type_ = key.partition(":")[0]
-            for privilege in self.program.grantable_on(type_):
-                yield HeldAtom("has", privilege, key)
-            if self.has_owners:
-                yield HeldAtom("owner", "", key)
-            yield HeldAtom("member", "", key)
-            if self.program.entities[type_].principal == "role":
-                yield HeldAtom("holds", "", key)
-        yield HeldAtom("admin")
-        resource = self.request.resource
-        if self.program.entities[resource.type].principal == "user" and vocabulary(self.program).complete(resource):
-            yield HeldAtom("self")
-        yield from (atom for way in self.ways for atom in way)
 
     def _path_keys(self, entity: Entity) -> Iterator[str]:
         """The keys on the path of an entity, and of the `single` entities below it."""
@@ -323,53 +339,16 @@ class Callers:
                 yield f"{other.name}:{path}"
                 yield from self._singles(f"{other.name}:{path}")
 
-    def allowed(self, atoms: HeldSet, denied: Denied) -> bool:
-        """Whether some listed set holds."""
-        return any(self.suffices(way, atoms, denied) for way in self.ways)
 
-    def suffices(self, way: HeldSet, atoms: HeldSet, denied: Denied) -> bool:
-        """Whether a set holds, given some facts and some denials."""
-        if way not in self._known_ways:
-            self._known_ways[way] = tuple(map(self._facts, way))
-        return all(facts.hold(atoms, denied) for facts in self._known_ways[way])
-
-    def holds(self, atom: HeldAtom, atoms: HeldSet, denied: Denied) -> bool:
-        """Whether an atom holds, given some facts and some denials."""
-        return self._facts(atom).hold(atoms, denied)
-
-    def _implies(self, fact: HeldAtom, atom: HeldAtom) -> bool:
-        """Whether a fact alone, without denials, implies an atom."""
-        facts = self._facts(atom)
-        return fact in facts.grants or fact in facts.firm
-
-    def _facts(self, atom: HeldAtom) -> _Facts:
-        if atom not in self._known_facts:
-            self._known_facts[atom] = self._facts_of_privilege(atom) if atom.kind == "has" else _Facts(firm={atom})
-        return self._known_facts[atom]
-
-    def _facts_of_privilege(self, atom: HeldAtom) -> _Facts:
-        keys = self.grant_keys(atom.what, atom.on)
-        giving = (
-            HeldAtom("has", name, key)
-            for key in keys
-            for name in self.names.giving(atom.what, key.partition(":")[0], "allow")
-        )
-        return _Facts(
-            firm={HeldAtom("owner", "", key) for key in keys if atom.what in self.owner_privileges},
-            grants={atom, *giving},
-            denials={HeldAtom("has", atom.what, key) for key in keys},
-        )
-
-    def grant_keys(self, privilege: str, key: str) -> tuple[str, ...]:
-        """The keys on which a grant of a privilege counts for an entity."""
-        if key not in self._paths:
-            self._paths[key] = tuple(self.keys(Entity.parse(key)))
-        return self._paths[key] if self.program.inherits(privilege) else self._paths[key][-1:]
-
-
-def comparisons_of(ways: Iterable[HeldSet]) -> Iterator[Compare]:
-    """The comparisons in some ways."""
-    return (atom.compare for way in ways for atom in way if atom.compare is not None)
+def transversals(ways: Ways) -> Ways:
+    """The smallest sets with an atom of each listed set: what a denied caller must lack."""
+    found: Ways = (frozenset(),)
+    for way in ways:
+        extended: list[HeldSet] = []
+        for partial in found:
+            extended += [partial] if partial & way else [partial | {atom} for atom in sorted(way, key=str)]
+        found = smallest(extended)[:MAX_WAYS]
+    return found
 
 
 def _join(atoms: Iterable[HeldAtom]) -> str:
@@ -378,3 +357,62 @@ def _join(atoms: Iterable[HeldAtom]) -> str:
 
 def _denied_text(denied: Denied) -> str:
     return f"; denied {_join(denied)}" if denied else ""
+
+
+KEYS = (
+    "name", "ask", "action", "resource", *NEEDS_CONTEXT_KEYS, "by", "all", "effects", "rule", "report", "params", "tags", "why", "source", "note",
+)  # fmt: skip
+
+
+def read_needs(author: Author, node: Node) -> None:
+    """Read the entries of `needs`. Callers share a state, since none sees what another is given, if they agree on entities' attributes."""
+    placed = author.placements()
+    if placed is None:
+        return
+    generated = CallerStates(author.program, placed)
+    cases_before = len(author.cases)
+    for item in author.reader.items(node, "`needs`"):
+        for entry, values in author.combinations.of(item):
+            fields = author.reader.fields(entry, "an entry of `needs`", KEYS)
+            if fields is not None:
+                _need(author, fields, author.reader.span(entry), values, generated)
+    if len(author.cases) > cases_before:
+        for state in generated.states():
+            author.world(state)
+
+
+def _need(author: Author, fields: Fields, span: Span, values: Values, generated: CallerStates) -> None:
+    if ("by" in fields) == ("all" in fields):
+        author.reader.report("T006", span, "an entry of `needs` has either `by` or `all`")
+        return
+    ways = author.ways.ways(fields["by"], values) if "by" in fields else author.ways.all(fields["all"], values)
+    requests = author.requests(fields, span, "somebody")
+    if ways is None:
+        return
+    name, why, tags = author.optional(fields, "name"), author.why(fields), author.tags(fields)
+    for request in author.placed(requests, generated.where, fields):
+        title = name or f"{request.action} {request.resource}"
+        try:
+            callers = Callers(author.program, request, ways, generated.where)
+            expanded = tuple(callers.all())
+        except Undecided as error:
+            advice = "say it of a shorter part, or test the row by `cases`"
+            author.reader.report("T205", fields["by" if "by" in fields else "all"], str(error), advice)
+            continue
+        generated.placements |= {e: Placement(entity=e, parent=parent) for e, parent in callers.placed.items()}
+        for caller in expanded:
+            number, caller_request = generated.add_caller(caller, request)
+            expected = author.expected(fields, caller_request, allowed=caller.allowed)
+            author.cases.append(
+                Case(
+                    name=f"{title} with {caller.words}",
+                    kind="need",
+                    world=len(author.states) + number,
+                    request=caller_request,
+                    expected=expected,
+                    span=span,
+                    holds=caller.words,
+                    why=why,
+                    tags=tags,
+                )
+            )

@@ -3,63 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 from math import prod
-from typing import Literal, TypeAlias
+from typing import cast
 
-from privtab.ir.names import compare_text
-from privtab.ir.nodes import Compare, EntityType, Program
-from privtab.ir.serialise import vocabulary
-from privtab.names import ANY_PRIVILEGE, encode_name, path_of, quoted, unquoted
+from privtab.attributes import Attribute, AttributeKind, Operator
+from privtab.attributes import Scalar as Constant
+from privtab.hints import did_you_mean
+from privtab.ir.nodes import Compare, Program, Target, Term
+from privtab.names import ANY_PRIVILEGE, unquoted
 from privtab.request import Entity
-from privtab.scenarios.comparison_texts import comparison, is_comparison
-from privtab.scenarios.params import Values
-from privtab.scenarios.tree import ScenarioReader, fill
+from privtab.scenarios.callers import ANYONE, HeldAtom, HeldSet, Ways, set_text, smallest
+from privtab.scenarios.tree import ScenarioReader, Values, fill
 from privtab.state.names import Problem, StateNames
 from privtab.syntax import yaml_tree
+from privtab.syntax.expression import Comparison, parse_condition
 from privtab.syntax.node_reader import near
 from privtab.syntax.yaml_tree import Node, Scalar
 
 _ON = re.compile(r"(?P<what>[^()]+?)\s*\((?P<on>[^()]*)\)")
 BELOW = " or below"
+_TERM = r"(?:user|request)\.[A-Za-z][A-Za-z0-9_]*|[A-Za-z][A-Za-z0-9_]*\s*\([^()]*\)"
+_COMPARISON = re.compile(rf"(?P<left>{_TERM})(?:\s*(?P<relation><=|>=|=|<|>|\bin\b)\s*(?P<right>.+))?", re.DOTALL)
+_CONTAINED = re.compile(rf"(?P<word>\"[^\"\n]*\"|[^\W\d]\w*)\s+in\s+(?P<set>{_TERM})")
+_CODE = "T104"
 _SPACES = re.compile(r"\s+")
-AtomKind: TypeAlias = Literal["has", "owner", "member", "holds", "self", "admin", "compare"]
-
-
-@dataclass(frozen=True, slots=True)
-class HeldAtom:
-    """Something that a caller can hold or be: a privilege on an entity, ownership, membership, a role, `self`, or a comparison."""
-
-    kind: AtomKind
-    what: str = ""
-    on: str = ""
-    """The key of the entity, `type:path`."""
-    below: bool = False
-    """Whether it may be held on an entity below instead."""
-    compare: Compare | None = None
-    """For `compare`: attributes that stand in a relation; the slot of a target is the key of an entity."""
-
-    def __str__(self) -> str:
-        if self.compare is not None:
-            return compare_text(self.compare, lambda target: target.slot)
-        if self.below:
-            return f"{quoted(self.what) or self.kind} ({self.on} or below)"
-        match self.kind:
-            case "has":
-                return f"{quoted(self.what)} ({self.on})"
-            case "self":
-                return "self"
-            case "admin":
-                return "service admin"
-            case _:
-                return f"{self.kind} ({self.on})"
-
-
-HeldSet: TypeAlias = frozenset[HeldAtom]
-Ways: TypeAlias = tuple[HeldSet, ...]
-ANYONE: Ways = (frozenset(),)
 MAX_WAYS = 2_000
 """The most sets that one part of an entry may stand for, if they have to be compared; and the most smallest ways to be denied."""
 
@@ -262,55 +232,72 @@ class WaysReader:
         self.reader.report("T104", node, message, advice)
 
 
-def smallest(sets: Iterable[HeldSet]) -> Ways:
-    """The sets that contain no other set, in the order given."""
-    candidates = list(dict.fromkeys(sets))
-    if len({len(atoms) for atoms in candidates}) < 2:
-        return tuple(candidates)
-    return tuple(atoms for atoms in candidates if not any(subset < atoms for subset in candidates))
+def is_comparison(text: str) -> bool:
+    """Whether the text of an atom is a comparison."""
+    found = _COMPARISON.fullmatch(text)
+    if found is None:
+        return _CONTAINED.fullmatch(text) is not None
+    return found["relation"] is not None or found["left"].startswith(("user.", "request."))
 
 
-def transversals(ways: Ways) -> Ways:
-    """The smallest sets with an atom of each listed set: what a denied caller must lack."""
-    found: Ways = (frozenset(),)
-    for way in ways:
-        extended: list[HeldSet] = []
-        for partial in found:
-            extended += [partial] if partial & way else [partial | {atom} for atom in sorted(way, key=str)]
-        found = smallest(extended)[:MAX_WAYS]
-    return found
+def comparison(program: Program, names: StateNames, text: str) -> Compare | Problem:
+    """The comparison that a text says; or what is wrong with its attributes, entities, constants or types."""
+    contained = _CONTAINED.fullmatch(text) if _COMPARISON.fullmatch(text) is None else None
+    relation: Operator = "contains"
+    if contained is not None:
+        attribute, written = contained["set"], contained["word"]
+    else:
+        found = _COMPARISON.fullmatch(text)
+        assert found is not None
+        attribute = found["left"]
+        relation, written = cast("Operator", found["relation"] or "="), (found["right"] or "true").strip()
+    left = _term(names, attribute)
+    if isinstance(left, Problem):
+        return left
+    right = _term(names, written) if re.fullmatch(_TERM, written) else _constants(relation, written)
+    if isinstance(right, Problem):
+        return right
+    own = _declared(program, left)
+    other = _declared(program, right) if isinstance(right, Term) else right
+    if isinstance(own, Problem):
+        return own
+    if isinstance(other, Problem):
+        return other
+    comparable = (
+        own.compares_to(relation, other)
+        if isinstance(other, Attribute)
+        else own.has_relation(relation) and all(own.compares_to_constant(relation, constant) for constant in other)
+    )
+    if not comparable:
+        return Problem(_CODE, f"`{text}` compares what cannot be compared", f"`{attribute}` is {own.describe()}")
+    return Compare(left=left, operator=relation, right=right)
 
 
-def set_text(atoms: HeldSet) -> str:
-    """A set as text for messages: `READ (a:x), owner (a:y)`."""
-    return ", ".join(sorted(map(str, atoms))) or "anyone"
+def _term(names: StateNames, text: str) -> Term | Problem:
+    """An attribute of the user, the request or an entity."""
+    kind, dot, attribute = text.partition(".")
+    if dot and kind in ("user", "request"):
+        return Term(kind=cast("AttributeKind", kind), attribute=attribute)
+    attribute, _, key = text.removesuffix(")").partition("(")
+    entity = names.entity(key.strip())
+    if isinstance(entity, Problem):
+        return entity
+    return Term(kind="entity", attribute=attribute.strip(), target=Target(slot=str(entity), type=entity.type))
 
 
-def at_or_below(program: Program, key: str, suffix: str = "") -> Iterator[tuple[str, str]]:
-    """An entity and one of each type below it, each with what contains it; nothing contains the first here.
-
-    If its type nests, one of the same type is below it, too, unless it has the most levels. `suffix` ends the names of those below.
-    """
-    yield key, ""
-    waiting = [key]
-    while waiting:
-        container = waiting.pop(0)
-        outer, path = container.partition(":")[0], path_of(container)
-        for type_ in program.entities.values():
-            nests = container == key and type_.name == outer and _may_nest(program, type_, path)
-            if type_.parent != outer and not nests:
-                continue
-            name = f"{'inner_' if nests else ''}{type_.name}{suffix}"
-            if type_.single:
-                below = path
-            elif type_.flat:
-                below = encode_name(f"{name} in {container}")
-            else:
-                below = f"{path}/{name}" if path else name
-            waiting.append(f"{type_.name}:{below}")
-            yield waiting[-1], container
+def _constants(relation: Operator, text: str) -> tuple[Constant, ...] | Problem:
+    """The constants on the right; the grammar of conditions reads them."""
+    parsed = parse_condition(f"{text} in user.a" if relation == "contains" else f"user.a {relation} {text}")
+    if isinstance(parsed, Comparison) and isinstance(parsed.right, tuple):
+        return tuple(constant.value for constant in parsed.right)
+    return Problem(_CODE, f"`{text}` is no constant", 'write a word, "a text", a number, or with `in` {A, B}')
 
 
-def _may_nest(program: Program, type_: EntityType, path: str) -> bool:
-    """Whether an entity with this path may contain one of its own type; with flat ids, its place does not tell its level here."""
-    return type_.nested > 0 and (type_.flat or vocabulary(program).shapes[type_.name].levels(path) < type_.nested)
+def _declared(program: Program, term: Term) -> Attribute | Problem:
+    """The type of an attribute."""
+    found = program.attribute(term)
+    if found is not None:
+        return found
+    of = f"a `{term.target.type}`" if term.target is not None else f"the {term.kind}"
+    known = program.attributes.of(term.kind)
+    return Problem(_CODE, f"unknown attribute `{term.attribute}` of {of}", did_you_mean(term.attribute, known))

@@ -30,13 +30,15 @@ _DRAINED = 8
 async def answered(
     request: Request,
     endpoint: Callable[[Request], Awaitable[Response]],
-    refuse: Callable[[Request, PrivtabError], Never],
+    refuse: Callable[[Request, PrivtabError], Never] | None = None,
 ) -> Response:
-    """The answer of an endpoint, or its error as an answer. `refuse` turns an error of privtab into Refused."""
+    """The answer of an endpoint, or its error as an answer. `refuse` turns errors of privtab into HttpError, unless the endpoint does."""
     try:
         try:
             return await endpoint(request)
         except PrivtabError as error:
+            if refuse is None:
+                raise
             refuse(request, error)
     except HttpError as refusal:
         return PlainTextResponse(str(refusal), refusal.status, refusal.headers)

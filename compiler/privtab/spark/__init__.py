@@ -12,14 +12,12 @@ from privtab._lazy import lazily
 
 if TYPE_CHECKING:
     from privtab.spark.certification.certifying import certify
-    from privtab.spark.choose import Choice, plan
-    from privtab.spark.deciding import decide
+    from privtab.spark.choose import Choice, Limits, plan
+    from privtab.spark.deciding import decide, each_batch
     from privtab.spark.executors import decide_with
     from privtab.spark.filtering import require, user, visible
     from privtab.spark.functions import register_function
-    from privtab.spark.limits import Limits
     from privtab.spark.matrix.frame import entitlements
-    from privtab.spark.micro_batches import each_batch
     from privtab.spark.policies import OpenPolicy, open_policy
     from privtab.spark.state import SparkState, read_state
 
@@ -44,11 +42,9 @@ __all__ = [
 
 _PLACES = {
     "certification.certifying": ("certify",),
-    "choose": ("Choice", "plan"),
-    "deciding": ("decide",),
+    "choose": ("Choice", "Limits", "plan"),
+    "deciding": ("decide", "each_batch"),
     "executors": ("decide_with",),
-    "limits": ("Limits",),
-    "micro_batches": ("each_batch",),
     "functions": ("register_function",),
     "policies": ("OpenPolicy", "open_policy"),
     "matrix.frame": ("entitlements",),

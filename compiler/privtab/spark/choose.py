@@ -14,7 +14,6 @@ from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, Resou
 from privtab.spark.attribute_columns import AttributesLike
 from privtab.spark.following import BY_BATCH, REFRESH, check_refresh, followed
 from privtab.spark.frames import opened as opened_frame
-from privtab.spark.limits import Limits
 from privtab.spark.moments import Moment, is_column, moment_of, state_at
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.preflight import workers
@@ -23,6 +22,27 @@ from privtab.spark.states import counted, timed_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+LOCAL = 20_000_000
+"""Most rows of a state that one process holds, the driver or a task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits beyond which a state is divided into portions, and how requests are read for that."""
+
+    rows: int = 7_000_000
+    """Most rows of a state that are collected on the driver, which builds the arrays (about 100,000 rows a second); tried with Spark's default memory."""
+    size: int = 1 << 30
+    """Most bytes of the arrays; every executor holds them once for all its tasks."""
+    large: int = 1_000_000
+    """Rows of a state above which requests are counted first: building the arrays does not pay off for a few requests."""
+    few: int = 50_000
+    """Most distinct requests that count as few for such a state."""
+    pin: bool = False
+    """Read the rows once, into a local checkpoint. Needed for rows that differ each time they are read: they are read twice, and
+    Spark cannot detect a random function that is not declared as one (`asNondeterministic`)."""
+
 
 PlanName = Literal["kernel", "portions"]
 _WIDTH: Mapping[str, int] = {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Required, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack, cast
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
@@ -15,16 +17,15 @@ from privtab.engines.conditions import RESOURCE, ConditionReader
 from privtab.errors import UsageError
 from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, read_arguments
 from privtab.spark.attribute_columns import AttributesLike
-from privtab.spark.choose import choose_plan
+from privtab.spark.choose import Limits, choose_plan
 from privtab.spark.following import REFRESH, FollowedState, followed
 from privtab.spark.frames import Frame, free, opened
-from privtab.spark.limits import Limits
 from privtab.spark.moments import Moment, at_moment, each_moment, is_column
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
-from privtab.spark.states import spark_state, timed_rows
+from privtab.spark.states import drop_cached, spark_state, timed_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from privtab.spark.shipping import ShippedBytes
 
@@ -316,3 +317,37 @@ def _cell(text: str, entity: Column, request: RequestColumns) -> Column:
         roles = request.columns.get("active_roles", F.array().cast("array<string>"))
         return F.concat(F.lit(text.removesuffix(_ROLE)), F.get(roles, 0))
     return F.lit(text)
+
+
+def each_batch(
+    write: Callable[[DataFrame, int], Any],
+    policy: PolicyLike,
+    state: str | os.PathLike[str] | Callable[[SparkSession], Any],
+    **arguments: Unpack[BatchArguments],
+) -> Callable[[DataFrame, int], None]:
+    """A function for `foreachBatch` that decides each micro-batch by the current state and calls `write(decided, number)`.
+
+    `state`: a path, whose files are checked for each micro-batch; or a function of the session that returns a state as `decide` takes
+    it, `lambda spark: {"grants": spark.table("grants")}`, called for each micro-batch. Joins are supported, too. A change after the
+    beginning of a micro-batch takes effect in the next one. The other arguments are those of `decide`, without `refresh`.
+    """
+    opened = open_policy(policy)
+    if not (isinstance(state, str | os.PathLike) or callable(state)):
+        raise UsageError(
+            f"a {type(state).__name__} cannot change: give the path of a state, or a function of the session that gives one"
+        )
+    # A wrong argument fails here, not in the first micro-batch.
+    inspect.signature(decide).bind(None, opened, state, **arguments)
+    if "refresh" in arguments:
+        raise TypeError("each_batch() takes no `refresh`: it reads the state for each micro-batch")
+
+    def decide_batch(batch: DataFrame, number: int) -> None:
+        current_state = state(batch.sparkSession) if callable(state) else state
+        decided = decide(batch, opened, current_state, **arguments)
+        try:
+            write(decided, number)
+        finally:
+            if callable(state):
+                drop_cached(current_state)
+
+    return decide_batch

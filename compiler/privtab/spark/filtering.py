@@ -12,17 +12,17 @@ from privtab.names import bare_name, check_user
 from privtab.request import NOT_SET, Decision, Request
 from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike
 from privtab.spark.attribute_columns import AttributesLike
+from privtab.spark.choose import Limits
 from privtab.spark.deciding import decide
 from privtab.spark.following import REFRESH
 from privtab.spark.frames import Frame, free, opened
-from privtab.spark.limits import Limits
 from privtab.spark.moments import Moment, at_moment
 from privtab.spark.policies import PolicyLike, open_policy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-    from privtab.client._protocol import Details, EntityLike
+    from privtab.client._arguments import Details, EntityLike
 
 
 def user(name: str) -> Column:
@@ -104,13 +104,14 @@ def require(
         raise UsageError("a policy is required unless a client is given: give its name or path")
     if not name or name == "user:":
         raise InvalidRequest(f"subject is {subject!r}: give the name of a user")
-    from privtab.client._protocol import request
+    from privtab.client._arguments import request
 
     return _decided(policy, state, request(name, action, resource, **details), spark, at)
 
 
 def _decided(policy: PolicyLike, state: Any, request: Request, spark: SparkSession | None, at: Moment) -> Decision:
-    from privtab.client._protocol import check_context, read_active_system
+    from privtab.client._arguments import check_context
+    from privtab.client._protocol import read_active_system
     from privtab.engines.python import PythonEngine
     from privtab.spark.states import index_of
 

@@ -92,8 +92,8 @@ def current_engine(source: ShippedBytes | FollowedState) -> Batches:
     current = engine.now()
     if engine.problem is not None and not source.refresh:
         raise DecisionUnavailable(f"the state cannot be checked: {engine.problem}", retry=False)
-    if current.missing:
-        raise missing_shards_error(current.missing)
+    if current.opened.missing:
+        raise missing_shards_error(current.opened.missing)
     python: Any = current.engine
     batches: Batches = python.batches()
     return batches

@@ -24,8 +24,8 @@ from privtab.ir.nodes import HierarchyKind
 from privtab.locations import Locations
 from privtab.request import Entity
 from privtab.spark.arguments import RequestColumns
+from privtab.spark.choose import LOCAL
 from privtab.spark.kernel import CHANGED, CODE, CODES, Layout, answer_columns, codes, readable
-from privtab.spark.limits import LOCAL
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import ShippedBytes, contents

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from privtab.engines.arrays import Arrays
+    from privtab.spark.state.read import Read
     from privtab.spark.state.tables import TimedTables
 
 Timed: TypeAlias = "State | TimedTables"
@@ -36,7 +37,9 @@ _lock = threading.Lock()
 
 
 def counted(policy: OpenPolicy, state: Any, spark: SparkSession) -> Mapping[str, int]:
-    """Row count of each table of a state."""
+    """Row count of each table of a state; of rows in Spark that are not checked yet, all of them."""
+    if (read := _readable(policy, state, spark)) is not None:
+        return read.raw_counts()
     rows = opened(policy, state, spark)
     if isinstance(rows, State):
         return {table: len(getattr(rows, table)) for table in ALL_TABLES if table in TABLES or getattr(rows, table)}
@@ -57,7 +60,7 @@ def spark_state(policy: OpenPolicy, state: Any, spark: SparkSession) -> Any:
 
     def tables() -> object:
         try:
-            return state_tables(spark, policy, state)
+            return state_tables(spark, policy, _readable(policy, state, spark) or state)
         except HasWindows as error:
             return error
 
@@ -80,9 +83,24 @@ def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) 
 
 def _local(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> State:
     """The rows of a state on the driver: the caller asked for that, or they were found to be few enough."""
+    read = _readable(policy, state, spark)
+    if read is not None and read.plain:
+        found: State = memoised(("local", policy.digest, id(spark), *cache_key(state)), (state, spark), read.local)
+        return found.plain("Spark")
     rows = opened(policy, state, spark)
     local: State = rows if isinstance(rows, State) else as_written(_program(policy), rows.local(1 << 40))
     return local.plain("Spark")
+
+
+def _readable(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Read | None:
+    """The rows of a state that Spark reads and that are not checked yet."""
+    from privtab.spark.state.opening import read_of
+
+    if spark is None or isinstance(state, State | str | os.PathLike):
+        return None
+    key = ("read", policy.digest, id(spark), *cache_key(state))
+    read: Read | None = memoised(key, (state, spark), lambda: read_of(spark, policy, state))
+    return read
 
 
 def _packed(policy: OpenPolicy, state: Any, spark: SparkSession) -> PackedState:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from privtab.ir.formula import atoms, item_condition
-from privtab.ir.levels import types_of
+from privtab.ir.formula import atoms, item_condition, types_of
 from privtab.ir.nodes import HasBelow, OwnsBelow, Program
 from privtab.moments import ALWAYS, Window
 from privtab.request import Entity

@@ -104,6 +104,14 @@ def joined(first: Window, second: Window) -> Window | None:
     return Window(begin, end) if begin < end else None
 
 
+def containers(links: Iterable[tuple[str, str, M]], join: Callable[[M, M], M | None]) -> TransitiveContainers[M]:
+    """What contains principals, from the links: a member, what contains it, and a mark; `join`: as TransitiveContainers."""
+    found: dict[str, list[tuple[str, M]]] = defaultdict(list)
+    for member, container, mark in links:
+        found[member].append((container, mark))
+    return TransitiveContainers(found, join)
+
+
 def roles_from(
     links: Iterable[tuple[str, str, RoleLimits]], keys: Callable[[Entity], list[str]]
 ) -> TransitiveContainers[RoleLimits]:
@@ -115,7 +123,4 @@ def roles_from(
         window = joined(first.window, second.window)
         return RoleLimits(scope, window) if common and window is not None else None
 
-    by_holder: dict[str, list[tuple[str, RoleLimits]]] = defaultdict(list)
-    for holder, role, how in links:
-        by_holder[holder].append((f"{ROLE}{role}", how))
-    return TransitiveContainers(by_holder, join)
+    return containers(((holder, f"{ROLE}{role}", how) for holder, role, how in links), join)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
-from typing import Literal, TypeVar, cast
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Literal, TypeVar, cast
 
 from privtab.hints import did_you_mean
 from privtab.ir.nodes import Program
@@ -24,9 +24,23 @@ MAX_FINDINGS_OF_KIND = 10_000
 class Checker:
     """One pass over the rows of a state. A row's method returns its value, or None after reporting an error."""
 
-    def __init__(self, program: Program, raw: RawState) -> None:
+    def __init__(self, program: Program, raw: RawState, *, alone: bool = False) -> None:
+        """`alone`: each row is checked without the others, for readers that distribute the rows of a state and compare them themselves.
+
+        So `S152` (a role that no other row mentions) is not reported, and every finding is, however many there are of its kind.
+        """
         self.program = program
         self.raw = raw
+        self.alone = alone
+        self.readers: dict[str, Callable[[RawRow], Any]] = {
+            "members": self.member,
+            "memberships": self.membership,
+            "assignments": self.assignment,
+            "grants": self.grant,
+            "owners": self.owner,
+            "service_admins": self.service_admin,
+        }
+        """What reads a row of each table; `validate.checker_of` adds the others."""
         self.names = StateNames(program)
         self.uses = uses(program)
         self.findings: list[StateFinding] = list(raw.findings)
@@ -40,15 +54,14 @@ class Checker:
         self.deprecated = {p.name: p.deprecated for p in program.privileges.values() if p.deprecated is not None}
         self.deprecated |= {a.name: a.deprecated for a in program.aliases.values() if a.deprecated is not None}
 
-    def table(
-        self, name: str, read: Callable[[RawRow], T | None], key: Callable[[T], Hashable] = lambda value: value
-    ) -> tuple[T, ...]:
+    def table(self, name: str) -> tuple[Any, ...]:
         """The valid rows of one table; repetitions are reported and omitted."""
+        read, key = self.readers[name], _KEYS.get(name, _itself)
         self.valid_rows[name] = valid_rows = list[RawRow]()
         if name not in self.raw.rows:
             return ()
         first_rows: dict[Hashable, int] = {}
-        values: list[T] = []
+        values: list[Any] = []
         windows: list[Window] = []
         for row in self.raw.rows[name]:
             found = self.value(read, row)
@@ -73,6 +86,14 @@ class Checker:
         window = ALWAYS if row.cells.keys().isdisjoint(WINDOW) else self.window(row)
         return None if value is None or window is None else (value, window)
 
+    def needs_no_finding(self, row: RawRow) -> bool:
+        """Whether a row, apart from its window, is valid without any finding; reports nothing."""
+        before = self.findings, self.finding_counts
+        self.findings, self.finding_counts = [], Counter()
+        valid = self.readers[row.table](row) is not None and not self.findings
+        self.findings, self.finding_counts = before
+        return valid
+
     def window(self, row: RawRow) -> Window | None:
         """The window of a row that has an edge; None after reporting what is wrong with it."""
         edges: list[int | None] = []
@@ -88,8 +109,11 @@ class Checker:
             return None
         if end <= begin:
             until, since = row.cells.get("until"), row.cells.get("from")
-            message = f"the row never holds: `until`, {until}, is not after `from`, {since}"
-            self.error(row, Problem("S170", message, "exchange or correct them"))
+            message, advice = f"`until`, {until}, is not after `from`, {since}", "exchange or correct them"
+            if since is None or until is None:
+                edge = f"`until`, {until}, is before" if since is None else f"`from`, {since}, is after"
+                message, advice = f"{edge} every moment that counts", "correct it, or leave it out"
+            self.error(row, Problem("S170", f"the row never holds: {message}", advice))
             return None
         return Window(begin, end)
 
@@ -217,7 +241,9 @@ class Checker:
         return None
 
     def advice(self, role: str) -> str | None:
-        """As `similar_declared_role`, computed once for each role."""
+        """As `similar_declared_role`, computed once for each role; none if other rows may mention the role."""
+        if self.alone:
+            return None
         if role not in self.roles:
             self.roles[role] = self.similar_declared_role(role)
         return self.roles[role]
@@ -295,7 +321,7 @@ class Checker:
     def _report(self, row: RawRow, problem: Problem, severity: Literal["error", "warning", "note"]) -> None:
         kind = row.path, row.table, problem.code, severity
         self.finding_counts[kind] += 1
-        if self.finding_counts[kind] > MAX_FINDINGS_OF_KIND:
+        if self.finding_counts[kind] > MAX_FINDINGS_OF_KIND and not self.alone:
             return
         self.findings.append(
             StateFinding(
@@ -307,6 +333,18 @@ class Checker:
                 row=row.cells,
             )
         )
+
+
+_KEYS: Mapping[str, Callable[[Any], Hashable]] = {
+    "grants": lambda g: (g.grantee, g.effect, g.privilege, g.entity.type, g.entity.id),
+    "assignments": lambda a: (a.principal, a.role, a.scope),
+    "entities": lambda row: (row.entity, row.parent),
+}
+"""What tells the rows of a table apart, where that is not, or not as fast, the whole value."""
+
+
+def _itself(value: Hashable) -> Hashable:
+    return value
 
 
 def _folded(name: str) -> str:

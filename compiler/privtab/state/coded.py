@@ -132,19 +132,32 @@ class CodedColumn:
 
 def groups(columns: Iterable[CodedColumn]) -> Codes:
     """Number the rows by what several columns contain together: equal numbers for equal rows."""
+    return numbered((column.codes, len(column.array)) for column in columns)[0]
+
+
+def numbered(columns: Iterable[tuple[Codes, int]]) -> tuple[Codes, int]:
+    """Number the rows of columns of numbers, from -1 on and below a size: equal numbers for equal rows, below one size."""
     found: Codes | None = None
     size = 1
-    for column in columns:
-        count = len(column.array) + 1
+    for codes, below in columns:
+        count = below + 1
         if found is None:
-            found, size = column.codes + 1, count
+            found, size = codes + 1, count
             continue
         if size * count >= 1 << 62:
             distinct, found = np.unique(found, return_inverse=True)
             size = len(distinct)
-        found, size = found * count + column.codes + 1, size * count
+        found, size = found * count + codes + 1, size * count
     assert found is not None
-    return found
+    return found, size
+
+
+def once(values: Codes) -> Codes:
+    """Distinct numbers, sorted; `np.unique` sorts only after it has built a hash table."""
+    found = np.sort(values)
+    new = np.ones(len(found), np.bool_)
+    new[1:] = found[1:] != found[:-1]
+    return found[new]
 
 
 def only_in_one(columns: Iterable[tuple[Column, Column]]) -> tuple[list[int], list[int]]:

@@ -5,17 +5,28 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
-from privtab.ir.nodes import Program
+from privtab.ir.nodes import HierarchyKind, Program
 from privtab.moments import ALWAYS, Window
 from privtab.request import Entity
-from privtab.state.chains import GROUP, ROLE, RoleLimits, TransitiveContainers, check_size, joined, roles_from
+from privtab.state.chains import (
+    GROUP,
+    ROLE,
+    RoleLimits,
+    TransitiveContainers,
+    check_size,
+    containers,
+    joined,
+    roles_from,
+)
+from privtab.state.links import COLUMNS
 from privtab.state.located import locations
-from privtab.state.nodes import Assignment, ExtendedRows, State
+from privtab.state.nodes import ExtendedRows, State
+from privtab.state.raw import COLUMNS as TABLE_COLUMNS
+from privtab.state.rows import rows_of
 
 
 def closed(program: Program, state: State) -> State:
@@ -35,80 +46,83 @@ def closed(program: Program, state: State) -> State:
 
 
 def _closed(program: Program, state: State) -> State:
-    kinds = program.semantics.hierarchy
-    if "groups" in kinds:
-        state = _with_memberships(state)
-    return _with_assignments(program, state) if "roles" in kinds else state
+    for kind, table in (("groups", "memberships"), ("roles", "assignments")):
+        if kind in program.semantics.hierarchy:
+            _, _, container, prefix = COLUMNS[kind]
+            follow = following(table, _links(state, kind), locations(program, state).keys)
+            column = state.column(table, container)
+            rows = column.where(name for name in column.names if follow.reach.of(f"{prefix}{name}"))
+            state = _longer(state, table, dict.fromkeys(follow(_texts(state, table, rows)))) if rows else state
+    return state
 
 
-def group_reach(state: State) -> TransitiveContainers[Window]:
-    """The groups that contain a group (`group:…`), by name."""
-    users = state.column("memberships", "user")
-    rows = users.where(name for name in users.names if name.startswith(GROUP))
-    windows = state.windows_of("memberships")
-    links: dict[str, list[tuple[str, Window]]] = defaultdict(list)
-    columns = (state.column("memberships", name).take(rows) for name in ("user", "group"))
-    for row, user, group in zip(rows, *columns, strict=True):
-        if windows[row].begin < windows[row].end:
-            links[str(user)].append((f"{GROUP}{group}", windows[row]))
-    return TransitiveContainers(links, joined)
+Texts: TypeAlias = tuple[str | None, ...]
+"""The cells of a row of `memberships` or `assignments`, but for its window; an entity is `type:path`."""
 
 
-def role_reach(program: Program, state: State) -> TransitiveContainers[RoleLimits]:
-    """The roles that a role (`role:…`) holds."""
-    principals = state.column("assignments", "principal")
-    rows = principals.where(name for name in principals.names if name.startswith(ROLE))
-    windows = state.windows_of("assignments")
-    columns = (state.column("assignments", name).take(rows) for name in ("principal", "role", "scope"))
-    links = [
-        (str(holder), str(role), RoleLimits(scope, windows[row]))
-        for row, holder, role, scope in zip(rows, *columns, strict=True)
-        if windows[row].begin < windows[row].end
-    ]
-    return roles_from(links, locations(program, state).keys)
+def following(table: str, links: Iterable[tuple[Texts, Window]], keys: Callable[[Entity], list[str]]) -> Following:
+    """What follows from rows of `memberships` or `assignments`, given those whose member is a group, or a role.
+
+    `keys`: the keys on the path of an entity.
+    """
+    if table == "memberships":
+        contained = ((str(member), f"{GROUP}{group}", window) for (member, group), window in links)
+        return Following(table, containers(contained, joined))
+    held = ((str(p), str(role), RoleLimits(scope, window)) for (p, role, scope), window in links)
+    return Following(table, roles_from(held, keys))
 
 
-def _with_memberships(state: State) -> State:
-    reach = group_reach(state)
-    if not reach.links:
-        return state
-    if not state.windows and hasattr(state.memberships, "columns"):
-        from privtab.state.large_hierarchy import more_memberships
+class Following:
+    """The rows that follow from rows of a table, each with its window."""
 
-        return replace(state, memberships=more_memberships(state, reach))
-    found: dict[tuple[Any, Window], None] = {}
-    for (user, group), window in zip(state.memberships, state.windows_of("memberships"), strict=True):
-        for above, both in reach.through(f"{GROUP}{group}", window):
-            found[(user, above.removeprefix(GROUP)), both] = None
-        check_size(len(found))
-    return _longer(state, "memberships", found)
+    def __init__(self, table: str, reach: TransitiveContainers[Any]) -> None:
+        self.reach = reach
+        self._derive = self._memberships if table == "memberships" else self._assignments
 
+    def __call__(self, rows: Iterable[tuple[Texts, Window]]) -> Iterator[tuple[Texts, Window]]:
+        """The rows that follow. Raises UsageError if they are too many."""
+        count = 0
+        for cells, window in rows:
+            for found in self._derive(cells, window):
+                yield found
+                count += 1
+            check_size(count)
 
-def _with_assignments(program: Program, state: State) -> State:
-    reach = role_reach(program, state)
-    if not reach.links:
-        return state
-    if not state.windows and hasattr(state.assignments, "columns"):
-        from privtab.state.large_hierarchy import more_assignments
+    def _memberships(self, cells: Texts, window: Window) -> Iterator[tuple[Texts, Window]]:
+        user, group = cells
+        for above, both in self.reach.through(f"{GROUP}{group}", window):
+            yield (user, above.removeprefix(GROUP)), both
 
-        return replace(state, assignments=more_assignments(state, reach))
-    entities: dict[str, Entity] = {}
-    found: dict[tuple[Any, Window], None] = {}
-    for row, window in zip(state.assignments, state.windows_of("assignments"), strict=True):
-        own = RoleLimits(None if row.scope is None else str(row.scope), window)
-        for role, limits in reach.through(f"{ROLE}{row.role}", own):
-            entity = None if limits.scope is None else entities.setdefault(limits.scope, Entity.parse(limits.scope))
-            derived = Assignment(principal=row.principal, role=role.removeprefix(ROLE), scope=entity)
-            found[derived, limits.window] = None
-        check_size(len(found))
-    return _longer(state, "assignments", found)
+    def _assignments(self, cells: Texts, window: Window) -> Iterator[tuple[Texts, Window]]:
+        principal, outer, scope = cells
+        for role, limits in self.reach.through(f"{ROLE}{outer}", RoleLimits(scope, window)):
+            yield (principal, role.removeprefix(ROLE), limits.scope), limits.window
 
 
-def _longer(state: State, table: str, rows: Mapping[tuple[Any, Window], None]) -> State:
-    """The state with more rows in a table, each with its window; without those that it has."""
-    own = set(zip(getattr(state, table), state.windows_of(table), strict=True))
-    new = [row for row in rows if row not in own]
-    longer: dict[str, Any] = {table: ExtendedRows(getattr(state, table), tuple(value for value, _ in new))}
+def _links(state: State, kind: HierarchyKind) -> Iterator[tuple[Texts, Window]]:
+    """The rows between two groups, or two roles."""
+    table, member, _, prefix = COLUMNS[kind]
+    members = state.column(table, member)
+    rows = _texts(state, table, members.where(name for name in members.names if name.startswith(prefix)))
+    return ((cells, window) for cells, window in rows if window.begin < window.end)
+
+
+def _texts(state: State, table: str, rows: Sequence[int]) -> Iterator[tuple[Texts, Window]]:
+    windows = state.windows_of(table)
+    columns = (state.column(table, name).take(rows) for name in TABLE_COLUMNS[table].names)
+    return zip(zip(*columns, strict=True), (windows[row] for row in rows), strict=True)
+
+
+def _longer(state: State, table: str, rows: Mapping[tuple[Texts, Window], None]) -> State:
+    """The state with more rows in a table, each with its window; without those that it has, unless these are many."""
+    own = getattr(state, table)
+    new = list(rows)
+    if getattr(own, "columns", None):
+        longer: dict[str, Any] = {table: own.with_more([cells for cells, _ in new])}
+    else:
+        known = set(_texts(state, table, range(len(own))))
+        new = [row for row in new if row not in known]
+        longer = {table: ExtendedRows(own, tuple(rows_of(table, [cells for cells, _ in new])))}
     windows = dict(state.windows)
     if table in windows or any(window != ALWAYS for _, window in new):
         windows[table] = (*state.windows_of(table), *(window for _, window in new))

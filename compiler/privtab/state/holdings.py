@@ -15,6 +15,8 @@ from privtab.state.located import locations
 from privtab.state.nodes import State
 
 _NOBODY: frozenset[str] = frozenset()
+_MOST_USERS = 1_000
+"""Users whose holdings are kept: questions come in runs about the same few."""
 
 
 class UserHoldings(NamedTuple):
@@ -51,6 +53,7 @@ class Holdings:
         self._grants: dict[str, Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {}
         self._owners: dict[str, frozenset[str]] = {}
         self._members: dict[str, frozenset[str]] = {}
+        self._users: dict[tuple[str, frozenset[str]], UserHoldings] = {}
         self._attributes = program.attributes.from_origin("state")
         self._named: tuple[str, ...] | None = None
         self.service_admins: frozenset[str] = frozenset(state.service_admins)
@@ -73,6 +76,15 @@ class Holdings:
 
     def of_user(self, user: str, groups: Collection[str] = ()) -> UserHoldings:
         """What a user holds."""
+        key = user, frozenset(groups)
+        found = self._users.get(key)
+        if found is None:
+            if len(self._users) >= _MOST_USERS:
+                self._users.clear()
+            found = self._users[key] = self._of_user(user, key[1])
+        return found
+
+    def _of_user(self, user: str, groups: frozenset[str]) -> UserHoldings:
         own = self.groups(user, groups)
         direct = {f"user:{user}", *(f"group:{group}" for group in own)}
         role_pairs = self.held_by(direct)

@@ -1,36 +1,40 @@
-"""Check large tables by columns: rows that clearly need no finding are accepted together, the others one by one."""
+"""Check tables by columns: rows whose cells are of kinds that need no finding are accepted together, the others one by one.
+
+Rows alike in what decides (the types of entities, the kinds of principals, privileges, roles) are judged by one of them, which the code
+for single rows reads. A text that is not clearly valid is read once, by that code, too. Needs numpy and pyarrow.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from privtab.arrow import Truth
+from privtab import arrow
+from privtab.arrow import Codes, Truth
+from privtab.characters import LONGEST_NAME
 from privtab.moments import ALWAYS, FIRST, LAST, WINDOW, Window, edge_text, moment
 from privtab.moments import text as text_of
+from privtab.names import KINDS
 from privtab.request import Entity
-from privtab.state.attribute_rows import attribute_row, value_problem
-from privtab.state.coded import CodedColumn
-from privtab.state.links import holding_roles
-from privtab.state.nodes import State
-from privtab.state.placements import placement, placements
-from privtab.state.raw import COLUMNS, RawRow
+from privtab.state.checker import MAX_FINDINGS_OF_KIND, Checker
+from privtab.state.coded import CodedColumn, groups, numbered
+from privtab.state.names import Problem, StateNames
+from privtab.state.nodes import StateFinding
+from privtab.state.places import SelectedRows
+from privtab.state.raw import COLUMNS, ENTITIES
 from privtab.state.raw_table import RawTable
 from privtab.state.rows import ColumnRows
-from privtab.state.screen import Assessment, TextAssessor, all_pairs, column, repeated
 
-if TYPE_CHECKING:
-    from privtab.state.checker import Checker
-
-
-class _ScreeningResult(NamedTuple):
-    """Which rows need no finding, and the assessment of each column's texts."""
-
-    passes: Truth
-    assessments: Mapping[str, Assessment]
+_SUSPICIOUS = r"[^\pL\pM\pN\pP\pS ]|[%*?]|\A | \z"
+"""Controls, separators and unassigned characters; wildcards and escapes; leading and trailing spaces."""
+_FEW_KINDS = 1 << 22
+"""Combinations of kinds up to which one is looked up by its number."""
 
 
 class CheckedTable(NamedTuple):
@@ -42,205 +46,252 @@ class CheckedTable(NamedTuple):
 
 
 class ColumnChecker:
-    """Checks the tables of a state by columns; a row-wise checker reports findings."""
+    """Checks tables by columns; a row-wise checker reads single rows and reports findings."""
 
     def __init__(self, checker: Checker) -> None:
         self.checker = checker
-        self.program = checker.program
         self.assessor = TextAssessor(checker.names)
-        self._screens: Mapping[str, Callable[[Mapping[str, CodedColumn]], _ScreeningResult]] = {
-            "members": self._members,
-            "memberships": self._memberships,
-            "assignments": self._assignments,
-            "grants": self._grants,
-            "owners": self._owners,
-            "service_admins": self._service_admins,
-            "attributes": self._attributes,
-            "entities": self._entities,
-        }
-        self._readers: Mapping[str, Callable[[RawRow], object | None]] = {
-            "members": checker.member,
-            "memberships": checker.membership,
-            "assignments": checker.assignment,
-            "grants": checker.grant,
-            "owners": checker.owner,
-            "service_admins": checker.service_admin,
-            "attributes": partial(attribute_row, checker),
-            "entities": partial(placement, checker),
-        }
 
-    def state(self) -> State:
-        """The state of the valid rows."""
-        checker = self.checker
-        entities = placements(checker)
-        grants, owners = self._table("grants"), self._table("owners")
-        first = State(grants=grants, owners=owners)
-        checker.grantees = first.distinct(("grants", "grantee"), ("owners", "owner"))
-        checker.grantees |= holding_roles(self.program, checker.raw)
-        return State(
-            members=self._table("members"),
-            memberships=self._table("memberships"),
-            assignments=self._table("assignments"),
-            grants=grants,
-            owners=owners,
-            service_admins=self._table("service_admins"),
-            attributes=self._table("attributes"),
-            entities=entities,
-            windows=checker.windows,
-        )
+    def each_row(self, table: RawTable, places: Mapping[str, str] | None) -> tuple[CheckedTable, list[StateFinding]]:
+        """The rows of one table, each checked alone, and all findings about them.
 
-    def checked(self, table: RawTable) -> CheckedTable:
-        """Check each row of a table alone; the rows are not compared with each other."""
-        name = table.table
-        columns = {column_: column(table, column_) for column_ in COLUMNS[name].names}
-        passes, assessments = self._screens[name](columns)
-        edges = {
-            c: edge_column for c in COLUMNS[name].window if len((edge_column := _limited(column(table, c), c)).array)
-        }
-        for c, edge_column in edges.items():
-            assessment = self.assessor.each(
-                edge_column, lambda text: edge_text(text) is not None, lambda text: edge_text(text) or ""
-            )
-            assessments = {**assessments, c: assessment}
-            passes &= assessment.of_rows(edge_column)[0]
-        if len(edges) == len(WINDOW):
-            passes &= _in_order(*(edges[c] for c in WINDOW))
-        doubtful = np.flatnonzero(~passes).tolist()
-        valid = np.ones(len(table), np.bool_)
-        for row in doubtful:
-            valid[row] = self.checker.value(self._readers[name], table[row]) is not None
-        texts = {c: own.replaced(assessments[c].replacements) for c, own in (columns | edges).items()}
-        return CheckedTable(valid, doubtful, texts)
+        `places`: where entities with flat ids lie; None: that is not checked.
+        """
+        self.checker.names.places = places
+        self.checker.findings = []
+        checked = self._checked(table)
+        for row in checked.doubtful:
+            if checked.valid[row]:
+                self.checker.spaces(table[row])
+        return checked, self.checker.findings
 
-    def _table(self, name: str) -> ColumnRows | tuple[()]:
-        """The valid rows of one table; repetitions are reported and omitted."""
+    def table(self, name: str) -> ColumnRows | tuple[()]:
+        """The valid rows of one table of the state; repetitions are reported and omitted."""
         rows = self.checker.raw.rows.get(name)
         if not rows:
             self.checker.valid_rows[name] = ()
             return ()
         table = RawTable.of(rows)
-        valid, doubtful, columns = self.checked(table)
+        valid, doubtful, columns = self._checked(table)
         positions = np.flatnonzero(valid)
         found = {c: texts.rows(positions) for c, texts in columns.items()}
-        first = repeated(found)
+        first = _repeated(found)
         repetitions = first != np.arange(len(positions))
-        for row in np.flatnonzero(repetitions).tolist():
+        repeated = np.flatnonzero(repetitions)
+        for row in repeated[:MAX_FINDINGS_OF_KIND].tolist():
             number = int(table.numbers[positions[first[row]]])
             message = f"the row says the same as row {number} of `{name}`"
             self.checker.warn(table[int(positions[row])], "S160", message, "leave it out")
+        # Beyond the limit, findings are only counted.
+        omitted = max(len(repeated) - MAX_FINDINGS_OF_KIND, 0)
+        self.checker.finding_counts[table.path, name, "S160", "warning"] += omitted
         valid[positions[repetitions]] = False
         for row in doubtful:
             if valid[row]:
                 self.checker.spaces(table[row])
-        self.checker.valid_rows[name] = table.rows(positions[~repetitions])
+        self.checker.valid_rows[name] = SelectedRows(table, positions[~repetitions].tolist())
         found = {c: texts.rows(~repetitions) if repetitions.any() else texts for c, texts in found.items()}
         edges = {c: found.pop(c, None) for c in WINDOW}
         if any(edges.values()):
-            windows = _windows(*edges.values())
+            windows = windows_of(*edges.values())
             if any(window != ALWAYS for window in windows):
                 self.checker.windows[name] = windows
         return ColumnRows(name, found)
 
-    def _grants(self, columns: Mapping[str, CodedColumn]) -> _ScreeningResult:
-        checker, assessor = self.checker, self.assessor
-        effects = {"allow", "deny"} if self.program.semantics.deny != "none" else {"allow"}
-        assessments = {
-            "grantee": assessor.principals(columns["grantee"], checker.program.semantics.grantees),
-            "effect": assessor.each(columns["effect"], lambda text: text.lower() in effects, str.lower),
-            "privilege": assessor.each(columns["privilege"], lambda text: text not in checker.deprecated),
-            "entity": assessor.entities(columns["entity"]),
-        }
-        passes = self._without_finding(columns, assessments)
-        names, (_, types) = columns["privilege"].names, assessments["entity"].of_rows(columns["entity"])
+    def _checked(self, table: RawTable) -> CheckedTable:
+        """Check each row of a table alone; the rows are not compared with each other."""
+        name = table.table
+        columns = {c: table.column(c) for c in COLUMNS[name].names}
+        assessments = {c: self._assessment(name, c, own) for c, own in columns.items()}
+        of_rows = {c: assessments[c].of_rows(own) for c, own in columns.items()}
+        passes = np.logical_and.reduce([good for good, _ in of_rows.values()])
+        passes &= self._pass_together(table, passes, [kinds for _, kinds in of_rows.values()])
+        edges = {c: own for c in COLUMNS[name].window if len((own := _limited(table.column(c), c)).array)}
+        for c, own in edges.items():
+            assessments[c] = self.assessor.each(
+                own, lambda text: edge_text(text) is not None, lambda text: edge_text(text) or ""
+            )
+            passes &= assessments[c].of_rows(own)[0]
+        if edges:
+            passes &= _in_order(*(edges.get(c, CodedColumn(np.full(len(table), -1), arrow.texts([]))) for c in WINDOW))
+        doubtful = np.flatnonzero(~passes).tolist()
+        valid = np.ones(len(table), np.bool_)
+        for row in doubtful:
+            valid[row] = self.checker.value(self.checker.readers[name], table[row]) is not None
+        texts = {c: own.replaced(assessments[c].replacements) for c, own in (columns | edges).items()}
+        return CheckedTable(valid, doubtful, texts)
 
-        def can_be_granted(privilege: int, type_: int) -> bool:
-            return type_ >= 0 and checker.grant_problem(names[privilege], assessor.types[type_]) is None
+    def _pass_together(self, table: RawTable, good: Truth, kinds: Sequence[Codes]) -> Truth:
+        """Which rows are of kinds that need no finding, as one row of each combination shows; `good`: the rows that count."""
+        rows = np.flatnonzero(good)
+        passes = np.zeros(len(good), np.bool_)
+        if not len(rows):
+            return passes
+        numbers, size = numbered((of_rows[rows], int(of_rows.max()) + 1) for of_rows in kinds)
+        if size > _FEW_KINDS:
+            distinct, numbers = np.unique(numbers, return_inverse=True)
+            size = len(distinct)
+        first = np.full(size, -1, np.int64)
+        first[numbers[::-1]] = rows[::-1]
+        needs_none = np.zeros(size, np.bool_)
+        for number in np.flatnonzero(first >= 0).tolist():
+            needs_none[number] = self.checker.needs_no_finding(table[int(first[number])])
+        passes[rows] = needs_none[numbers]
+        return passes
 
-        passes &= all_pairs(columns["privilege"].codes, types, can_be_granted)
-        return _ScreeningResult(passes, assessments)
+    def _assessment(self, table: str, name: str, column: CodedColumn) -> Assessment:
+        """The assessment of a column; its kinds are what decides about a row, beside the other columns."""
+        assessor, names, semantics = self.assessor, self.checker.names, self.checker.program.semantics
+        match name:
+            case "grantee":
+                return assessor.principals(column, semantics.grantees)
+            case "owner":
+                return assessor.principals(
+                    column, () if semantics.owner is None else semantics.owner.kinds, bare="user"
+                )
+            case "principal":
+                return self._holders(column)
+            case "user" | "group":
+                return assessor.bare(column, name, names.member if table == "memberships" and name == "user" else None)
+            case "role":
+                return replace(assessor.bare(column, name), kinds=np.arange(len(column.array)))
+            case "name":
+                return replace(assessor.each(column), kinds=np.zeros(len(column.array), np.int64))
+            case _ if name in ENTITIES:
+                return assessor.entities(column)
+            case _:
+                return assessor.each(column, replacement=str.lower if name == "effect" else str)
 
-    def _owners(self, columns: Mapping[str, CodedColumn]) -> _ScreeningResult:
-        semantics = self.program.semantics.owner
-        kinds = semantics.kinds if semantics is not None else ()
-        assessments = {
-            "entity": self.assessor.entities(columns["entity"]),
-            "owner": self.assessor.principals(columns["owner"], kinds, bare="user"),
-        }
-        return _ScreeningResult(self._without_finding(columns, assessments), assessments)
-
-    def _members(self, columns: Mapping[str, CodedColumn]) -> _ScreeningResult:
-        assessments = {"user": self.assessor.bare(columns["user"], "user"), "of": self.assessor.entities(columns["of"])}
-        passes = self._without_finding(columns, assessments)
-        is_checked = [type_ in self.checker.uses.member_types for type_ in self.assessor.types]
-        passes &= np.array([*is_checked, False])[assessments["of"].of_rows(columns["of"])[1]]
-        return _ScreeningResult(passes, assessments)
-
-    def _memberships(self, columns: Mapping[str, CodedColumn]) -> _ScreeningResult:
-        assessments = {
-            "user": self.assessor.bare(columns["user"], "user", self.checker.names.member),
-            "group": self.assessor.bare(columns["group"], "group"),
-        }
-        return _ScreeningResult(
-            self._without_finding(columns, assessments) & self.checker.uses.state_groups, assessments
-        )
-
-    def _assignments(self, columns: Mapping[str, CodedColumn]) -> _ScreeningResult:
-        checker = self.checker
-        assessments = {
-            "principal": self.assessor.principals(columns["principal"], checker.names.holders),
-            "role": self.assessor.bare(columns["role"], "role"),
-            "scope": self.assessor.entities(columns["scope"]),
-        }
-        passes = self._without_finding(columns, assessments)
-        _, types = assessments["scope"].of_rows(columns["scope"])
-        roles: list[str] = assessments["role"].replacements.to_pylist()
-
-        def is_useful(role: int, type_: int) -> bool:
-            scope = Entity(self.assessor.types[type_], "") if type_ >= 0 else None
-            declared = checker.scope(roles[role], scope, has_scope=scope is not None) is None
-            return declared and checker.advice(roles[role]) is None
-
-        passes &= all_pairs(columns["role"].codes, types, is_useful)
-        return _ScreeningResult(passes, assessments)
-
-    def _service_admins(self, columns: Mapping[str, CodedColumn]) -> _ScreeningResult:
-        assessments = {"user": self.assessor.bare(columns["user"], "user")}
-        return _ScreeningResult(
-            self._without_finding(columns, assessments) & self.checker.uses.service_admins, assessments
-        )
-
-    def _attributes(self, columns: Mapping[str, CodedColumn]) -> _ScreeningResult:
-        assessor, program = self.assessor, self.program
-        users, entities, attributes = columns["user"], columns["entity"], columns["attribute"]
-        assessments = {
-            "attribute": assessor.each(attributes, lambda _: True),
-            "value": assessor.each(columns["value"], lambda text: text == text.strip()),
-            "user": assessor.bare(users, "user"),
-            "entity": assessor.entities(entities),
-        }
-        passes = self._without_finding(columns, assessments) & ((users.codes >= 0) != (entities.codes >= 0))
-        names, values, count = attributes.names, columns["value"].names, len(attributes.names)
-        _, types = assessments["entity"].of_rows(entities)
-
-        def is_value(pair: int, value: int) -> bool:
-            type_, name = divmod(pair, count)
-            entity = Entity(assessor.types[type_ - 1], "") if type_ else None
-            return value_problem(program, entity, names[name], values[value]) is None
-
-        passes &= all_pairs((types + 1) * count + attributes.codes, columns["value"].codes, is_value)
-        return _ScreeningResult(passes, assessments)
-
-    def _entities(self, columns: Mapping[str, CodedColumn]) -> _ScreeningResult:
-        """None passes: these rows are read one by one."""
-        assessments = {name: self.assessor.entities(columns[name]) for name in ("entity", "parent")}
-        assessments["name"] = self.assessor.each(columns["name"], lambda _: True)
-        return _ScreeningResult(np.zeros(len(columns["entity"]), np.bool_), assessments)
-
-    def _without_finding(self, columns: Mapping[str, CodedColumn], assessments: Mapping[str, Assessment]) -> Truth:
-        found = np.ones(len(next(iter(columns.values()))), np.bool_)
-        for name, column_ in columns.items():
-            found &= assessments[name].of_rows(column_)[0]
+    def _holders(self, column: CodedColumn) -> Assessment:
+        """Principals that hold roles; each declared role is of a kind of its own, since its scope counts."""
+        found = self.assessor.principals(column, self.checker.names.holders)
+        for number, name in enumerate(self.checker.program.roles, start=len(KINDS)):
+            at = arrow.position(column.array, f"role:{name}")
+            if at >= 0 and found.good[at]:
+                found.kinds[at] = number
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """An assessment of each distinct text of a column: whether it needs no finding, the number of its kind, and its meaning."""
+
+    good: Truth
+    kinds: Codes
+    replacements: pa.Array
+
+    def of_rows(self, column: CodedColumn) -> tuple[Truth, Codes]:
+        """`good` and `kinds` by row; a row without a text is good."""
+        return np.append(self.good, True)[column.codes], np.append(self.kinds, -1)[column.codes]
+
+
+class TextAssessor:
+    """Assesses texts of columns by the names of one policy."""
+
+    def __init__(self, names: StateNames) -> None:
+        self.names = names
+        self.types = tuple(names.program.entities)
+        """Entity types by number."""
+
+    def entities(self, column: CodedColumn) -> Assessment:
+        """Entities; the kind is the entity type."""
+        texts = column.array
+        slashes = arrow.numbers(pc.count_substring(texts, "/"))
+        plain = self._plain(texts, r"|//|/\z|\A[^:]*:(?:/|\z)")
+        kinds = np.full(len(texts), -1, np.int64)
+        for number, type_ in enumerate(self.types):
+            shape = self.names.shapes[type_]
+            if shape.depth and shape.flat is None:
+                fits = (slashes >= shape.depth - 1) & (slashes <= shape.most - 1)
+                kinds[plain & fits & _starts_with(texts, f"{type_}:")] = number
+
+        def read(text: str) -> tuple[int, str] | None:
+            found = self.names.entity(text)
+            return (self.types.index(found.type), str(found)) if isinstance(found, Entity) else None
+
+        return _assess(texts, kinds, texts, read)
+
+    def principals(self, column: CodedColumn, allowed: Collection[str], bare: str | None = None) -> Assessment:
+        """Principals as `kind:name`, or as names alone of the kind `bare`; kinds are numbered as in KINDS."""
+        texts = column.array
+        colons = arrow.numbers(pc.count_substring(texts, ":"))
+        plain = self._plain(texts, r"|:\z") & (colons == 1)
+        kinds = np.full(len(texts), -1, np.int64)
+        for number, kind in enumerate(KINDS):
+            if kind in allowed:
+                kinds[plain & _starts_with(texts, f"{kind}:")] = number
+
+        def read(text: str) -> tuple[int, str] | None:
+            found = self.names.principal(text, KINDS if bare else tuple(allowed), bare)
+            if isinstance(found, Problem) or found[0] not in allowed:
+                return None
+            return KINDS.index(found[0]), f"{found[0]}:{found[1]}" if bare else text
+
+        return _assess(texts, kinds, texts, read)
+
+    def bare(
+        self, column: CodedColumn, kind: str, reader: Callable[[str, str], str | Problem] | None = None
+    ) -> Assessment:
+        """Names of one kind, read by `reader` if it is given; a group in their place, as `group:name`, is of the second kind."""
+        texts = column.array
+        colons = arrow.numbers(pc.count_substring(texts, ":"))
+        kinds = np.where(self._plain(texts, "") & (colons == 0), 0, -1)
+
+        def read(text: str) -> tuple[int, str] | None:
+            found = (reader or self.names.bare)(text, kind)
+            return None if isinstance(found, Problem) else (int(found.startswith("group:")), found)
+
+        return _assess(texts, kinds, texts, read)
+
+    def each(
+        self,
+        column: CodedColumn,
+        good: Callable[[str], bool] = lambda text: text == text.strip(),
+        replacement: Callable[[str], str] = str,
+    ) -> Assessment:
+        """Texts of a column with few distinct ones, each of its own kind."""
+        found = [good(text) for text in column.names]
+        texts = arrow.texts([replacement(text) for text in column.names])
+        return Assessment(np.array(found, np.bool_), np.arange(len(found)), texts)
+
+    def _plain(self, texts: pa.Array, alternatives: str) -> Truth:
+        suspicious = arrow.truth(pc.match_substring_regex(texts, _SUSPICIOUS + alternatives))
+        short: Truth = arrow.numbers(pc.binary_length(texts)) <= LONGEST_NAME
+        return short & ~suspicious
+
+
+def _starts_with(texts: pa.Array, prefix: str) -> Truth:
+    return arrow.truth(pc.starts_with(texts, prefix))
+
+
+def _assess(
+    texts: pa.Array, kinds: npt.NDArray[np.int64], replacements: pa.Array, read: Callable[[str], tuple[int, str] | None]
+) -> Assessment:
+    """Assess texts, reading those one by one that are not clearly valid."""
+    good = kinds >= 0
+    unread = np.flatnonzero(~good)
+    changed: dict[int, str] = {}
+    for number, text in zip(unread.tolist(), texts.take(arrow.integers(unread)).to_pylist(), strict=True):
+        found = read(text)
+        if found is not None:
+            kinds[number] = found[0]
+            good[number] = text == text.strip()
+            if found[1] != text:
+                changed[number] = found[1]
+    if changed:
+        listed = replacements.to_pylist()
+        for number, text in changed.items():
+            listed[number] = text
+        replacements = arrow.texts(listed)
+    return Assessment(good, kinds, replacements)
+
+
+def _repeated(columns: Mapping[str, CodedColumn]) -> Codes:
+    """For each row, the number of the first equal row, which may be its own."""
+    found = groups(columns.values())
+    _, first, inverse = np.unique(found, return_index=True, return_inverse=True)
+    result: Codes = first[inverse]
+    return result
 
 
 def _limited(edges: CodedColumn, name: str) -> CodedColumn:
@@ -264,7 +315,7 @@ def _in_order(begins: CodedColumn, ends: CodedColumn) -> Any:
     return first[begins.codes] < last[ends.codes]
 
 
-def _windows(begins: CodedColumn | None, ends: CodedColumn | None) -> list[Window]:
+def windows_of(begins: CodedColumn | None, ends: CodedColumn | None) -> list[Window]:
     """The window of each row, from its valid edges."""
     edges = []
     for edge_column, no_edge in ((begins, FIRST), (ends, LAST)):

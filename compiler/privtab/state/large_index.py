@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +15,9 @@ import pyarrow.compute as pc
 from privtab import arrow
 from privtab.arrow import Codes, Lists
 from privtab.ir.nodes import Program
+from privtab.moments import ALWAYS, Window
 from privtab.state.chains import GROUP
-from privtab.state.coded import CodedColumn
+from privtab.state.coded import CodedColumn, once
 from privtab.state.hierarchy import closed
 from privtab.state.json_columns import MAX_BLOCK_ROWS, Level, Part
 from privtab.state.names import StateNames, UsedParts, uses
@@ -25,24 +27,43 @@ from privtab.state.principal_rows import SEPARATOR, scoped_entries, scoped_princ
 
 def coded_parts(program: Program, state: State) -> tuple[dict[str, Part], dict[str, list[str]]]:
     """The parts of the index in columns of numbers, and the role and the scope of each principal that stands for both."""
+    of_people, within, _ = people_parts(program, state)
+    return held_parts(program, state) | of_people, within
+
+
+def held_parts(program: Program, state: State) -> dict[str, Part]:
+    """The parts that are looked up by entity, which shards have."""
+    state = closed(program, state.plain("an index by columns"))
+    allow, deny = _grants(program, state)
+    owners, members = _pairs(state, "owners", "entity", "owner"), _pairs(state, "members", "of", "user")
+    return {"allow": allow, "deny": deny, "owners": owners, "members": members}
+
+
+class PeopleParts(NamedTuple):
+    """The parts that are looked up by user or group."""
+
+    parts: dict[str, Part]
+    within: dict[str, list[str]]
+    """The role and the scope of each principal that stands for both."""
+    users: int
+    """How many users have principals."""
+
+
+def people_parts(program: Program, state: State) -> PeopleParts:
+    """The parts that are looked up by user or group."""
     state = closed(program, state.plain("an index by columns"))
     used_parts = uses(program)
-    allow, deny = _grants(program, state)
     people = _People(program, state, used_parts)
     request_groups = people.groups if used_parts.request_groups else people.groups[:0]
     admins, admin_names = _sorted(coded_column(state, "service_admins", "user"))
     parts = {
-        "allow": allow,
-        "deny": deny,
-        "owners": _pairs(state, "owners", "entity", "owner"),
-        "members": _pairs(state, "members", "of", "user"),
-        "service_admins": Part(lambda: [(_once(admins),)], (Level(admin_names, '"', '":true', ","),), ""),
+        "service_admins": Part(lambda: [(once(admins),)], (Level(admin_names, '"', '":true', ","),), ""),
         "principals": people.principals(people.users, "user:"),
         "scoped": people.scoped(people.users, "user:"),
         "group_principals": people.principals(request_groups, "group:"),
         "group_scoped": people.scoped(request_groups, "group:"),
     }
-    return parts, people.within
+    return PeopleParts(parts, people.within, people.holding(people.users))
 
 
 def coded_column(state: State, table: str, name: str) -> CodedColumn:
@@ -72,7 +93,7 @@ def _distinct(columns: Sequence[Codes], sizes: Sequence[int]) -> list[Codes]:
         key = columns[0]
         for column, size in zip(columns[1:], sizes[1:], strict=True):
             key = key * size + column
-        key = _once(key)
+        key = once(key)
         found = []
         for size in reversed(sizes[1:]):
             key, last = np.divmod(key, size)
@@ -83,14 +104,6 @@ def _distinct(columns: Sequence[Codes], sizes: Sequence[int]) -> list[Codes]:
     is_new = np.ones(len(order), np.bool_)
     is_new[1:] = np.any([column[1:] != column[:-1] for column in ordered], axis=0)
     return [column[is_new] for column in ordered]
-
-
-def _once(values: Codes) -> Codes:
-    """Distinct numbers, sorted; `np.unique` sorts only after it has built a hash table."""
-    found = np.sort(values)
-    new = np.ones(len(found), np.bool_)
-    new[1:] = found[1:] != found[:-1]
-    return found[new]
 
 
 def _pairs(state: State, table: str, key: str, name: str) -> Part:
@@ -164,11 +177,13 @@ def given_privileges(
     return rows, CodedColumn(codes, granted.array)
 
 
-def _granted_to(state: State, grantees: CodedColumn, roles: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
-    """The grants to some roles, as texts."""
+def _granted_to(
+    state: State, grantees: CodedColumn, roles: Iterable[str]
+) -> Iterator[tuple[tuple[str | None, ...], Window]]:
+    """The grants to some roles, as texts, and when they hold: always."""
     rows = grantees.where(roles)
     columns = (state.column("grants", name).take(rows) for name in ("grantee", "effect", "privilege", "entity"))
-    return zip(*columns, strict=True)
+    return ((row, ALWAYS) for row in zip(*columns, strict=True))
 
 
 class _People:
@@ -253,14 +268,16 @@ class _People:
 
         return Part(blocks, levels, "]}")
 
+    def holding(self, people: Codes) -> int:
+        """How many of some users or groups have principals."""
+        return int(np.count_nonzero(self._counts_of(people, self._holds)))
+
     def _bare(self, people: Codes, prefix: str) -> pa.Array:
         return pc.utf8_slice_codeunits(self.names.take(arrow.integers(people)), len(prefix))
 
     def _values_of(self, people: Codes, values: Lists, size: int) -> Iterator[tuple[Codes, Codes]]:
         """The values of some people and of their groups, below `size`: pairs of a position in `people` and a value, in blocks."""
-        per_group = values.counts(self._members.values)
-        by_group = np.append(0, np.cumsum(per_group))[self._members.first]
-        total = np.cumsum(values.counts(people) + by_group[people + 1] - by_group[people])
+        total = np.cumsum(self._counts_of(people, values))
         cuts = np.flatnonzero(np.diff(total // MAX_BLOCK_ROWS)) + 1
         for block in np.split(np.arange(len(people)), cuts):
             rows, direct_values = values.values_of(people[block])
@@ -270,6 +287,13 @@ class _People:
             if len(found[0]):
                 positions, distinct_values = _distinct(found, (len(block), size))
                 yield positions + block[0], distinct_values
+
+    def _counts_of(self, people: Codes, values: Lists) -> Codes:
+        """How many values some people and their groups have, with repetitions."""
+        per_group = values.counts(self._members.values)
+        by_group = np.append(0, np.cumsum(per_group))[self._members.first]
+        counts: Codes = values.counts(people) + by_group[people + 1] - by_group[people]
+        return counts
 
 
 def _prefixed(prefix: str, texts: pa.Array) -> pa.Array:

@@ -35,7 +35,9 @@ def holding_roles(program: Program, raw: RawState) -> set[str]:
     """The roles that rows say to hold others, as `role:…`."""
     if "roles" not in program.semantics.hierarchy:
         return set()
-    principals = (row.cells["principal"] for row in raw.rows.get("assignments", ()))
+    rows = raw.rows.get("assignments", ())
+    columns = getattr(rows, "columns", None)
+    principals = columns["principal"].names if columns else (row.cells["principal"] for row in rows)
     return {principal for principal in principals if principal.startswith(ROLE)}
 
 

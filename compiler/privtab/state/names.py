@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from privtab._once import once
 from privtab.characters import LONGEST_NAME, unusable
 from privtab.hints import did_you_mean
-from privtab.ir.formula import atoms, item_condition
-from privtab.ir.levels import types_of
+from privtab.ir.formula import atoms, item_condition, types_of
 from privtab.ir.names import PrivilegeNames
 from privtab.ir.nodes import Holds, Member, Program, ServiceAdmin, nested_on
 from privtab.ir.serialise import vocabulary

@@ -32,14 +32,14 @@ class Places:
     def some(self, selected: Mapping[str, Sequence[int]]) -> Places:
         """The places in a state of which only some rows were taken; `selected`: these, for the tables where not all were."""
         rows = {
-            table: _SelectedRows(self.rows[table], row_numbers)
+            table: SelectedRows(self.rows[table], row_numbers)
             for table, row_numbers in selected.items()
             if table in self.rows
         }
         return Places(rows={**self.rows, **rows})
 
 
-class _SelectedRows(Sequence[RawRow]):
+class SelectedRows(Sequence[RawRow]):
     """Some rows of a table."""
 
     def __init__(self, rows: Sequence[RawRow], selected: Sequence[int]) -> None:

@@ -10,11 +10,12 @@ from privtab.errors import InvalidRequest
 from privtab.ir.nodes import OwnerKind, Program
 from privtab.ir.serialise import vocabulary
 from privtab.locations import Locations
+from privtab.moments import Window
 from privtab.names import SCOPED, encode_name, last_name
 from privtab.request import Entity
 from privtab.state.located import locations
 from privtab.state.names import StateNames
-from privtab.state.nodes import Effect, State
+from privtab.state.nodes import State
 
 
 def types_of_kind(program: Program, kind: str) -> list[str]:
@@ -125,21 +126,21 @@ def scopes_of_roles(state: State) -> dict[str, dict[str, Entity]]:
 
 def scoped_entries(
     program: Program,
-    rows: Iterable[tuple[Any, ...]],
+    rows: Iterable[tuple[tuple[Any, ...], Window]],
     scopes: Mapping[str, Mapping[str, Entity]],
     keys: Callable[[Entity], list[str]] | None = None,
-) -> dict[tuple[Effect, str, str, str], set[str]]:
-    """What roles hold within scopes: effect, privilege, entity and principal → the entities that the grants name.
+) -> dict[tuple[str, str, str, str], dict[str, list[Window]]]:
+    """What roles hold within scopes: effect, privilege, entity and principal → the entities that the grants name, with their windows.
 
-    `rows`: grantee, effect, privilege and entity of the grants to roles in `scopes`. `keys`: the keys on the path of an entity,
+    `rows`: grantee, effect, privilege and entity of the grants to roles in `scopes`, and the window of each. `keys`: the keys on the path of an entity,
     if its id alone does not tell.
     """
     names = StateNames(program)
     keys = keys or vocabulary(program).keys
     paths: dict[str, list[str]] = {}
     below = _scopes_below(keys, scopes) if program.inherited else {}
-    found: dict[tuple[Effect, str, str, str], set[str]] = {}
-    for grantee, effect, name, key in rows:
+    found: dict[tuple[str, str, str, str], dict[str, list[Window]]] = {}
+    for (grantee, effect, name, key), window in rows:
         path = paths.get(key)
         if path is None:
             path = paths[key] = keys(Entity.parse(key))
@@ -151,7 +152,8 @@ def scoped_entries(
         for place, scope, held in places:
             principal = scoped_principal(grantee, scope)
             for privilege in held:
-                found.setdefault((effect, privilege, place, principal), set()).add(key)
+                origins = found.setdefault((effect, privilege, place, principal), {})
+                origins.setdefault(key, []).append(window)
     return found
 
 

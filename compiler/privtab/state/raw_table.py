@@ -55,23 +55,10 @@ class RawTable(Sequence[RawRow]):
     def __iter__(self) -> Iterator[RawRow]:
         return (self[row] for row in range(len(self)))
 
-    def rows(self, row_numbers: Codes) -> KeptRows:
-        """Some of the rows."""
-        return KeptRows(self, row_numbers)
-
-
-class KeptRows(Sequence[RawRow]):
-    """The rows of a table that are part of a state."""
-
-    def __init__(self, table: RawTable, row_numbers: Codes) -> None:
-        self._table = table
-        self._row_numbers = row_numbers
-
-    def __len__(self) -> int:
-        return len(self._row_numbers)
-
-    def __getitem__(self, position: Any) -> Any:
-        return tuple(self)[position] if isinstance(position, slice) else self._table[int(self._row_numbers[position])]
+    def column(self, name: str) -> CodedColumn:
+        """A column; without any text if the table lacks it."""
+        found = self.columns.get(name)
+        return CodedColumn(np.full(len(self), -1, np.int64), arrow.texts([])) if found is None else found
 
 
 def take(reader: RawReader, path: str, table: str, columns: Mapping[str, CodedColumn], line: int | None = None) -> None:

@@ -18,6 +18,9 @@ from privtab.state.located import locations
 from privtab.state.names import uses
 from privtab.state.nodes import State
 from privtab.state.principal_rows import scoped_principal
+from privtab.state.windowed import split
+
+PART = "brought"
 
 RolesOfRoles: TypeAlias = dict[str, dict[str, list[Window]]]
 """Principal of a role → those of the roles that it holds, each with the windows in which it does; sorted."""
@@ -25,9 +28,20 @@ RolesOfRoles: TypeAlias = dict[str, dict[str, list[Window]]]
 
 def part(program: Program, state: State) -> dict[str, Any]:
     """The part of the index of a state without windows; nothing if the policy has no use for it."""
-    if not uses(program).roles_of_roles:
-        return {}
-    return {"brought": {role: dict.fromkeys(others, True) for role, others in held_roles(program, state).items()}}
+    return {PART: parts(program, state)[0]} if uses(program).roles_of_roles else {}
+
+
+def parts(program: Program, state: State) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What roles bring at any time, and what they bring for a time."""
+    always: dict[str, Any] = {}
+    timed: dict[str, Any] = {}
+    for role, others in held_roles(program, state).items():
+        lasting, later = split(others)
+        if lasting:
+            always[role] = dict.fromkeys(lasting, True)
+        if later:
+            timed[role] = later
+    return always, timed
 
 
 def held_roles(program: Program, state: State) -> RolesOfRoles:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from privtab.request import Entity
 from privtab.state.nodes import Assignment, AttributeRow, Grant, Placement
-from privtab.state.raw import ENTITIES
+from privtab.state.raw import COLUMNS, ENTITIES
 
 if TYPE_CHECKING:
     from privtab.state.coded import CodedColumn
@@ -27,6 +27,12 @@ _MAKE: Mapping[str, Callable[..., Any]] = {
     ),
     "entities": lambda entity, parent, name: Placement(entity=entity, parent=parent, name=name),
 }
+
+
+def rows_of(table: str, cells: Iterable[Sequence[str | None]]) -> Iterator[Any]:
+    """Rows in the form that `State` has, from their texts."""
+    names = COLUMNS[table].names
+    return (_MAKE[table](*map(_value, names, texts)) for texts in cells)
 
 
 class ColumnRows(Sequence[Any]):
@@ -48,6 +54,15 @@ class ColumnRows(Sequence[Any]):
 
         selected = np.array(row_numbers, np.int64)
         return ColumnRows(self.table, {name: column.rows(selected) for name, column in self.columns.items()})
+
+    def with_more(self, cells: Sequence[Sequence[str | None]]) -> ColumnRows:
+        """The rows, and others from their texts."""
+        from privtab.state.coded import CodedColumn, appended
+
+        columns = zip(*cells, strict=True) if cells else [()] * len(self.columns)
+        more = map(CodedColumn.of_texts, columns)
+        own = self.columns.items()
+        return ColumnRows(self.table, {name: appended(column, next(more)) for name, column in own})
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))

@@ -14,6 +14,7 @@ of the index that are looked up by name. A shard, below `privtab_state/<system>/
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from privtab.errors import UnsupportedError
@@ -23,7 +24,8 @@ from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
 from privtab.moments import HELD_ALWAYS, WINDOWED, parts_of
 from privtab.shard_names import shard_name
-from privtab.state.index import stamped, without_revision
+from privtab.state import attribute_rows, roles_of_roles
+from privtab.state.index import JSON, by_columns, stamped, without_revision
 from privtab.state.nodes import State
 
 IndexDocument: TypeAlias = dict[str, Any]
@@ -31,8 +33,10 @@ IndexDocument: TypeAlias = dict[str, Any]
 __all__ = [  # `shard_name` can be imported from here too
     "PEOPLE",
     "PEOPLE_ROOTS",
+    "PartText",
     "content",
     "merged",
+    "part_text",
     "parts",
     "root_keys",
     "roots",
@@ -50,8 +54,7 @@ CONCERNED = (*GRANTS, "owners")
 """The content of a shard that windows concern."""
 BY_NAME = ("principals", "within", "scoped", "group_principals", "group_scoped", "service_admins")
 """The content of the people's part, besides its revision and the list of the shards."""
-ROLES_OF_ROLES = "brought"
-FURTHER_BY_NAME = (ROLES_OF_ROLES, "user_attributes")
+FURTHER_BY_NAME = (roles_of_roles.PART, "user_attributes")
 """Parts of that which only some policies have (`roles_of_roles.py`, `attribute_rows.py`)."""
 FURTHER_HELD = ("below", "entity_attributes", "owned_below")
 """Parts of a shard which only some policies have."""
@@ -68,6 +71,72 @@ def shards(program: Program, state: State) -> dict[str, IndexDocument]:
     The same rows in any order give the same documents. A root entity on which nothing is held has no shard.
     """
     return parts(program, without_revision(program, state))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartText:
+    """One part of a state as JSON."""
+
+    key: str
+    """`people`, or the key of the root entity of a shard."""
+    revision: str
+    text: bytes
+    windows: bool = False
+    """Whether something in it holds for a time."""
+    further: tuple[str, ...] = ()
+    """Those of FURTHER_BY_NAME that it has."""
+    users: int = 0
+    """How many users have principals at some time, in the people's part."""
+
+    @classmethod
+    def of(cls, key: str, document: Mapping[str, Any]) -> PartText:
+        """The text of a document, which has its revision."""
+        always, windows = parts_of(document)
+        return cls(
+            key=key,
+            revision=always["revision"],
+            text=JSON(document).encode(),
+            windows=WINDOWED in document,
+            further=tuple(part for part in FURTHER_BY_NAME if part in always),
+            users=len({*always["principals"], *windows.get("principals", ())}) if key == PEOPLE else 0,
+        )
+
+    @property
+    def content(self) -> bytes:
+        """The content below `privtab_state/<system>`, as `content`."""
+        return (
+            self.text
+            if self.key == PEOPLE
+            else b'{"at":{' + JSON(shard_name(self.key)).encode() + b":" + self.text + b"}}"
+        )
+
+
+def part_text(program: Program, state: State, key: str, root_entities: Iterable[str] = ()) -> PartText | None:
+    """One part of a sharded state, from the rows that concern it; None for a shard in which nothing is held.
+
+    `root_entities`: for the people's part, those that have shards.
+    """
+    if not by_columns(program, state):
+        whole = without_revision(program, state)
+        document = people_part(whole, root_entities) if key == PEOPLE else parts(program, whole).get(key)
+        return None if document is None else PartText.of(key, document)
+    from privtab.state import json_columns
+    from privtab.state.large_index import held_parts, people_parts
+
+    attributes = attribute_rows.part(program, state)
+    if key != PEOPLE:
+        held = held_parts(program, state)
+        of_entities = {part: attributes[part] for part in attributes if part in FURTHER_HELD}
+        if not any(of_entities.values()) and not any(len(part.columns()[0]) for part in held.values()):
+            return None
+        revision, text = json_columns.stamped({**held, **of_entities})
+        return PartText(key=key, revision=revision, text=text)
+    of_people, within, users = people_parts(program, state)
+    further = {**roles_of_roles.part(program, state), **attributes}
+    further = {part: further[part] for part in FURTHER_BY_NAME if part in further}
+    listed = dict.fromkeys(sorted(root_entities), True)
+    revision, text = json_columns.stamped({**of_people, **further, "within": within, "shards": listed})
+    return PartText(key=key, revision=revision, text=text, further=tuple(further), users=users)
 
 
 def parts(program: Program, document: Mapping[str, Any]) -> dict[str, IndexDocument]:
@@ -143,7 +212,7 @@ def merged(documents: Mapping[str, Mapping[str, Any]]) -> IndexDocument:
     if of_people or any(windows for _, windows in split):
         timed = _united([windows for _, windows in split if windows], CONCERNED)
         timed |= {part: of_people.get(part, {}) for part in BY_NAME if part not in HELD_ALWAYS}
-        timed |= {ROLES_OF_ROLES: of_people.get(ROLES_OF_ROLES, {})} if ROLES_OF_ROLES in people else {}
+        timed |= {roles_of_roles.PART: of_people.get(roles_of_roles.PART, {})} if roles_of_roles.PART in people else {}
         return stamped(_with_windows(document, timed))
     return stamped(document)
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any
 
 from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
 from privtab.state import raw as raw_rows
 from privtab.state.attribute_rows import attribute_row, without_two_values
 from privtab.state.checker import Checker
 from privtab.state.findings import in_order
 from privtab.state.links import holding_roles, without_wrong_links
-from privtab.state.nodes import State, StateFinding
-from privtab.state.placements import placements
+from privtab.state.located import wrong_places
+from privtab.state.names import Problem
+from privtab.state.nodes import ENTITIES, Placement, State, StateFinding
 from privtab.state.places import Places
-from privtab.state.raw import RawState
-
-T = TypeVar("T")
-
-MAX_FINDINGS_OF_KIND = 10_000
-"""Limit on findings of one kind in one table; the others are only counted."""
+from privtab.state.raw import RawRow, RawState
 
 
 def validate(program: Program, raw: RawState, *, notes: bool = True) -> tuple[State, tuple[StateFinding, ...]]:
@@ -36,13 +34,13 @@ def validate_with_places(
     program: Program, raw: RawState, *, notes: bool = True
 ) -> tuple[State, Places, tuple[StateFinding, ...]]:
     """As `validate`, with the position of each row of the state."""
-    checker = Checker(program, raw)
-    if sum(map(len, raw.rows.values())) < raw_rows.LARGE:
-        state = _checked_state(checker)
-    else:
+    checker = checker_of(program, raw)
+    table: Callable[[str], Any] = checker.table
+    if sum(map(len, raw.rows.values())) >= raw_rows.LARGE:
         from privtab.state.large import ColumnChecker
 
-        state = ColumnChecker(checker).state()
+        table = ColumnChecker(checker).table
+    state = _state(checker, table)
     state = without_two_values(checker, without_wrong_links(checker, state))
     if notes:
         checker.note_unused_names(state)
@@ -50,23 +48,57 @@ def validate_with_places(
     return state, Places(rows=checker.valid_rows), in_order(checker.findings)
 
 
-def _checked_state(checker: Checker) -> State:
-    """The state of the valid rows, checked one by one."""
+def checker_of(program: Program, raw: RawState, *, alone: bool = False) -> Checker:
+    """What checks the rows of every table; `alone`: as Checker."""
+    checker = Checker(program, raw, alone=alone)
+    checker.readers |= {"attributes": partial(attribute_row, checker), ENTITIES: partial(placement, checker)}
+    return checker
+
+
+def _state(checker: Checker, table: Callable[[str], Any]) -> State:
+    """The state of the valid rows; `table` gives those of one table, one by one or by columns."""
     entities = placements(checker)
-    grants = checker.table(
-        "grants", checker.grant, lambda g: (g.grantee, g.effect, g.privilege, g.entity.type, g.entity.id)
-    )
-    owners = checker.table("owners", checker.owner)
-    checker.grantees = {grant.grantee for grant in grants} | {owner for _, owner in owners}
+    grants, owners = table("grants"), table("owners")
+    checker.grantees = State(grants=grants, owners=owners).distinct(("grants", "grantee"), ("owners", "owner"))
     checker.grantees |= holding_roles(checker.program, checker.raw)
-    return State(
-        members=checker.table("members", checker.member),
-        memberships=checker.table("memberships", checker.membership),
-        assignments=checker.table("assignments", checker.assignment, lambda a: (a.principal, a.role, a.scope)),
-        grants=grants,
-        owners=owners,
-        service_admins=checker.table("service_admins", checker.service_admin),
-        attributes=checker.table("attributes", partial(attribute_row, checker)),
-        entities=entities,
-        windows=checker.windows,
-    )
+    others = ("members", "memberships", "assignments", "service_admins", "attributes")
+    rows: Any = {name: table(name) for name in others}
+    return State(grants=grants, owners=owners, entities=entities, windows=checker.windows, **rows)
+
+
+def placements(checker: Checker) -> tuple[Placement, ...]:
+    """The valid rows of `entities`; from then on, rows about entities that lie nowhere are wrong."""
+    rows: tuple[Placement, ...] = checker.table(ENTITIES)
+    if not checker.program.flat:
+        return rows
+    pairs = [(str(row.entity), str(row.parent)) for row in rows]
+    wrong = wrong_places(vocabulary(checker.program), pairs)
+    for number, problem in wrong.items():
+        checker.error(checker.valid_rows[ENTITIES][number], problem)
+    valid = [number for number in range(len(rows)) if number not in wrong]
+    checker.valid_rows[ENTITIES] = [checker.valid_rows[ENTITIES][number] for number in valid]
+    checker.names.places = dict(pairs[number] for number in valid)
+    return tuple(rows[number] for number in valid)
+
+
+def placement(checker: Checker, row: RawRow) -> Placement | None:
+    """One row, without whether what contains the entity lies anywhere."""
+    if not checker.program.flat:
+        message = f"no type of `{checker.program.system}` has flat ids"
+        checker.warn(row, "S185", message, "the path of an entity says where it lies: leave the table out")
+        return None
+    entity, parent = checker.entity(row, "entity"), checker.entity(row, "parent")
+    if entity is None or parent is None:
+        return None
+    if entity.type not in checker.program.flat:
+        message = f"ids of `{entity.type}` are not flat: the path of `{entity}` says where it lies"
+        checker.error(row, Problem("S181", message, "leave the row out"))
+        return None
+    known = vocabulary(checker.program).containers(entity.type)
+    if parent.type not in known:
+        types = " or a ".join(f"`{type_}`" for type_ in known)
+        checker.error(
+            row, Problem("S181", f"`{entity}` cannot lie in `{parent}`", f"a `{entity.type}` lies in a {types}")
+        )
+        return None
+    return Placement(entity=entity, parent=parent, name=row.cells.get("name"))

@@ -1,7 +1,8 @@
 """Which operation of a policy authorises a change of rows, for callers who must not choose a weaker one themselves, nor reach further.
 
 What a row is about decides, not what the caller says: the entity or the scope that it names, else the role or the group whose members
-or holders it changes. docs/reference/store.md has the rule.
+or holders it changes. The policy says which operations delegate what; of a policy that says nothing of it, the names of operations tell.
+docs/reference/store.md has the rule.
 """
 
 from __future__ import annotations
@@ -15,18 +16,21 @@ from typing import Literal, TypeAlias
 from privtab import moments
 from privtab.effects import Change
 from privtab.errors import AccessDenied, UsageError
-from privtab.hints import hint
-from privtab.ir.nodes import OwnerKind, Program
+from privtab.hints import hint, listed
+from privtab.ir.formula import followed, item_condition, recipients
+from privtab.ir.names import PrivilegeNames
+from privtab.ir.nodes import Compare, Effect, OwnerKind, Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.locations import Locations
-from privtab.names import encode_name, last_name
+from privtab.names import PRIVILEGE_ATTRIBUTE, encode_name, last_name
 from privtab.reference.evaluate import Reference
 from privtab.request import Decision, Entity, Request
 from privtab.state.located import locations
 from privtab.state.names import uses
 from privtab.state.nodes import State
-from privtab.state.principal_rows import entity_named, place_of, types_of_kind
+from privtab.state.principal_rows import entity_named, may_be, place_of, types_of_kind
 from privtab.state.raw import COLUMNS
+from privtab.state.row_text import row_text
 from privtab.store.excerpt import Excerpt
 
 Verb: TypeAlias = Literal["add", "remove"]
@@ -43,7 +47,7 @@ OPERATIONS: Mapping[tuple[str, Verb], tuple[str, ...]] = {
     ("members", "add"): ("add",),
     ("members", "remove"): ("remove",),
 }
-"""The default operations for rows to add and to remove: the first that the type of the object has."""
+"""The operations for rows to add and to remove, in a policy without delegations: the first that the type of the object has."""
 DELETING = ("drop", "delete", "remove", "deregister")
 """The default operations that delete an entity: the first that its type has."""
 MOST_PLACES = 100
@@ -55,6 +59,106 @@ PRINCIPAL_OF: Mapping[str, tuple[str, OwnerKind]] = {
 }
 """The column that names the principal whose entity is the object of a row, and its kind."""
 _MOST_SHOWN = 3
+
+
+def declares(program: Program) -> bool:
+    """Whether a policy says which operations delegate what: then, names of operations say nothing."""
+    return any(rule.delegations for rule in program.rules.values())
+
+
+def delegating(
+    program: Program, table: str, verb: Verb, type_: str, privileges: Collection[str] = ()
+) -> tuple[str, ...]:
+    """The operations on an entity of a type that delegate rows of a table; of grants, those with all of some privileges."""
+    rules = [rule for rule in program.rules.values() if rule.entity == type_ and rule.delegations]
+    for kind in ("delegate",) if verb == "add" else ("withdraw", "delegate"):
+        effects = [(rule, effect) for rule in rules for effect in rule.delegations if effect.kind == kind]
+        found = [(rule, effect) for rule, effect in effects if _table_of(effect) == table]
+        # Who may add rows may remove them, where the policy does not tell them apart.
+        if found:
+            covering = (rule.operation for rule, effect in found if {*effect.privileges}.issuperset(privileges))
+            return tuple(dict.fromkeys(covering))
+    return ()
+
+
+def _table_of(effect: Effect) -> str:
+    return "grants" if effect.privileges else "owners" if effect.what == "owner" else effect.what
+
+
+def asks_for_named_privilege(program: Program, rule: Rule) -> bool:
+    """Whether a row asks for the privilege that the request names."""
+    terms = (leaf.left for leaf in followed(program, item_condition(rule)) if isinstance(leaf, Compare))
+    return any((term.kind, term.attribute) == ("request", PRIVILEGE_ATTRIBUTE) for term in terms)
+
+
+def holder_of(row: Mapping[str, str | None]) -> tuple[str, str]:
+    """(kind, name) of the principal that has what a row says."""
+    text = row.get("grantee") or row.get("owner") or row.get("principal")
+    if text is None:
+        user = row.get("user") or ""
+        text = user if user.startswith("group:") else f"user:{user}"
+    kind, _, name = text.partition(":")
+    return kind, name
+
+
+def given_by(program: Program, row: Mapping[str, str | None], type_: str) -> tuple[str, ...]:
+    """The privileges on an entity of a type that a row of grants names, by itself, by an alias or by a set."""
+    names = PrivilegeNames(program).privileges(row.get("privilege") or "") or ()
+    return tuple(name for name in names if type_ in program.privileges[name].on)
+
+
+def naming(program: Program, request: Request, rows: Sequence[Mapping[str, str | None]]) -> Request:
+    """A request that authorises some rows, with what they name and it does not: the privilege, and the principal.
+
+    Raises UsageError for rows that no one request can name.
+    """
+    rule = program.rules.get((request.resource.type, request.action))
+    if rule is None or not rows:
+        return request
+    given = request.attributes
+    if PRIVILEGE_ATTRIBUTE not in given.request and asks_for_named_privilege(program, rule):
+        named = sorted({name for row in rows for name in given_by(program, row, request.resource.type)})
+        if len(named) > 1:
+            raise UsageError(
+                f"`{request.action}` asks for the privilege that is given: send one change for each of {listed(named)}"
+            )
+        if named:
+            given = replace(given, request={**given.request, PRIVILEGE_ATTRIBUTE: named[0]})
+    objects = dict(request.with_)
+    for slot in recipients(program, rule):
+        entities = {entity_named(program, *holder_of(row)) for row in rows}
+        entity = entities.pop() if len(entities) == 1 else None
+        if slot.name not in objects and entity is not None and entity.type in slot.types:
+            objects[slot.name] = entity
+    return replace(request, with_=objects, attributes=given)
+
+
+def check_delegated(program: Program, request: Request, changes: Iterable[Change]) -> None:
+    """Raise UsageError for rows that the operation of a request does not delegate, in a policy with delegations.
+
+    Nor may they be to another principal than an object of the request is, or give another privilege than the request names.
+    """
+    if not declares(program):
+        return
+    resource, rule = request.resource, program.rules[request.resource.type, request.action]
+    slots = recipients(program, rule)
+    named = request.attributes.request.get(PRIVILEGE_ATTRIBUTE) if asks_for_named_privilege(program, rule) else None
+    for change in changes:
+        row = change.row or {}
+        if change.table not in {table for table, _ in OPERATIONS}:
+            continue
+        privileges = given_by(program, row, resource.type)
+        problem = None
+        if request.action not in delegating(program, change.table, change.action, resource.type, privileges):
+            problem = f"`{request.action}` on {resource} does not delegate"
+        elif (row.get("entity") or row.get("scope") or str(resource)) != str(resource):
+            problem = f"`{request.action}` on {resource} delegates nothing on another entity"
+        elif slots and not any(may_be(program, *holder_of(row), request.with_[slot.name]) for slot in slots):
+            problem = f"the request names {listed(str(request.with_[slot.name]) for slot in slots)}, and not"
+        elif named is not None and privileges and {*privileges} != {named}:
+            problem = f"the request names the privilege `{named}`, and not"
+        if problem is not None:
+            raise UsageError(f"{problem} {row_text(change.table, row)}")
 
 
 class Authority:
@@ -70,19 +174,25 @@ class Authority:
         self._names = {**OPERATIONS, **chosen}
         self._set = frozenset(chosen)
 
-    def operation(self, table: str, verb: Verb, type_: str) -> str | None:
-        """The operation on an entity of this type that authorises the change; None if the policy has none."""
+    def operations(self, table: str, verb: Verb, type_: str, privileges: Collection[str] = ()) -> tuple[str, ...]:
+        """The operations on an entity of this type that authorise the change, of rows of grants: one that names these privileges."""
+        if (table, verb) not in self._set and declares(self.program):
+            return delegating(self.program, table, verb, type_, privileges)
         found = self._first(self._names.get((table, verb), ()), type_)
         if found is None and verb == "remove" and (table, verb) not in self._set:
             # Who may add rows may remove them, where the policy does not tell them apart.
             found = self._first(self._names.get((table, "add"), ()), type_)
-        return found
+        return () if found is None else (found,)
+
+    def operation(self, table: str, verb: Verb, type_: str, privileges: Collection[str] = ()) -> str | None:
+        """The first of `operations`; None if the policy has none."""
+        return next(iter(self.operations(table, verb, type_, privileges)), None)
 
     def described(self, table: str, verb: Verb, type_: str) -> str:
         """Which operation authorises the change on entities of this type, or which ones the policy lacks."""
         if (operation := self.operation(table, verb, type_)) is not None:
             return f"`{operation}` authorises {table}.{verb}"
-        names = self._names.get((table, verb), ())
+        names = () if declares(self.program) else self._names.get((table, verb), ())
         wanted = f"none of {', '.join(names)}" if names else "no operation that is known to do so"
         return f"for {table}.{verb}, the policy has {wanted} on `{type_}`"
 
@@ -94,9 +204,9 @@ class Authority:
         """Table → `add`, `remove` → type → operation."""
         found: dict[str, dict[str, dict[str, str]]] = {}
         for table, verb, type_ in product(COLUMNS, VERBS, self.program.entities):
-            operation = self.operation(table, verb, type_)
-            if operation is not None and self._fits(table, type_):
-                found.setdefault(table, {}).setdefault(verb, {})[type_] = operation
+            operations = self.operations(table, verb, type_)
+            if operations and self._fits(table, type_):
+                found.setdefault(table, {}).setdefault(verb, {})[type_] = ", ".join(operations)
         return found
 
     def objects(self, table: str, row: Mapping[str, str], paths: Callable[[str], Collection[str]]) -> Iterator[Entity]:

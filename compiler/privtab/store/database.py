@@ -1,24 +1,22 @@
-"""The database of a store: how it is opened, its transactions, and the version of its tables."""
+"""The database of a store: how it is opened, its transactions, which threads share, and the version of its tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection, create_engine, event, make_url
+from sqlalchemy import URL, Connection, create_engine, event, inspect, make_url, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from privtab.errors import FileError, StoreError, UsageError
+from privtab.store.schema import METADATA, TABLES_VERSION, VERSION
 
 BUSY = 60
 """Seconds that a writer waits for others."""
-_MIGRATIONS = Path(__file__).parent / "migrations"
 _WRITES = "privtab_writes"
 
 
@@ -99,22 +97,17 @@ def file_before_at(path: str) -> str | None:
     return next((path[:end] for end in ends if Path(path[:end]).is_file()), None)
 
 
-def migrate(connection: Connection) -> None:
-    """Create the tables, or bring them to the newest version."""
-    config = _config()
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+def create_tables(connection: Connection) -> None:
+    """Create the tables, and record their version."""
+    METADATA.create_all(connection, checkfirst=False)
+    connection.execute(VERSION.insert(), [{"version_num": TABLES_VERSION}])
 
 
 def version(connection: Connection) -> str | None:
     """The version of the tables; None for a database without a store."""
-    return MigrationContext.configure(connection).get_current_revision()
-
-
-def newest() -> str:
-    """The version of the tables that this code reads and writes."""
-    found = ScriptDirectory.from_config(_config()).get_current_head()
-    assert found is not None
+    if not inspect(connection).has_table(VERSION.name):
+        return None
+    found: str | None = connection.execute(select(VERSION.c.version_num)).scalar_one_or_none()
     return found
 
 
@@ -123,9 +116,9 @@ def check_version(connection: Connection, shown: str) -> None:
     found = version(connection)
     if found is None:
         raise StoreError(f"{shown} holds no store: `privtab store create` creates one")
-    if found != newest():
+    if found != TABLES_VERSION:
         raise StoreError(
-            f"the tables of {shown} have version {found}, and this privtab works with {newest()}: "
+            f"the tables of {shown} have version {found}, and this privtab works with {TABLES_VERSION}: "
             "use the privtab that created the store, or a newer one"
         )
 
@@ -133,13 +126,6 @@ def check_version(connection: Connection, shown: str) -> None:
 def reason(error: Exception) -> str:
     """The first line of what a driver says, without the statement that SQLAlchemy adds."""
     return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-
-
-def _config() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    return config
 
 
 def _configure(connection: Any, _record: object) -> None:
@@ -153,3 +139,93 @@ def _begin(connection: Connection) -> None:
     """Begin a transaction of SQLite: a writer takes the lock at once, so that it never has to give up halfway."""
     writes = connection.get_execution_options().get(_WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+# --- group commit ----------------------------------------------------------------------------------------------------
+
+
+T = TypeVar("T")
+Take: TypeAlias = Callable[[], Sequence[T]]
+"""Returns what threads have asked for and nobody has taken yet; nothing once a transaction has enough."""
+MOST_TOGETHER = 100
+"""Changes after which a transaction takes no more."""
+
+
+class _Group(Generic[T]):
+    """What one thread asked for, which belongs into one transaction."""
+
+    __slots__ = ("done", "items", "leads", "turn")
+
+    def __init__(self, items: Sequence[T]) -> None:
+        self.items = items
+        self.done = self.leads = False
+        self.turn = Lock()
+        """Released when all items are done, or when the thread is to write."""
+        self.turn.acquire()
+
+
+class GroupCommit(Generic[T]):
+    """One thread at a time writes, in one transaction, what all threads ask for until it commits; the others wait for that.
+
+    So the disk is synchronised once for all of them.
+    """
+
+    def __init__(self, write: Callable[[Take[T]], None]) -> None:
+        """`write` carries out what it takes; it must take at least once, and leave the outcome in the items."""
+        self._write = write
+        self._lock = Lock()
+        self._queue: deque[_Group[T]] = deque()
+        self._busy = False
+        """Whether a thread writes, or was told to."""
+
+    def submit(self, items: Sequence[T]) -> None:
+        """Have items written; returns when their transaction has ended."""
+        group = _Group(items)
+        with self._lock:
+            self._queue.append(group)
+            group.leads = not self._busy
+            self._busy = True
+        if not group.leads:
+            try:
+                group.turn.acquire()
+            except BaseException:  # An interrupt, such as KeyboardInterrupt: nobody waits for the items any more.
+                self._leave(group)
+                raise
+        if not group.done:
+            self._lead(group)
+
+    def waiting(self) -> int:
+        """The number of threads that wait for a transaction to take their items."""
+        return len(self._queue)
+
+    def _lead(self, group: _Group[T]) -> None:
+        taken: list[_Group[T]] = []
+        try:
+            self._write(lambda: self._take(taken))
+        finally:
+            self._leave(group)
+            for written in taken:
+                written.done = True
+                written.turn.release()
+
+    def _take(self, taken: list[_Group[T]]) -> list[T]:
+        items: list[T] = []
+        with self._lock:
+            count = sum(len(group.items) for group in taken)
+            while self._queue and count < MOST_TOGETHER:
+                group = self._queue.popleft()
+                taken.append(group)
+                items += group.items
+                count += len(group.items)
+        return items
+
+    def _leave(self, group: _Group[T]) -> None:
+        """Forget a group that nobody took; if its thread leads, let the one that has waited longest write next."""
+        with self._lock:
+            if group in self._queue:
+                self._queue.remove(group)
+            if group.leads:
+                self._busy = bool(self._queue)
+                if self._busy:
+                    self._queue[0].leads = True
+                    self._queue[0].turn.release()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from threading import Lock
-from typing import Any
+from typing import Any, Literal, TypeAlias, assert_never
 
 from privtab.errors import (
     InvalidRequest,
@@ -21,11 +22,15 @@ from privtab.state.load import from_tables
 from privtab.state.nodes import StateFinding
 from privtab.state.principal_rows import may_be
 from privtab.state.validate import validate
-from privtab.store.authority import PRINCIPAL_OF, VERBS, Authority, Verb
+from privtab.store.authority import PRINCIPAL_OF, VERBS, Authority, Verb, given_by, naming
 from privtab.store.journal import Journal
-from privtab.store.planning import Guard, Plan, Proposal, Tables
+from privtab.store.planning import ChangeRequest, Guard, Plan, Proposal, Tables, raw
 from privtab.store.store import Outcome, Store
 from privtab.store.view import Row, Snapshot, View
+
+ChangeKind: TypeAlias = Literal["change", "perform", "delete"]
+"""Add and remove rows, by the one operation that authorises all of them; carry out the effects of an operation that has some, or that
+creates; or delete an entity, by the operation of the policy that does, with every row on it and below it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,66 +171,39 @@ class GuardedStore:
 
     # --- changes ---
 
-    def change(self, desired: DesiredChange, how: WriteOptions) -> Outcome:
-        """Add and remove rows by the one operation that authorises all of them.
+    def carry_out(self, kind: ChangeKind, desired: DesiredChange, how: WriteOptions) -> Outcome:
+        """Make a change, if the policy allows it.
 
-        Raises AccessDenied; UsageError if no one operation on one object authorises the rows; the errors of `Store.change`.
+        Raises AccessDenied; UsageError if no one operation on one object authorises the rows; StoreConflict for a creation of what
+        exists already, or of what rows name: its creator would get rights on another's entity; and the errors of `Store.change`.
         """
-        snapshot = self.view.now()
-        request = self._request(snapshot, desired)
-        rows: dict[str, Any] = {"add": desired.add or None, "remove": desired.remove or None}
-        return self._recorded(lambda: self.store.change(request, **rows, **asdict(how), guard=_guard(snapshot)))
+        requested = self._requested(kind, desired)
+        started = time.perf_counter()
+        outcome = self.store.carry_out(requested, **asdict(how))
+        self._record(outcome, time.perf_counter() - started)
+        return outcome
 
-    def propose(self, desired: DesiredChange, expect: int | None = None) -> Plan:
-        """What `change` would do."""
-        snapshot = self.view.now()
-        request = self._request(snapshot, desired)
-        rows: dict[str, Any] = {"add": desired.add or None, "remove": desired.remove or None}
-        return self.store.propose(request, **rows, expect=expect, guard=_guard(snapshot))
-
-    def perform(self, desired: DesiredChange, how: WriteOptions) -> Outcome:
-        """Carry out the effects of an operation that has some, or that creates.
-
-        Raises StoreConflict if it creates what exists already, or what rows name: its creator would get rights on another's entity.
-        """
-        request, guard = self._performed(desired)
-        parts: dict[str, Any] = {"new": desired.new, "document": desired.document, **asdict(how)}
-        return self._recorded(lambda: self.store.perform(request, **parts, guard=guard))
-
-    def propose_performed(self, desired: DesiredChange, expect: int | None = None) -> Plan:
-        """What `perform` would do."""
-        request, guard = self._performed(desired)
-        return self.store.propose(request, new=desired.new, expect=expect, guard=guard)
-
-    def delete(self, desired: DesiredChange, how: WriteOptions) -> Outcome:
-        """Delete an entity by the operation of the policy that does: every row on it, and below it, goes too."""
-        request, guard = self._deleted(desired), _guard(self.view.now())
-        return self._recorded(lambda: self.store.delete_entity(request, **asdict(how), guard=guard))
+    def propose(self, kind: ChangeKind, desired: DesiredChange, expect: int | None = None) -> Plan:
+        """What `carry_out` would do."""
+        return self.store.plan(self._requested(kind, desired), expect)
 
     def delete_all(self, desired: Sequence[DesiredChange], how: WriteOptions) -> list[Outcome | PrivtabError]:
-        """As `delete`, of each entity that may be deleted, in one transaction; the error for each of the others."""
-        guard = _guard(self.view.now())
+        """Delete each entity that may be deleted, in one transaction; the error for each of the others."""
         results: list[Outcome | PrivtabError | None] = []
-        requests: list[Request] = []
+        requests: list[ChangeRequest] = []
         for change in desired:
             try:
                 requests.append(self._deleted(change))
+                results.append(None)
             except (InvalidRequest, UsageError) as error:
                 results.append(error)
-            else:
-                results.append(None)
         started = time.perf_counter()
-        deleted = self.store.delete_all(requests, **asdict(how), guard=guard)
+        deleted = self.store.carry_out_each(requests, **asdict(how))
         for outcome in deleted:
             if isinstance(outcome, Outcome):
                 self._record(outcome, time.perf_counter() - started)
         remaining = iter(deleted)
         return [next(remaining) if result is None else result for result in results]
-
-    def propose_deleted(self, desired: DesiredChange, expect: int | None = None) -> Plan:
-        """What `delete` would do."""
-        request, guard = self._deleted(desired), _guard(self.view.now())
-        return self.store.propose(request, delete=True, expect=expect, guard=guard)
 
     # --- reads ---
 
@@ -271,10 +249,39 @@ class GuardedStore:
     def _authorising(self, snapshot: Snapshot, table: str, row: Row, user: str) -> Iterator[list[Request]]:
         """For each object that a row may be about, the requests that authorise a change of it."""
         for object_ in self.authority.objects(table, row, snapshot.paths):
-            operations = {self.authority.operation(table, verb, object_.type) for verb in VERBS} - {None}
-            yield [Request(user=user, action=str(name), resource=object_) for name in sorted(map(str, operations))]
+            given = given_by(self.program, row, object_.type)
+            operations = {
+                name for verb in VERBS for name in self.authority.operations(table, verb, object_.type, given)
+            }
+            requests: list[Request] = []
+            for name in sorted(operations):
+                with suppress(UsageError):
+                    requests.append(naming(self.program, Request(user=user, action=name, resource=object_), [row]))
+            # A principal that no row places is no object of a request.
+            rules = self.program.rules
+            yield [each for each in requests if len(each.with_) == len(rules[object_.type, each.action].withs)]
 
     # --- which operation ---
+
+    def _requested(self, kind: ChangeKind, desired: DesiredChange) -> ChangeRequest:
+        match kind:
+            case "change":
+                return self._changed(desired)
+            case "perform":
+                return self._performed(desired)
+            case "delete":
+                return self._deleted(desired)
+            case _:
+                assert_never(kind)
+
+    def _changed(self, desired: DesiredChange) -> ChangeRequest:
+        snapshot = self.view.now()
+        return ChangeRequest(
+            request=self._request(snapshot, desired),
+            add=raw(desired.add or None, "the rows to add"),
+            remove=raw(desired.remove or None, "the rows to remove"),
+            guard=_guard(snapshot),
+        )
 
     def _request(self, snapshot: Snapshot, desired: DesiredChange) -> Request:
         """The request that authorises all rows of a change."""
@@ -306,18 +313,25 @@ class GuardedStore:
         if len(objects) > 1:
             raise UsageError("the rows may be about several entities: name one as `resource`")
         (resource,) = objects
-        operations = {self.authority.operation(table, verb, resource.type) for table, verb, _ in listed}
-        if None in operations or len(operations) != 1:
+        given = {
+            name for table, _, row in listed if table == "grants" for name in given_by(self.program, row, resource.type)
+        }
+        by_rows = [
+            self.authority.operations(table, verb, resource.type, given if table == "grants" else ())
+            for table, verb, _ in listed
+        ]
+        operations = [name for name in by_rows[0] if all(name in names for names in by_rows)]
+        if not operations:
             kinds = sorted({(table, verb) for table, verb, _ in listed})
             advice = "; ".join(self.authority.described(table, verb, resource.type) for table, verb in kinds)
             raise UsageError(
                 f"no one operation on {resource} authorises these rows: {advice}; `--authorise TABLE=OPERATION` names another"
             )
-        operation = operations.pop()
-        assert operation is not None
-        if desired.operation not in (None, operation):
-            raise UsageError(f"`{desired.operation}` does not authorise these rows: `{operation}` does")
-        return self._request_for(desired, operation, resource)
+        operation = desired.operation or operations[0]
+        if operation not in operations:
+            raise UsageError(f"`{operation}` does not authorise these rows: `{operations[0]}` does")
+        rows = [row for _, _, row in listed]
+        return naming(self.program, self._request_for(desired, operation, resource), rows)
 
     def _check_rows(self, snapshot: Snapshot, desired: DesiredChange) -> None:
         """Raise StateInvalid for rows that are wrong in themselves, before names in them are used."""
@@ -334,7 +348,7 @@ class GuardedStore:
     def _request_for(self, desired: DesiredChange, operation: str, resource: Entity) -> Request:
         return Request(user=desired.user, action=operation, resource=resource, with_=desired.with_, flags=desired.flags)
 
-    def _performed(self, desired: DesiredChange) -> tuple[Request, Guard]:
+    def _performed(self, desired: DesiredChange) -> ChangeRequest:
         if desired.resource is None or desired.operation is None:
             raise UsageError("give an operation and its resource")
         request = self._request_for(desired, desired.operation, desired.resource)
@@ -344,9 +358,10 @@ class GuardedStore:
             raise UsageError(f"`{request.action}` on `{request.resource.type}` changes nothing in the store")
         snapshot = self.view.now()
         exists = rule.creates and self.created.exists(request.resource, snapshot.number)
-        return request, replace(_guard(snapshot), exists=exists)
+        guard = replace(_guard(snapshot), exists=exists)
+        return ChangeRequest(request=request, new=desired.new, document=desired.document, guard=guard)
 
-    def _deleted(self, desired: DesiredChange) -> Request:
+    def _deleted(self, desired: DesiredChange) -> ChangeRequest:
         assert desired.resource is not None
         self._vocabulary.check_path(desired.resource)
         operation = self.authority.deleting(desired.resource.type)
@@ -354,13 +369,8 @@ class GuardedStore:
             raise UsageError(f"the policy has no operation that deletes a `{desired.resource.type}`")
         if desired.operation not in (None, operation):
             raise UsageError(f"`{desired.operation}` does not delete a `{desired.resource.type}`: `{operation}` does")
-        return self._request_for(desired, operation, desired.resource)
-
-    def _recorded(self, work: Callable[[], Outcome]) -> Outcome:
-        started = time.perf_counter()
-        outcome = work()
-        self._record(outcome, time.perf_counter() - started)
-        return outcome
+        request = self._request_for(desired, operation, desired.resource)
+        return ChangeRequest(request=request, delete=True, guard=_guard(self.view.now()))
 
 
 def effect_of(planned: Proposal) -> tuple[dict[str, Any] | None, str]:

@@ -13,7 +13,9 @@ from sqlalchemy import Connection, bindparam, select
 from privtab import moments
 from privtab.effects import Change
 from privtab.errors import StoreError, UsageError
+from privtab.serving.page import page
 from privtab.state.raw import COLUMNS
+from privtab.state.row_text import row_text
 from privtab.store.database import Database, address, check_version
 from privtab.store.lookups import Rows
 from privtab.store.schema import BEGINNING, HEAD, JOURNAL, STATE, canonical, entry_hash, row_id
@@ -324,3 +326,16 @@ def _differences(replayed: Rows, stored: Rows) -> Iterator[str]:
                 yield f"`{name}` has the row {canonical(dict(others[id_][1]))}, which no change added"
             elif table[id_] != others[id_]:
                 yield f"`{name}` has {canonical(dict(others[id_][1]))} in the place of {canonical(dict(table[id_][1]))}"
+
+
+MOST = 20
+"""Maximum rows shown of one change."""
+
+
+def journal_page(entries: Sequence[Entry], system: str, shown: str, *, most: int = 1000) -> str:
+    """The HTML page of changes, the newest first, without scripts or external resources; `shown`: the address of the store in commands. At most `most` are shown."""
+    newest = list(entries[-most:])[::-1]
+    earlier = bool(newest) and newest[-1].number > 1
+    return page(
+        "store/journal", entries=newest, system=system, url=shown, earlier=earlier, row_text=row_text, MOST=MOST
+    )

@@ -22,7 +22,7 @@ from privtab.state.nodes import State
 from privtab.state.principal_rows import about_principal, entity_named, may_be
 from privtab.state.raw import COLUMNS, RawState
 from privtab.state.row_text import row_text
-from privtab.store.authority import check_named, check_reach
+from privtab.store.authority import check_delegated, check_named, check_reach
 from privtab.store.conflicts import check_conflicts
 from privtab.store.excerpt import Excerpt
 from privtab.store.lookups import Rows, checked
@@ -144,6 +144,7 @@ def plan(program: Program, excerpt: Excerpt, requested: ChangeRequest) -> tuple[
         own += [change for change in additions if change.row not in added.get(change.table, ())]
         excerpt.read_around({}, own)
         _check_covered(program, excerpt, after, request, own)
+        check_delegated(program, request, own)
     changes = (*removed, *additions)
     if requested.guard is not None:
         check_reach(program, excerpt, after, request, changes, requested.guard.paths)

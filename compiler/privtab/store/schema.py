@@ -49,6 +49,10 @@ HEAD = Table(
     Column("checked", String(64)),
 )
 """One row, which every writer locks. `checked`: under which policy all rows are known to be valid."""
+TABLES_VERSION = "0001"
+"""The version of these tables: another one needs another number, and tables of the earlier ones are to be changed then."""
+VERSION = Table("alembic_version", METADATA, Column("version_num", String(32), primary_key=True))
+"""One row, in the form of Alembic, so that its migrations can lead to later versions."""
 TEXT = Text().with_variant(Text(collation="C"), "postgresql")
 """Texts that are compared by their characters."""
 STATE = {

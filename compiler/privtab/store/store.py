@@ -24,12 +24,12 @@ from privtab.request import Decision, Entity, Request
 from privtab.state.load import from_tables
 from privtab.state.names import uses
 from privtab.state.raw import RawState
-from privtab.store.database import Database, address, migrate, version
+from privtab.store.authority import naming
+from privtab.store.database import Database, GroupCommit, Take, address, create_tables, version
 from privtab.store.excerpt import Excerpt
-from privtab.store.group_commit import GroupCommit, Take
 from privtab.store.journal import MOST_CHANGES, Entry, Head, Journal, Writer, entries, read_head, row_of_request
 from privtab.store.lookups import Reader, Rows, about, checked
-from privtab.store.planning import ChangeRequest, Guard, Plan, Proposal, Tables, plan, raw, replaced
+from privtab.store.planning import ChangeRequest, Plan, Proposal, Tables, plan, raw, replaced
 from privtab.store.schema import BEGINNING, HEAD, canonical
 
 
@@ -111,7 +111,7 @@ class Store(Journal):
         with database.writing() as connection:
             if version(connection) is not None:
                 raise StoreError(f"{database.shown} holds a store already")
-            migrate(connection)
+            create_tables(connection)
             connection.execute(HEAD.insert(), [{"id": 1, "number": 0, "hash": BEGINNING, "system": program.system}])
             request = {"system": program.system, "administrators": [row["user"] for row in listed]}
             writer = Writer(connection, Head(0, BEGINNING, program.system))
@@ -149,7 +149,6 @@ class Store(Journal):
         document: Mapping[str, Any] | None = None,
         request_id: str | None = None,
         expect: int | None = None,
-        guard: Guard | None = None,
     ) -> Outcome:
         """Decide a request and carry out its effects, in one transaction.
 
@@ -158,47 +157,25 @@ class Store(Journal):
         `document`: what describes the resource, as JSON, which the journal keeps with the request.
         `request_id`: a second request with this id does nothing and returns what the first one did. `expect`: the number of
         the last change that the caller knows; raises StoreConflict if a later one concerns what this one changes, or if there
-        is no such change. `guard`: the request must not reach beyond what it is about, for callers who are not trusted.
+        is no such change.
         Raises AccessDenied and writes nothing if the request is denied.
         """
-        requested = ChangeRequest(request=request, new=new, document=document, guard=guard)
-        return self._write(requested, request_id, expect)
+        return self.carry_out(ChangeRequest(request=request, new=new, document=document), request_id, expect)
 
-    def delete_entity(
-        self,
-        request: Request,
-        *,
-        request_id: str | None = None,
-        expect: int | None = None,
-        guard: Guard | None = None,
-    ) -> Outcome:
+    def delete_entity(self, request: Request, *, request_id: str | None = None, expect: int | None = None) -> Outcome:
         """As `perform`, for an operation that deletes its resource: every row on it, and on what lies below, goes too."""
-        return self._write(ChangeRequest(request=request, delete=True, guard=guard), request_id, expect)
+        return self.carry_out(ChangeRequest(request=request, delete=True), request_id, expect)
 
     def delete_all(
-        self,
-        requests: Sequence[Request],
-        *,
-        request_id: str | None = None,
-        expect: int | None = None,
-        guard: Guard | None = None,
+        self, requests: Sequence[Request], *, request_id: str | None = None, expect: int | None = None
     ) -> list[Outcome | PrivtabError]:
         """Delete the resources of some requests as far as each is allowed, in one transaction; the error for each of the others.
 
         `request_id`: each deletion has this id with a hash of its resource.
         Raises StoreError, and deletes nothing, if the database fails.
         """
-        waiting: list[_PendingChange] = []
-        for request in requests:
-            part = hashlib.sha256(str(request.resource).encode()).hexdigest()[:16]
-            own_id = None if request_id is None else _checked_id(f"{request_id} {part}")
-            waiting.append(_PendingChange(ChangeRequest(request=request, delete=True, guard=guard), own_id, expect))
-        self._commits.submit(waiting)
-        results = [item.result for item in waiting if item.result is not None]
-        for result in results:
-            if isinstance(result, StoreError) and not isinstance(result, StoreConflict):
-                raise result
-        return results
+        requested = [ChangeRequest(request=request, delete=True) for request in requests]
+        return self.carry_out_each(requested, request_id, expect)
 
     def change(
         self,
@@ -209,7 +186,6 @@ class Store(Journal):
         new: Entity | None = None,
         request_id: str | None = None,
         expect: int | None = None,
-        guard: Guard | None = None,
     ) -> Outcome:
         """As `perform`, for an operation that changes rows: those to add and to remove, beside its effects.
 
@@ -217,8 +193,32 @@ class Store(Journal):
         from a source that is not trusted. Rows must be about the objects of the request or about what lies below them.
         Raises StateInvalid, with every finding, if a row is wrong.
         """
-        requested = replace(_change_request(request, add, remove), new=new, guard=guard)
-        return self._write(requested, request_id, expect)
+        return self.carry_out(replace(_change_request(self.program, request, add, remove), new=new), request_id, expect)
+
+    def carry_out(self, requested: ChangeRequest, request_id: str | None = None, expect: int | None = None) -> Outcome:
+        """As `perform`, of any kind of change; also for callers who are not trusted, whose request then has a guard."""
+        own = _PendingChange(requested, None if request_id is None else _checked_id(request_id), expect)
+        self._commits.submit([own])
+        assert own.result is not None
+        if isinstance(own.result, Outcome):
+            return own.result
+        raise own.result
+
+    def carry_out_each(
+        self, requested: Sequence[ChangeRequest], request_id: str | None = None, expect: int | None = None
+    ) -> list[Outcome | PrivtabError]:
+        """As `delete_all`, of any kind of changes, each about another resource."""
+        waiting: list[_PendingChange] = []
+        for change in requested:
+            part = hashlib.sha256(str(change.request.resource).encode()).hexdigest()[:16]
+            own_id = None if request_id is None else _checked_id(f"{request_id} {part}")
+            waiting.append(_PendingChange(change, own_id, expect))
+        self._commits.submit(waiting)
+        results = [item.result for item in waiting if item.result is not None]
+        for result in results:
+            if isinstance(result, StoreError) and not isinstance(result, StoreConflict):
+                raise result
+        return results
 
     def done(
         self,
@@ -231,7 +231,7 @@ class Store(Journal):
         document: Mapping[str, Any] | None = None,
     ) -> Outcome | None:
         """What `change` or `perform` did for this request id; None if nothing. Raises StoreConflict if it was another request."""
-        requested = replace(_change_request(request, add, remove), new=new, document=document)
+        requested = replace(_change_request(self.program, request, add, remove), new=new, document=document)
         with self.database.reading() as connection:
             return _known(connection, request_id, canonical(requested.to_json()))
 
@@ -244,14 +244,16 @@ class Store(Journal):
         delete: bool = False,
         new: Entity | None = None,
         expect: int | None = None,
-        guard: Guard | None = None,
     ) -> Plan:
         """What `change` would do now, or `perform` or `delete_entity`; nothing is written."""
+        return self.plan(replace(_change_request(self.program, request, add, remove), delete=delete, new=new), expect)
+
+    def plan(self, requested: ChangeRequest, expect: int | None = None) -> Plan:
+        """What `carry_out` would do now; nothing is written."""
         with self.database.reading() as connection:
             head = read_head(connection)
             self._check_all(connection, head)
             excerpt = Excerpt(self.program, Reader().at(connection, head.hash), self.database.shown)
-            requested = replace(_change_request(request, add, remove), delete=delete, new=new, guard=guard)
             decision, changes = plan(self.program, excerpt, requested)
             self._check_unseen(connection, head, requested, expect, changes)
         read = partial(self._rows_after, head.number)
@@ -278,14 +280,6 @@ class Store(Journal):
             if read_head(connection).number == number:
                 return Rows.read(connection)
         return self.replayed(number)
-
-    def _write(self, requested: ChangeRequest, request_id: str | None, expect: int | None) -> Outcome:
-        own = _PendingChange(requested, None if request_id is None else _checked_id(request_id), expect)
-        self._commits.submit([own])
-        assert own.result is not None
-        if isinstance(own.result, Outcome):
-            return own.result
-        raise own.result
 
     def _write_together(self, take: Take[_PendingChange]) -> None:
         """Carry out changes in one transaction, so that one synchronisation of the disk is for all of them.
@@ -443,8 +437,12 @@ def _append_unasked(
     writer.flush()
 
 
-def _change_request(request: Request, add: Tables | RawState | None, remove: Tables | RawState | None) -> ChangeRequest:
-    return ChangeRequest(request=request, add=raw(add, "the rows to add"), remove=raw(remove, "the rows to remove"))
+def _change_request(
+    program: Program, request: Request, add: Tables | RawState | None, remove: Tables | RawState | None
+) -> ChangeRequest:
+    added, removed = raw(add, "the rows to add"), raw(remove, "the rows to remove")
+    given = [row.cells for rows in (added, removed) if rows for listed in rows.rows.values() for row in listed]
+    return ChangeRequest(request=naming(program, request, given), add=added, remove=removed)
 
 
 def _checked_id(request_id: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import yaml
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from privtab.syntax.yaml_events import events
+from privtab.syntax.yaml_tree import events
 
 
 @dataclass(frozen=True, slots=True)

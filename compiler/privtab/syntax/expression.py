@@ -111,6 +111,19 @@ class Comparison:
 Expression: TypeAlias = PrivilegeTerm | Related | CanDo | Word | AllOf | AnyOf | Required | Comparison
 
 
+def walk(expression: Expression) -> Iterator[Expression]:
+    """The expression and every expression inside it, from left to right."""
+    yield expression
+    match expression:
+        case AllOf(parts) | AnyOf(parts):
+            for part in parts:
+                yield from walk(part)
+        case Required(body):
+            yield from walk(body)
+        case _:
+            return
+
+
 @dataclass(frozen=True, slots=True)
 class EffectTerm:
     """Names and the targets of an effect; without targets, the row's own entity."""
@@ -127,11 +140,11 @@ RESERVED = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "s
 """Words of the grammar, which cannot be names of privileges or sets."""
 _NO_SHAPE = re.compile(r"[.=<>{\"]")
 """What comparisons and names in quotes contain; cells with it are parsed as they are."""
-_NAMES = frozenset({"NAME", "TEXT", "ANY_PRIVILEGE"})
+_NAMES = frozenset({"NAME", "TEXT", "ANY_PRIVILEGE", "NAMED_PRIVILEGE"})
 _PARENTHESIS_OR_OR = re.compile(r"[()]|\bor\b")
 _BLANKS = " \t\r\n"
 _ANY_WORD = re.compile(
-    rf"(?P<kept>service[ \t\r\n]+admin\b|any[ \t\r\n]+privilege(?=[ \t\r\n]*\()|or[ \t\r\n]+below(?=[ \t\r\n]*[,)])|(?:{'|'.join(sorted(RESERVED))})(?![\w.:\-]))|[^\W\d](?:[\w.:\-]*\w)?"
+    rf"(?P<kept>service[ \t\r\n]+admin\b|(?:any|named)[ \t\r\n]+privilege(?=[ \t\r\n]*\()|or[ \t\r\n]+below(?=[ \t\r\n]*[,)])|(?:{'|'.join(sorted(RESERVED))})(?![\w.:\-]))|[^\W\d](?:[\w.:\-]*\w)?"
 )
 
 

@@ -32,6 +32,10 @@ _ROW_BODY = (
     Key("grants", "effects", "privileges that the caller gets on success: `ALL (entity)`, `read + write (job)`"),
     Key("becomes", "effects", "what the caller becomes on success: `owner`, `member`, `owner (TYPE)`"),
     Key("revokes", "effects", "what is revoked on success: `ALL (entity)`, `owner`"),
+    Key(
+        "delegates", "effects", "what the request gives to a principal that it names: `READ`, `any privilege`, `owner`"
+    ),
+    Key("withdraws", "effects", "what the request takes from a principal that it names, as in `delegates`"),
 )
 
 KEYS: dict[str, tuple[Key, ...]] = {

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import Literal
 
 from privtab._nodes import dataclass
 from privtab.attributes import Attribute, AttributeKind
 from privtab.diagnostics import Located, Span
+from privtab.effects import EffectKind
 from privtab.names import KINDS, PrincipalKind
 from privtab.source import SourceFile
 from privtab.syntax.expression import Effects, Expression
@@ -108,9 +111,9 @@ class ConditionCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectCell:
-    """One entry of `grants`, `becomes` or `revokes`; no terms if the cell does not parse."""
+    """One entry of `grants`, `becomes`, `revokes`, `delegates` or `withdraws`; no terms if the cell does not parse."""
 
-    kind: Literal["grant", "become", "revoke"]
+    kind: EffectKind
     cell: Cell
     terms: Effects | None
 
@@ -143,13 +146,21 @@ class RowBody:
     grants: tuple[EffectCell, ...] | None = None
     becomes: tuple[EffectCell, ...] | None = None
     revokes: tuple[EffectCell, ...] | None = None
+    delegates: tuple[EffectCell, ...] | None = None
+    withdraws: tuple[EffectCell, ...] | None = None
     plain: bool = False
     """Whether the row has the short form, a single condition."""
 
     @property
+    def conditions(self) -> tuple[ConditionCell, ...]:
+        """The cells of its conditions."""
+        return tuple(cell for cell in (self.requires, self.each) if cell is not None)
+
+    @property
     def effects(self) -> tuple[EffectCell, ...]:
-        """All effect cells, in the order grants, becomes, revokes."""
-        return (self.grants or ()) + (self.becomes or ()) + (self.revokes or ())
+        """All effect cells, in the order grants, becomes, revokes, delegates, withdraws."""
+        keys = (self.grants, self.becomes, self.revokes, self.delegates, self.withdraws)
+        return tuple(cell for cells in keys for cell in cells or ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +211,16 @@ class RowDecl:
     for_types: tuple[Word, ...] | None = None
     poisoned: bool = False
     """Whether the row already has a finding: later stages know that it exists and do not report it again."""
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """The other ways to read it, if it is ambiguous."""
+        return () if self.ambiguous is None else self.ambiguous.readings
+
+    @property
+    def bodies(self) -> tuple[RowBody, ...]:
+        """Its own body, and those of its readings."""
+        return (self.body, *(reading.body for reading in self.readings))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,5 +376,22 @@ class Tables:
     """Names whose declaration has a finding: their use is not reported again."""
     any_privilege: bool = False
     """Whether a condition may ask for `any privilege`."""
+    named_privilege: bool = False
+    """Whether a condition may ask for the privilege that the request names."""
     broken: bool = False
     """Whether reading made any finding that prevents a policy."""
+
+    @property
+    def all_rows(self) -> Iterator[RowDecl]:
+        """Every row, those of variants last."""
+        return chain(rows_of(self), *map(rows_of, self.variants))
+
+    @property
+    def all_roles(self) -> Iterator[RoleDecl]:
+        """Every role, those of variants last."""
+        return chain(self.roles, *(variant.roles for variant in self.variants))
+
+
+def rows_of(layer: Tables | VariantDecl) -> Iterator[RowDecl]:
+    """The rows of a file without its variants, or of a variant."""
+    return chain(layer.core, layer.any, *(table.rows for table in layer.tables))

@@ -7,9 +7,10 @@ from collections.abc import Sequence as Sequence_
 from typing import Literal
 
 from privtab.diagnostics import Diagnostic, Located, Span
+from privtab.effects import EffectKind
 from privtab.findings import misspelt, unreadable
 from privtab.hints import listed, nearest, not_a_condition
-from privtab.names import ANY_PRIVILEGE
+from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE
 from privtab.paths import LEVELS, MOST_LEVELS
 from privtab.source import SourceFile
 from privtab.syntax.cell_errors import CellError
@@ -37,7 +38,7 @@ class PolicyReader(NodeReader):
 
     def __init__(self, source: SourceFile, found: list[Diagnostic]) -> None:
         super().__init__(source, found)
-        self.any_privilege = False
+        self.any_privilege = self.named_privilege = False
         self.lost: set[str] = set()
         """Names whose declaration has a finding: their use is not reported again."""
         self.unknown_values: list[Node] = []
@@ -132,10 +133,8 @@ class PolicyReader(NodeReader):
         """The value of a node that must be text."""
         if isinstance(node, Scalar) and isinstance(node.value, str) and node.style != "*":
             return node.value
-        quote = isinstance(node, Scalar) and node.value is not None
-        self.wrong(
-            node, what, "text", f'put it in quotes: "{node.text}"' if isinstance(node, Scalar) and quote else None
-        )
+        written = isinstance(node, Scalar) and node.value is not None and node.text
+        self.wrong(node, what, "text", f'put it in quotes: "{written}"' if written else None)
         return None
 
     def optional_text(self, fields: Fields, key: str) -> str | None:
@@ -239,18 +238,18 @@ class PolicyReader(NodeReader):
             self.take(misspelt.wrong_value_other(self.span(node), f"{what} is an empty list", "leave the key out"))
         return tuple(found) if found or self.mistakes == mistakes_before else None
 
-    def cell(self, node: Node, what: str) -> Cell | None:
-        """The text of a cell with its place."""
+    def cell(self, node: Node, what: str, expected: str, instead: str) -> Cell | None:
+        """The text of a cell with its place; `expected` and `instead` are for the finding if it is no text."""
         if isinstance(node, Scalar) and isinstance(node.value, str) and node.style != "*":
             return Cell(text=node.text, source=self.source, style=node.style, start=node.start, end=node.end)
-        everybody = isinstance(node, Scalar) and node.value is True
-        instead = "write `anyone` to allow every caller" if everybody else "a condition reads `READ (TYPE)`"
-        self.wrong(node, what, "a condition", instead)
+        self.wrong(node, what, expected, instead)
         return None
 
     def condition(self, node: Node, what: str) -> ConditionCell | None:
         """A condition; its expression is None if the cell does not parse."""
-        cell = self.cell(node, what)
+        everybody = isinstance(node, Scalar) and node.value is True
+        instead = "write `anyone` to allow every caller" if everybody else "a condition reads `READ (TYPE)`"
+        cell = self.cell(node, what, "a condition", instead)
         if cell is None:
             return None
         match parse_condition(cell.text):
@@ -258,20 +257,20 @@ class PolicyReader(NodeReader):
                 self.cell_error(cell, error)
                 return ConditionCell(cell=cell, expression=None)
             case expression:
-                self.any_privilege |= ANY_PRIVILEGE in " ".join(cell.text.split())
+                words = " ".join(cell.text.split())
+                self.any_privilege |= ANY_PRIVILEGE in words
+                self.named_privilege |= NAMED_PRIVILEGE in words
                 return ConditionCell(cell=cell, expression=expression)
 
-    def effects(self, node: Node, kind: Literal["grant", "become", "revoke"], what: str) -> tuple[EffectCell, ...]:
+    def effects(self, node: Node, kind: EffectKind, what: str) -> tuple[EffectCell, ...]:
         """An effect or a list of effects."""
         cells: list[EffectCell] = []
         for item in self.cut_items(node):
-            if not isinstance(item, Scalar) or not isinstance(item.value, str) or item.style == "*":
-                example = "READ (TYPE)" if kind == "grant" else "owner"
-                self.wrong(item, what, "an effect", f"an effect reads `{example}`")
+            example = "READ (TYPE)" if kind in ("grant", "delegate", "withdraw") else "owner"
+            cell = self.cell(item, what, "an effect", f"an effect reads `{example}`")
+            if cell is None:
                 continue
-            text = item.value
-            cell = Cell(text=text, source=self.source, style=item.style, start=item.start, end=item.end)
-            match parse_effects(text):
+            match parse_effects(cell.text):
                 case CellError() as error:
                     self.cell_error(cell, error)
                 case terms:

@@ -6,9 +6,20 @@ import re
 from dataclasses import replace
 
 from privtab.diagnostics import Located
+from privtab.effects import EffectKind
 from privtab.findings import misspelt, unsound_rows
 from privtab.syntax.keys import NAME
-from privtab.syntax.nodes import AmbiguousDecl, FlagDecl, Reading, RowBody, RowDecl, SourceRef, WithDecl, Word
+from privtab.syntax.nodes import (
+    AmbiguousDecl,
+    EffectCell,
+    FlagDecl,
+    Reading,
+    RowBody,
+    RowDecl,
+    SourceRef,
+    WithDecl,
+    Word,
+)
 from privtab.syntax.reader import Fields, PolicyReader
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
@@ -72,14 +83,14 @@ def _read_row(reader: PolicyReader, node: Node, key: Scalar, kind: str) -> RowDe
         operation=name,
         body=body,
         span=name.span,
-        title=_text(reader, fields, "title"),
+        title=reader.optional_text(fields, "title"),
         withs=_withs(reader, fields["with"][1]) if "with" in fields else (),
         flags=_flags(reader, fields["flags"][1]) if "flags" in fields else (),
         ungated="gate" in fields and reader.choice(fields["gate"][1], "none", "`gate` of a row") == "none",
         creates=reader.flag(fields["creates"][1], "`creates`") if "creates" in fields else None,
         destructive=_is_declared(reader, fields, "destructive"),
         sensitive=_is_declared(reader, fields, "sensitive"),
-        note=_text(reader, fields, "note"),
+        note=reader.optional_text(fields, "note"),
         source=read_source(reader, fields["source"][1]) if "source" in fields else (),
         ambiguous=_ambiguous(reader, fields["ambiguous"][1], body) if "ambiguous" in fields else None,
         deprecated=read_deprecated(reader, fields),
@@ -91,13 +102,19 @@ def _read_row(reader: PolicyReader, node: Node, key: Scalar, kind: str) -> RowDe
 def read_body(reader: PolicyReader, fields: Fields) -> RowBody:
     """Read the conditions and effects of a row or a reading."""
     report = reader.choice(fields["report"][1], "report", "`report`") if "report" in fields else None
+
+    def effects(key: str, kind: EffectKind) -> tuple[EffectCell, ...] | None:
+        return reader.effects(fields[key][1], kind, f"`{key}`") if key in fields else None
+
     return RowBody(
         requires=reader.condition(fields["requires"][1], "`requires`") if "requires" in fields else None,
         each=reader.condition(fields["each"][1], "`each`") if "each" in fields else None,
         report=None if report is None else Located(report, reader.span(fields["report"][1])),
-        grants=reader.effects(fields["grants"][1], "grant", "`grants`") if "grants" in fields else None,
-        becomes=reader.effects(fields["becomes"][1], "become", "`becomes`") if "becomes" in fields else None,
-        revokes=reader.effects(fields["revokes"][1], "revoke", "`revokes`") if "revokes" in fields else None,
+        grants=effects("grants", "grant"),
+        becomes=effects("becomes", "become"),
+        revokes=effects("revokes", "revoke"),
+        delegates=effects("delegates", "delegate"),
+        withdraws=effects("withdraws", "withdraw"),
     )
 
 
@@ -121,7 +138,7 @@ def read_source(reader: PolicyReader, node: Node) -> tuple[SourceRef, ...]:
         if fields is None or "line" not in fields:
             return ()
         line = fields["line"][1]
-        name = reader.text(fields["source"][1], "`source`") if "source" in fields else None
+        name = reader.optional_text(fields, "source")
         match line:
             case Scalar(value=int(number)) if not isinstance(line.value, bool):
                 return (SourceRef(name=name, line=number, span=span),)
@@ -174,7 +191,9 @@ def _ambiguous(reader: PolicyReader, node: Node, body: RowBody) -> AmbiguousDecl
             reading = _reading(reader, value, key, body)
             if name is not None and reading is not None:
                 readings.append(Reading(name=name, text=reading[0], body=reading[1]))
-    return AmbiguousDecl(cell=_text(reader, fields, "cell"), readings=tuple(readings), why=_text(reader, fields, "why"))
+    return AmbiguousDecl(
+        cell=reader.optional_text(fields, "cell"), readings=tuple(readings), why=reader.optional_text(fields, "why")
+    )
 
 
 def _reading(reader: PolicyReader, node: Node, key: Scalar, body: RowBody) -> tuple[str, RowBody] | None:
@@ -209,7 +228,3 @@ def _plain(node: Node) -> str:
 def _is_declared(reader: PolicyReader, fields: Fields, key: str) -> bool:
     flag = reader.flag(fields[key][1], f"`{key}`") if key in fields else None
     return flag is not None and flag.value
-
-
-def _text(reader: PolicyReader, fields: Fields, key: str) -> str | None:
-    return reader.text(fields[key][1], f"`{key}`") if key in fields else None

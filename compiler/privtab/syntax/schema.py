@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from privtab.paths import MOST_LEVELS
-from privtab.syntax.keys import KEYS, LISTED, NAME, OPEN, PRIVILEGE, SNAKE, VALUES, Key
+from privtab.syntax.keys import KEYS, LISTED, NAME, OPEN, PRIVILEGE, SECTIONS, SNAKE, VALUES, Key
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _TEXT = {"type": "string"}
 _NOTHING = {"type": "null"}
 
 
-def json_schema() -> dict[str, Any]:
+def policy_schema() -> dict[str, Any]:
     """The schema, draft 2020-12: whatever can be checked without resolving names or parsing cells."""
     return {
         "$schema": _DIALECT,
@@ -22,9 +22,6 @@ def json_schema() -> dict[str, Any]:
         **_object("policy"),
         "$defs": _SHAPES | {kind.replace(" ", "_"): _object(kind) for kind in KEYS if kind != "policy"},
     }
-
-
-policy_schema = json_schema
 
 
 def _object(kind: str) -> dict[str, Any]:
@@ -72,22 +69,7 @@ _NAME = f"^{NAME}$"
 _WORD = f"^{OPEN}$"
 _PRIVILEGE = f"^{PRIVILEGE}$"
 _OPERATIONS = rf"^\s*{NAME}(\s*,\s*{NAME})*\s*,?\s*$"
-_MAY_BE_EMPTY = frozenset(
-    {
-        "attributes",
-        "sources",
-        "types",
-        "privileges",
-        "sets",
-        "semantics",
-        "core",
-        "tables",
-        "any",
-        "roles",
-        "conflicts",
-        "variants",
-    }
-)
+_MAY_BE_EMPTY = frozenset((*SECTIONS, "privileges", "conflicts")) - {"entities"}
 _LINE = {"type": "integer", "minimum": 0}
 
 _SHAPES: dict[str, dict[str, Any]] = {

@@ -9,7 +9,7 @@ from privtab.diagnostics import Located, Severity
 from privtab.effects import PRINCIPAL_TABLES
 from privtab.findings import misspelt, unsound_rows
 from privtab.names import KINDS
-from privtab.syntax.attributes import read_attributes
+from privtab.syntax.attributes import read_attributes, read_privileges, read_sets
 from privtab.syntax.keys import SECTIONS
 from privtab.syntax.node_reader import is_empty
 from privtab.syntax.nodes import (
@@ -25,7 +25,6 @@ from privtab.syntax.nodes import (
     VariantDecl,
     Word,
 )
-from privtab.syntax.privileges import read_privileges, read_sets
 from privtab.syntax.reader import Fields, PolicyReader
 from privtab.syntax.rows import read_rows
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
@@ -43,7 +42,7 @@ def _conflict(reader: PolicyReader, node: Node) -> ConflictDecl | None:
     fields = reader.fields(node, "conflict", "a conflict")
     if fields is None:
         return None
-    why = reader.text(fields["why"][1], "`why`") if "why" in fields else None
+    why = reader.optional_text(fields, "why")
     at_most = _count(reader, fields["at_most"][1]) if "at_most" in fields else 1
     operations = _operations(reader, fields["operations"][1]) if "operations" in fields else None
     if operations is None or at_most is None:
@@ -159,6 +158,7 @@ def read_tables(reader: PolicyReader, root: Node) -> Tables | None:
         unreadable=frozenset(unreadable),
         lost=frozenset(reader.lost),
         any_privilege=reader.any_privilege,
+        named_privilege=reader.named_privilege,
         broken=any(d.severity is Severity.ERROR for d in reader.found),
     )
 
@@ -370,7 +370,7 @@ def _roles(reader: PolicyReader, node: Node) -> tuple[RoleDecl, ...]:
         )
         if fields is None:
             continue
-        scope = reader.text(fields["scope"][1], "`scope`") if "scope" in fields else None
+        scope = reader.optional_text(fields, "scope")
         reader.optional_text(fields, "note")
         roles.append(
             RoleDecl(

@@ -19,7 +19,6 @@ from privtab._staged import write
 from privtab.client._sender import Sender, SendError, expected
 from privtab.errors import PushError, UsageError
 from privtab.pushdown.document import MappingDocument
-from privtab.pushdown.plan import PushPlan
 from privtab.pushdown.rights import (
     Account,
     AccountKind,
@@ -28,6 +27,7 @@ from privtab.pushdown.rights import (
     NativeMembership,
     NativeOwnership,
     Object,
+    PushPlan,
     Right,
     Traits,
     from_text,

@@ -17,7 +17,6 @@ from sqlalchemy.dialects.mysql.base import MySQLDialect
 
 from privtab.errors import PushError, UsageError
 from privtab.pushdown.document import MappingDocument
-from privtab.pushdown.plan import PushPlan
 from privtab.pushdown.rights import (
     Account,
     DefaultRole,
@@ -26,6 +25,7 @@ from privtab.pushdown.rights import (
     NativeMembership,
     NativeOwnership,
     Object,
+    PushPlan,
     Right,
     Traits,
     in_order,

@@ -14,7 +14,6 @@ from sqlalchemy.dialects.postgresql.base import PGDialect
 
 from privtab.errors import PushError, UsageError
 from privtab.pushdown.document import MappingDocument
-from privtab.pushdown.plan import PushPlan, difference
 from privtab.pushdown.rights import (
     GRANT_OPTION,
     Account,
@@ -24,8 +23,10 @@ from privtab.pushdown.rights import (
     NativeMembership,
     NativeOwnership,
     Object,
+    PushPlan,
     Right,
     Traits,
+    difference,
     in_order,
 )
 from privtab.pushdown.sql import RECORD, Quoting, Sql, connected, engine, recorded

@@ -14,8 +14,7 @@ from privtab import strict_json
 from privtab._staged import write
 from privtab.errors import PushError, UsageError
 from privtab.pushdown.document import MappingDocument
-from privtab.pushdown.plan import PushPlan
-from privtab.pushdown.rights import Account, AccountKind, Inventory, NativeGrant, Object, Right, Traits
+from privtab.pushdown.rights import Account, AccountKind, Inventory, NativeGrant, Object, PushPlan, Right, Traits
 from privtab.pushdown.target import Options
 
 TRAITS = Traits(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from privtab.registry.deploy import watch as watching
+from privtab.registry.deploy import rollout as watching
 from privtab.registry.deploy.fleet import fleet_of
 from privtab.registry.deploy.nodes import (
     DesiredRevisions,
@@ -20,7 +20,7 @@ from privtab.registry.deploy.nodes import (
     parse_time,
     sidecar_from_status,
 )
-from privtab.registry.deploy.watch import FleetSnapshot, age, judge, watch
+from privtab.registry.deploy.rollout import FleetSnapshot, age, judge, watch
 
 NOW = datetime.now(tz=UTC)
 WANTED = DesiredRevisions(policy="new", state="same")

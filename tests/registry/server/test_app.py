@@ -17,11 +17,10 @@ from in_process_registry import POLICY, STATE, figure, until, waiting, within
 
 from privtab.errors import RegistryError
 from privtab.registry import Canary, Channel, Registry
-from privtab.registry.server import bodies
+from privtab.registry.server import app as bodies
 from privtab.registry.server.app import GZIP, LONG_POLL, ServerState
-from privtab.registry.server.desired_revision import SidecarIdentity, in_canary
-from privtab.registry.server.fleet import MOST_REFUSED, FleetTracker
-from privtab.registry.server.sidecar import MOST_COUNTED
+from privtab.registry.server.fleet import MOST_COUNTED, MOST_REFUSED, FleetTracker
+from privtab.registry.server.sidecar import SidecarIdentity, in_canary
 
 
 def test_bundles_come_with_an_etag_and_not_twice(registry: Registry, packed: ExampleBundles) -> None:

@@ -21,7 +21,7 @@ from example_bundles import ExampleBundles
 from sidecars import Opa, configuration, until
 
 from privtab import Embedded
-from privtab.bundle.contents import contents
+from privtab.bundle.archive import contents
 from privtab.errors import DecisionUnavailable
 from privtab.registry import Canary, Registry
 

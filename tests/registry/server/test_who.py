@@ -19,7 +19,7 @@ from privtab.errors import UsageError
 from privtab.registry import Canary, Registry, names
 from privtab.registry.deploy.fleet import fleet_of
 from privtab.registry.deploy.nodes import DesiredRevisions, Fleet, Sidecar
-from privtab.registry.deploy.watch import watch
+from privtab.registry.deploy.rollout import watch
 from privtab.registry.server.app import Role, ServerState
 from privtab.serving.tokens import Tokens
 

@@ -19,8 +19,7 @@ from worlds import IN_SPARK, policy
 from worlds import state as random_state
 from worlds import timed as with_windows
 
-from privtab.bundle.archive import json_bytes
-from privtab.bundle.contents import contents
+from privtab.bundle.archive import contents, json_bytes
 from privtab.bundle.pack import shard_bundles
 from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import opa_configuration, public_keys

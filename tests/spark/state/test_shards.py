@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,92 +11,69 @@ from seeds import seeds
 from worlds import IN_SPARK, policy, timed
 from worlds import state as random_state
 
-from privtab.bundle.archive import json_bytes
-from privtab.bundle.pack import shard_bundles
+from privtab.bundle.archive import archive, json_bytes
+from privtab.bundle.pack import shard_bundles, shard_files
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOW, edge_texts
 from privtab.pipeline import program_of
 from privtab.request import Entity
 from privtab.source import SourceFile
-from privtab.spark.state.cross_row_checks import Findings
-from privtab.spark.state.principals import people_of_rows
-from privtab.spark.state.shards import ALLOW, DENY, MEMBER, OWNER, RAW, SCOPE, by_root, root_holdings
-from privtab.spark.state.worker import bundle_of, root_document, shard_document
+from privtab.spark.state.shards import RAW, SCOPE, Findings, by_root, root_state
+from privtab.spark.state.worker import CELLS, GRANTED, people_state
+from privtab.state.coded import CodedColumn
 from privtab.state.hierarchy import closed
-from privtab.state.names import unusable_name
+from privtab.state.load import from_tables, to_tables
 from privtab.state.nodes import Assignment, Grant, State
-from privtab.state.shards import PEOPLE, root_keys, shards
+from privtab.state.raw import COLUMNS
+from privtab.state.rows import ColumnRows
+from privtab.state.shards import PEOPLE, PartText, part_text, root_keys, shards
+from privtab.state.validate import validate
 
-SCHEMA = pa.schema([("root", pa.string()), ("part", pa.int8()), *((c, pa.string()) for c in "abcd")])
+SCHEMA = pa.schema(
+    [
+        ("root", pa.string()),
+        ("part", pa.int8()),
+        *((c, pa.string()) for c in "abcd"),
+        *((c, pa.string()) for c in WINDOW),
+    ]
+)
 ODD = 'q"\\ü\u2028\x1f/€'
 
 
-def rows(program: Program, state: State, suspects: bool, assigned: State | None = None) -> pa.Table:
-    """The input of the workers; every other grant as a suspect where that is asked for. `assigned` has the assignments."""
-    root = root_keys(program)
-    found: list[tuple[Any, ...]] = []
-    for number, g in enumerate(state.grants):
-        key = str(g.entity)
-        # Worlds have names that no state may hold; such rows are refused where they are looked at, and stay as they are here.
-        if suspects and number % 2 and not any(map(unusable_name, (key, g.grantee))):
-            found.append((root(key), RAW, key, g.grantee, g.privilege, g.effect.upper()))
-        else:
-            found.append((root(key), ALLOW if g.effect == "allow" else DENY, key, g.grantee, g.privilege, None))
-    found += [(root(str(e)), OWNER, str(e), owner, None, None) for e, owner in state.owners]
-    found += [(root(str(e)), MEMBER, str(e), user, None, None) for user, e in state.members]
-    found += [
-        (root(str(a.scope)), SCOPE, str(a.scope), f"role:{a.role}", None, None)
-        for a in closed(program, assigned or state).assignments
-        if a.scope
-    ]
-    random.Random(1).shuffle(found)
-    return pa.table({name: [row[at] for row in found] for at, name in enumerate(SCHEMA.names)}, schema=SCHEMA)
-
-
-def timed_rows(program: Program, state: State) -> pa.Table:
-    """The input of the workers for a state with windows, with `from` and `until`; scopes are those of all assignments."""
+def rows(program: Program, state: State) -> pa.Table:
+    """The input of the workers, with `from` and `until` for a state with windows; every other effect in capitals."""
     root = root_keys(program)
     edges = {table: [edge_texts(window) for window in state.windows_of(table)] for table in ("grants", "owners")}
     found: list[tuple[Any, ...]] = []
-    for g, own in zip(state.grants, edges["grants"], strict=True):
-        found.append((root(str(g.entity)), RAW, str(g.entity), g.grantee, g.privilege, g.effect, *own))
+    for number, (g, own) in enumerate(zip(state.grants, edges["grants"], strict=True)):
+        effect = g.effect.upper() if number % 2 else g.effect
+        found.append((root(str(g.entity)), RAW, str(g.entity), g.grantee, g.privilege, effect, *own))
     for (e, owner), own in zip(state.owners, edges["owners"], strict=True):
         found.append((root(str(e)), RAW + 1, str(e), owner, None, None, *own))
-    always = rows(program, replace(state, grants=(), owners=(), windows={}), suspects=False, assigned=state).to_pylist()
-    found += [tuple(row.get(name) for name in (*SCHEMA.names, *WINDOW)) for row in always]
-    schema = pa.schema([*SCHEMA, *((name, pa.string()) for name in WINDOW)])
-    return pa.table({name: [row[at] for row in found] for at, name in enumerate(schema.names)}, schema=schema)
+    found += [(root(str(e)), RAW + 2, str(e), user, None, None, None, None) for user, e in state.members]
+    found += [
+        (root(str(a.scope)), SCOPE, str(a.scope), a.role, None, None, None, None)
+        for a in dict.fromkeys(closed(program, state).assignments)
+        if a.scope
+    ]
+    random.Random(1).shuffle(found)
+    names = [name for name in SCHEMA.names if state.windows or name not in WINDOW]
+    return pa.table({name: [row[SCHEMA.names.index(name)] for row in found] for name in names}).cast(
+        pa.schema([SCHEMA.field(name) for name in names])
+    )
 
 
-def usable(state: State) -> State:
-    """The rows of a state whose names a state may hold."""
-    grants = [g for g in state.grants if not any(map(unusable_name, (str(g.entity), g.grantee)))]
-    owners = [(e, owner) for e, owner in state.owners if not any(map(unusable_name, (str(e), owner)))]
-    return replace(state, grants=tuple(grants), owners=tuple(owners))
-
-
-def holding(state: State) -> State:
-    """The rows of a state that hold at some time: others are errors."""
-    rows, windows = {}, {}
-    for table, of_table in state.windows.items():
-        kept = [at for at, window in enumerate(of_table) if window.begin < window.end]
-        rows[table] = tuple(getattr(state, table)[at] for at in kept)
-        windows[table] = [of_table[at] for at in kept]
-    return replace(state, **rows, windows=windows)
+def usable(program: Program, state: State) -> State:
+    """The rows of a state that are valid: worlds have names that no state may hold, and rows that never hold."""
+    return validate(program, from_tables(to_tables(state), "state.json"), notes=False)[0]
 
 
 @pytest.mark.parametrize("features", [(), IN_SPARK], ids=["plain", "features"])
 @pytest.mark.parametrize("seed", seeds(range(20), quick=6))
 def test_shards_with_windows_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
     program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
-    world = holding(timed(usable(random_state(program, seed)), seed))
-    bundles: dict[str, bytes] = {}
-    for root, table in by_root(timed_rows(program, world)):
-        findings = Findings()
-        shard = root_holdings(program, table, {}, findings, None)
-        assert not [row for row in findings.rows if row["severity"] == "error"]
-        if document := root_document(program, root, shard):
-            bundles[root] = bundle_of(program, root, *document)
+    world = usable(program, timed(random_state(program, seed), seed))
+    bundles = built(program, world)
     expected = {root: content for root, content in shard_bundles(program, world).items() if root != PEOPLE}
     assert bundles == expected
 
@@ -109,40 +84,54 @@ def test_people_with_windows_are_those_of_the_packer(seed: int, features: tuple[
     program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
     world = timed(random_state(program, seed), seed)
     parts = shards(program, world)
-    of_people = replace(world, grants=(), owners=(), members=(), windows={
-        table: windows for table, windows in world.windows.items() if table in {"assignments", "memberships"}
-    })  # fmt: skip
-    granted = sorted(world.distinct(("grants", "grantee"), ("owners", "owner")))
-    document = people_of_rows(program, of_people, granted, [key for key in parts if key != PEOPLE])
-    assert document.text == json_bytes(parts[PEOPLE])
-    bundle = bundle_of(program, PEOPLE, document.revision, document.text, len(parts) - 1, windows=document.windows)
-    assert bundle == shard_bundles(program, world)[PEOPLE]
+    part = part_text(
+        program, people_state(program, people_rows(world)), PEOPLE, [key for key in parts if key != PEOPLE]
+    )
+    assert part is not None
+    assert part.text == json_bytes(parts[PEOPLE])
+    assert part.users == PartText.of(PEOPLE, parts[PEOPLE]).users
+    assert (
+        archive(shard_files(program.system, part, {"shards": len(parts) - 1})) == shard_bundles(program, world)[PEOPLE]
+    )
 
 
-def built(program: Program, state: State, *, suspects: bool = False) -> dict[str, bytes]:
+def people_rows(state: State) -> pa.Table:
+    """The input of the task that makes the people's part."""
+    found: list[tuple[Any, ...]] = [("", "", *[None] * 6)]
+    granted = sorted(state.distinct(("grants", "grantee"), ("owners", "owner")))
+    found += [(GRANTED, who, *[None] * 6) for who in granted]
+    for row, window in zip(state.assignments, state.windows_of("assignments"), strict=True):
+        scope = (None, None) if row.scope is None else (row.scope.type, row.scope.id)
+        found.append(("assignments", row.principal, row.role, *scope, None, *edge_texts(window)))
+    for (user, group), window in zip(state.memberships, state.windows_of("memberships"), strict=True):
+        found.append(("memberships", user, group, *[None] * 3, *edge_texts(window)))
+    found += [("service_admins", user, *[None] * 6) for user in state.service_admins]
+    for value in state.attributes:
+        if value.user is not None:
+            found.append(("attributes", value.attribute, value.value, value.user, None, None, None, None))
+    names = ("part", *CELLS, *WINDOW)
+    return pa.table({name: pa.array([row[at] for row in found], pa.string()) for at, name in enumerate(names)})
+
+
+def built(program: Program, state: State) -> dict[str, bytes]:
     """The bundles of all shards."""
     bundles: dict[str, bytes] = {}
-    for root, table in by_root(rows(program, state, suspects)):
-        findings = Findings()
-        revision, text = shard_document(root_holdings(program, table, {}, findings, None))
-        assert json.loads(text)["revision"] == revision
-        bundles[root] = bundle_of(program, root, revision, text)
+    for root, table in by_root(rows(program, state)):
+        findings: Findings = []
+        part = part_text(program, root_state(program, table, {}, findings, None), root)
+        assert not [row for row in findings if row["severity"] == "error"]
+        if part is not None:
+            bundles[root] = archive(shard_files(program.system, part, {}))
     return bundles
-
-
-def without_empty(bundles: dict[str, bytes], expected: dict[str, bytes]) -> dict[str, bytes]:
-    """Roots where only a scope lies have no shard."""
-    return {root: content for root, content in bundles.items() if root in expected}
 
 
 @pytest.mark.parametrize("features", [(), IN_SPARK], ids=["plain", "features"])
 @pytest.mark.parametrize("seed", seeds(range(40), quick=10))
 def test_shards_of_random_worlds_are_those_of_the_packer(seed: int, features: tuple[str, ...]) -> None:
     program = program_of(SourceFile.of("world.yaml", policy(seed, features=features)))
-    world = random_state(program, seed)
+    world = usable(program, random_state(program, seed))
     expected = {root: content for root, content in shard_bundles(program, world).items() if root != PEOPLE}
-    for suspects in (False, True):
-        assert without_empty(built(program, world, suspects=suspects), expected) == expected
+    assert built(program, world) == expected
 
 
 def test_names_with_everything_that_json_escapes(shop: Program) -> None:
@@ -157,6 +146,19 @@ def test_names_with_everything_that_json_escapes(shop: Program) -> None:
         owners=((Entity("settings", f"{name}/s"), f"user:{ODD}"),),
         members=((ODD, Entity("lake", name)),),
     )
-    expected = {root: content for root, content in shard_bundles(shop, world).items() if root != PEOPLE}
-    assert built(shop, world) == expected
-    assert list(expected) == [f"lake:{name}"]
+    bundles = shard_bundles(shop, world)
+    for key, bundle in bundles.items():
+        part = part_text(shop, by_columns(world), key, [f"lake:{name}"])
+        assert part is not None
+        more = {"shards": 1} if key == PEOPLE else {}
+        assert archive(shard_files(shop.system, part, more)) == bundle
+    assert list(bundles) == [PEOPLE, f"lake:{name}"]
+
+
+def by_columns(state: State) -> State:
+    """The same rows in columns."""
+    tables: Any = {
+        table: ColumnRows(table, {c: CodedColumn.of_texts(state.column(table, c)) for c in columns.names})
+        for table, columns in COLUMNS.items()
+    }
+    return State(**tables)

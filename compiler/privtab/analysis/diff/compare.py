@@ -72,7 +72,6 @@ class Comparison:
         )
         self._after = FactSemantics(after)
         self._same_meaning = _meaning(before.semantics) == _meaning(after.semantics)
-        self._flags: tuple[dict[Pair, frozenset[str]], dict[Pair, frozenset[str]]] = ({}, {})
         self._same: dict[Pair, bool] = {}
         self._flat = bool(before.flat or after.flat)
         self._same_places: dict[str, bool] = {}
@@ -87,7 +86,8 @@ class Comparison:
         before, after = self.before.rules[pair], self.after.rules[pair]
         if not self._same_ids(before, after):
             return self._unknown(before, after, pair)
-        effects = Verdict.EQUAL if before.effects == after.effects else compare_effects(before, after)
+        same = (before.effects, before.delegations) == (after.effects, after.delegations)
+        effects = Verdict.EQUAL if same else compare_effects(before, after)
         unchanged = self.same(pair)
         condition, witnesses = (Verdict.EQUAL, ()) if unchanged else self._condition(pair)
         if effects is not Verdict.EQUAL:
@@ -274,8 +274,8 @@ class Comparison:
             yield from self._levels.of(rules)
             return
         shapes = (
-            Shape.of(self.before, rules[0], self._flags[0]),
-            Shape.of(self._comparable_after, rules[1], self._flags[1]),
+            Shape.of(self.before, rules[0]),
+            Shape.of(self._comparable_after, rules[1]),
         )
         yield ComparedRequests(shapes, self._forward, self._backward)
 
@@ -413,7 +413,6 @@ class _Side:
         plain = (unrolled(other).nested.keys() & program.entities.keys()) - self.unrolled.nested.keys()
         self._one_level = Renaming(types={type_: at_level(type_, 1) for type_ in plain})
         self._programs: dict[int, Program] = {}
-        self._flags: dict[tuple[str, str], frozenset[str]] = {}
 
     def at_most(self, levels: int) -> Program:
         """The program for paths of at most this many levels."""
@@ -446,7 +445,7 @@ class _Side:
                 required_flags=frozenset(),
             )
         nests = rule.entity in self.unrolled.nested
-        return Shape.of(self.at_most(most), at_levels, self._flags, slash=True, nests=nests)
+        return Shape.of(self.at_most(most), at_levels, slash=True, nests=nests)
 
     def _accepts(self, type_: str, levels: int) -> bool:
         return levels <= (self.bound(type_) or levels)

@@ -14,7 +14,7 @@ EffectKey: TypeAlias = tuple[str, str, Target]
 
 
 def outcomes(effects: Iterable[Effect], *, gains: bool) -> frozenset[EffectKey]:
-    """What the caller gains, or what is revoked; a set counts as its members."""
+    """What the caller gains or may give and take, or what is revoked; a set counts as its members."""
     return frozenset(
         (effect.kind, what, effect.target)
         for effect in effects
@@ -25,8 +25,9 @@ def outcomes(effects: Iterable[Effect], *, gains: bool) -> frozenset[EffectKey]:
 
 def compare_effects(before: Rule, after: Rule) -> Verdict:
     """Wider if the caller gains more or less is revoked, and not the reverse as well."""
-    gains_before, gains_after = outcomes(before.effects, gains=True), outcomes(after.effects, gains=True)
-    revoked_before, revoked_after = outcomes(before.effects, gains=False), outcomes(after.effects, gains=False)
+    effects = [(*rule.effects, *rule.delegations) for rule in (before, after)]
+    gains_before, gains_after = (outcomes(side, gains=True) for side in effects)
+    revoked_before, revoked_after = (outcomes(side, gains=False) for side in effects)
     return verdict(
         more=not (gains_after <= gains_before and revoked_before <= revoked_after),
         less=not (gains_before <= gains_after and revoked_after <= revoked_before),
@@ -50,4 +51,4 @@ def combine_verdicts(first: Verdict, second: Verdict) -> Verdict:
 
 def effect_texts(rule: Rule) -> tuple[str, ...]:
     """The effects, with types as targets: `grant ALL (namespace)`."""
-    return tuple(f"{effect.text} ({target_text(effect.target, rule)})" for effect in rule.effects)
+    return tuple(f"{effect.text} ({target_text(effect.target, rule)})" for effect in (*rule.effects, *rule.delegations))

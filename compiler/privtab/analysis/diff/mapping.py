@@ -96,6 +96,7 @@ class Renaming:
             each=None if rule.each is None else self.formula(rule.each),
             withs=tuple(replace(slot, types=tuple(map(self.type, slot.types))) for slot in rule.withs),
             effects=tuple(map(self.effect, rule.effects)),
+            delegations=tuple(map(self.effect, rule.delegations)),
         )
 
     def program(self, program: Program, aliases: Mapping[str, Alias] | None = None) -> Program:

@@ -8,8 +8,9 @@ from itertools import combinations, product
 from typing import NamedTuple
 
 from privtab.ir.canonical import AtomSet, canonical
-from privtab.ir.formula import asked_condition, item_condition, references, walk
-from privtab.ir.nodes import And, Formula, Or, Program, Rule, When
+from privtab.ir.formula import asked_condition
+from privtab.ir.nodes import And, Formula, Or, Program, Rule
+from privtab.ir.shapes import rule_flags
 from privtab.request import NOT_SET, flag_name
 
 Types = dict[str, str]
@@ -39,18 +40,10 @@ class Shape:
     )
 
     @classmethod
-    def of(
-        cls,
-        program: Program,
-        rule: Rule,
-        cache: dict[tuple[str, str], frozenset[str]],
-        *,
-        slash: bool = False,
-        nests: bool = True,
-    ) -> Shape:
+    def of(cls, program: Program, rule: Rule, *, slash: bool = False, nests: bool = True) -> Shape:
         """The shape of a row. With flat ids, the names are those on the path, not of the id.
 
-        `cache`: results of `flags_of` for other rows. `slash`: paths without their last name may end with `/`; where the type `nests`, they
+        `slash`: paths without their last name may end with `/`; where the type `nests`, they
         do. Two policies in which no type nests take the same spellings, so one is enough.
         """
         depth = program.depth(rule.entity)
@@ -66,7 +59,7 @@ class Shape:
             program=program,
             rule=rule,
             conditions=conditions,
-            flags=flags_of(program, rule, cache),
+            flags=frozenset(rule_flags(program, rule)),
             required_flags=frozenset(rule.required_flags),
         )
 
@@ -90,17 +83,6 @@ class Shape:
         """Every choice of types for the `with` objects."""
         for types in product(*(slot.types for slot in self.rule.withs)):
             yield dict(zip((slot.name for slot in self.rule.withs), types, strict=True))
-
-
-def flags_of(program: Program, rule: Rule, cache: dict[tuple[str, str], frozenset[str]]) -> frozenset[str]:
-    """The flags that a row depends on, also through `can`; each row is visited once."""
-    pair = rule.entity, rule.operation
-    if pair not in cache:
-        condition = item_condition(rule)
-        referenced = [program.rules[can.target.type, can.operation] for can in references(condition)]
-        own_flags = {node.flag for node in walk(condition) if isinstance(node, When)}
-        cache[pair] = frozenset(own_flags).union(*(flags_of(program, other, cache) for other in referenced))
-    return cache[pair]
 
 
 def subsets(flags: frozenset[str]) -> Iterator[frozenset[str]]:

@@ -160,7 +160,7 @@ def answer(program: Program, tables: Tables, request: Request) -> tuple[Decided,
     if evaluation.unheld or not evaluation.holds(evaluation.condition(rule)):
         return "deny", ()
     explanation = Explanation(evaluation, rule, Listing(()), allowed=True)
-    return "allow", tuple(map(explanation.effect_text, rule.effects))
+    return "allow", tuple(map(explanation.effect_text, (*rule.effects, *rule.delegations)))
 
 
 def _reduced_program(semantics: FactSemantics, rule: Rule) -> Program:

@@ -8,8 +8,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, TypeAlias
 
-from privtab.analysis.state_diff.addresses import Addresses, written
-from privtab.analysis.state_diff.entities import EntityTree, prefixes
+from privtab.analysis.state_diff.entities import Addresses, EntityTree, prefixes, written
 from privtab.analysis.state_diff.nodes import ChangedRow
 from privtab.analysis.state_diff.subjects import PRINCIPAL_COLUMN, Holding, Question, Side, Subject, SubjectSets
 from privtab.attributes import GivenAttributes

@@ -74,11 +74,10 @@ def changed_raw_rows(before: RawState, after: RawState) -> Iterator[ChangedRow]:
         if min(len(rows_before), len(rows_after)) >= LARGE:
             from privtab.state.coded import only_in_one
             from privtab.state.raw_table import RawTable
-            from privtab.state.screen import column
 
             tables = RawTable.of(rows_before), RawTable.of(rows_after)
             names = COLUMNS[table].all
-            removed, added = only_in_one([(column(tables[0], name), column(tables[1], name)) for name in names])
+            removed, added = only_in_one([(tables[0].column(name), tables[1].column(name)) for name in names])
         else:
             removed, added = _only_in_one(
                 *((tuple(row.cells.items()) for row in rows) for rows in (rows_before, rows_after))

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from privtab.analysis.caller import Caller
 from privtab.analysis.principal_sets import PrincipalSets, UserSets
-from privtab.analysis.universe import USERS, named_principals
 from privtab.attributes import NONE_GIVEN, Attribute, AttributeKind, GivenAttributes, Value
+from privtab.entitlements.universe import USERS, named_principals
 from privtab.ir.comparisons import representatives
 from privtab.ir.formula import asked_condition, compared_terms, leaves
 from privtab.ir.nodes import RESOURCE, Atom, Compare, Formula, Program, Rule, ServiceAdmin, Term

@@ -2,10 +2,440 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
+from privtab._resources import environment
+from privtab.attributes import AttributeKind
 from privtab.backends import Compilation
-from privtab.backends.rego.render import render
+from privtab.backends.rego.body import Body, Clause, Functions, RowView
+from privtab.characters import PLAIN, UNUSABLE
+from privtab.ir.formula import (
+    call_condition,
+    conjunction,
+    item_condition,
+    leaves,
+    references,
+    resolve,
+    targets_of,
+    uses_below,
+    walk,
+)
+from privtab.ir.names import inheriting
+from privtab.ir.nodes import ALWAYS, And, Can, Compare, Formula, Program, Rule, Self, When, nested_on
+from privtab.ir.serialise import source_text, vocabulary
+from privtab.names import ANY_PRIVILEGE
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
+
+ENTRY = "allowed"
+"""The entry function for requests; each clause first compares the operation and the type with literals."""
+
+
+@dataclass(slots=True)
+class Emitter(Functions):
+    """Turns formulas into clauses; alternatives inside a conjunction become functions of their own."""
+
+    referred: set[str] = field(default_factory=set)
+    """The functions that `can` calls; other rows need only their clauses of `allowed`."""
+    need_no_row: dict[Can, bool] = field(default_factory=dict)
+    """Whether some part of what a `can` refers to holds without any rows in the state."""
+
+    def rows(self) -> tuple[RowView, ...]:
+        """A view for each rule, in the program's order."""
+        for entity, operation in self.program.rules:
+            self.functions[entity, operation] = self.names.take(f"{entity}_{operation}")
+        for rule in self.program.rules.values():
+            for can in references(item_condition(rule)):
+                self.referred.add(self.functions[can.target.type, can.operation])
+            if rule.unnamed:
+                self._note_unnamed(rule, call_condition(rule))
+        return tuple(self._row(rule) for rule in self.program.rules.values())
+
+    def _note_unnamed(self, rule: Rule, condition: Formula) -> None:
+        """Note a rule that refers to its own entity though that may be unnamed, and the rules that it refers to for it."""
+        key = (rule.entity, rule.operation)
+        atoms = leaves(self.program, condition)
+        if key not in self.short and any(
+            any(self.is_resource(target, rule) for target in targets_of(a)) for a in atoms
+        ):
+            self.short.add(key)
+            for can in references(condition):
+                if self.is_resource(can.target, rule):
+                    referred = self.program.rules[can.target.type, can.operation]
+                    self._note_unnamed(referred, item_condition(referred))
+
+    def _row(self, rule: Rule) -> RowView:
+        body = Body(self, rule)
+        name = self.functions[rule.entity, rule.operation]
+        call, each = call_condition(rule), rule.each
+        requires_nothing = call == ALWAYS and not rule.withs
+        length = len(self.program.chain(rule.entity))
+        clauses: list[Clause] = []
+        unnamed = rule.unnamed and not self.program.entities[rule.entity].single
+        if each is not None and not requires_nothing and (unnamed or name in self.referred):
+            gate = self.names.take(f"{name}_call")
+            clauses += body.function(gate, call)
+            item: tuple[tuple[str, ...], ...] = ((f"{gate}(user, path)", *body.lines_of(name, each)),)
+            short: tuple[str, ...] = (f"{gate}(user, path)",)
+        else:
+            item = body.bodies(name, call if each is None else each if requires_nothing else conjunction(call, each))
+            short = () if requires_nothing else (f"{name}(user, path)",)
+        if name in self.referred or len(item) > 1 or (unnamed and each is None):
+            clauses += [body.clause(name, lines) for lines in item]
+            item = ((f"{name}(user, path)",),)
+        named, without = (f"count(path) == {length}",), (f"count(path) == {length - 1}",)
+        both: tuple[str, ...] = (f"count(path) in {{{length - 1}, {length}}}",)
+        if rule.entity in nested_on(self.program.entities):
+            named, without, both = ("lib.complete(path)",), ("not lib.complete(path)",), ()
+        if unnamed and item == (short,):
+            entries = [self._entry(body, rule, both, short)]
+        else:
+            entries = [self._entry(body, rule, named, lines) for lines in item]
+            if unnamed:
+                entries.append(self._entry(body, rule, without, short))
+        return RowView(
+            id=rule.id,
+            title=rule.title,
+            entity=rule.entity,
+            operation=rule.operation,
+            requires=rule.requires_text,
+            each=rule.each_text,
+            note=rule.note,
+            source=source_text(rule.source),
+            origin=rule.origin,
+            clauses=(*entries, *clauses, *body.helpers),
+        )
+
+    def _entry(self, body: Body, rule: Rule, form: tuple[str, ...], lines: tuple[str, ...]) -> Clause:
+        # Rule indexing requires that the input is compared with literals, first and directly.
+        conditions = (
+            f'input.action.name == "{rule.operation}"',
+            f'input.resource.type == "{rule.entity}"',
+            *form,
+            *(f'lib.said("{flag}")' for flag in rule.required_flags),
+            *(("count(input.context.active_roles) > 0",) if rule.needs_active_role else ()),
+        )
+        # Check the user last, since that only matters if all else holds.
+        user_check = ("lib.named(user)",) if self._may_hold_without_rows(rule) else ()
+        return body.clause(ENTRY, (*lines, *user_check), before=conditions)
+
+    def _may_hold_without_rows(self, rule: Rule) -> bool:
+        """Whether the row may hold for a user without any rows in the state, and so for an empty user name."""
+        if "request" in self.program.semantics.groups:
+            return True
+        return any(map(self._needs_no_row, (call_condition(rule), item_condition(rule))))
+
+    def _needs_no_row(self, formula: Formula) -> bool:
+        """Whether some part of a condition holds without any rows in the state."""
+        for node in walk(formula):
+            match node:
+                case Self() | When() | Compare() | And(parts=()):
+                    return True
+                case Can():
+                    if node not in self.need_no_row:
+                        self.need_no_row[node] = self._needs_no_row(resolve(self.program, node))
+                    if self.need_no_row[node]:
+                        return True
+                case _:
+                    pass
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeDispatch:
+    """How a request about an entity of a type finds its row."""
+
+    function: str
+    rows: Mapping[str, str]
+    """The function of each operation's row."""
+
+
+def dispatched(
+    rows: Mapping[str, Sequence[RowView]], emitter: Emitter
+) -> tuple[dict[str, list[RowView]], dict[str, TypeDispatch]]:
+    """The rows by type, without the comparisons that an index would use, and the functions that replace these."""
+    found: dict[str, TypeDispatch] = {}
+    direct_rows: dict[str, list[RowView]] = {}
+    for type_, type_rows in rows.items():
+        function = emitter.names.take(f"of_{type_}")
+        names: dict[str, str] = {}
+        for row in type_rows:
+            names[row.operation] = emitter.names.take(f"asked_{emitter.functions[row.entity, row.operation]}")
+            clauses = tuple(_without_comparisons(clause, names[row.operation]) for clause in row.clauses)
+            direct_rows.setdefault(type_, []).append(replace(row, clauses=clauses))
+        found[type_] = TypeDispatch(function=function, rows=names)
+    return direct_rows, found
+
+
+def _without_comparisons(clause: Clause, function: str) -> Clause:
+    """Drop the operation and the type, with which an entry clause begins; both are known where its function is called."""
+    return replace(clause, name=function, lines=clause.lines[2:]) if clause.name == ENTRY else clause
+
+
+_NAME = f"(?:[^/%{UNUSABLE}]|%2F|%25)+"
+"""A name in a key; keys contain no other escapes."""
+_LINE_LENGTH = 120
+_FOLDED = 100
+_JSON = json.JSONEncoder(ensure_ascii=False)
+
+
+def render(
+    program: Program, name: str | None = None, *, indexed: bool = True, sharded: bool = False
+) -> Mapping[str, str]:
+    """The Rego modules of a program, by path inside the bundle.
+
+    `program` is the one after the passes. `name` replaces the system's name in package names, so that two versions can
+    run side by side; both read the state of the system. Without `indexed`, functions lead requests to their rows, for
+    engines that run Rego without an index over its rules. With `sharded`, the modules read a sharded state, and are undefined
+    where a shard that a request needs is missing.
+    """
+    name = name or program.system
+    rows: dict[str, list[RowView]] = {}
+    emitter = Emitter(program, sharded)
+    for row in emitter.rows():
+        rows.setdefault(row.entity, []).append(row)
+    common = {
+        "name": name,
+        "program": program,
+        "inheriting": inheriting(program),
+        "system": program.system,
+        "indexed": indexed,
+        "sharded": sharded,
+        "nested": nested_places(program),
+        "flat": flat_places(program),
+        "below": uses_below(program),
+        "unusable": UNUSABLE,
+        "plain": PLAIN,
+        "opaque": sorted(vocabulary(program).opaque),
+    }
+    several_words = any(" " in privilege for privilege in program.grantable)
+    base = f"privtab/{name}"
+    modules = {
+        f"{base}/policy.rego": _template("policy.rego.j2").render(**common),
+        f"{base}/lib/lib.rego": _template("lib.rego.j2").render(
+            **common,
+            groups="request" if "request" in program.semantics.groups else "state",
+            layout="sharded" if sharded else "whole",
+            roles_of_roles="roles" in program.semantics.hierarchy,
+            role_grants=role_grants(program),
+            links=links(program),
+            paths=key_paths(program),
+            shapes=key_shapes(program),
+            attributes=_given_attributes(program),
+            held=_held_attributes(program),
+        ),
+        f"{base}/explain/explain.rego": _template("explain.rego.j2").render(
+            **common,
+            attributes=bool(program.attributes),
+            several_words=several_words,
+            asks_any=ANY_PRIVILEGE in program.privileges,
+            privilege="{quoted(atom.privilege)}" if several_words else "{atom.privilege}",
+        ),
+    }
+    if not indexed:
+        rows, found = dispatched(rows, emitter)
+        modules[f"{base}/dispatch.rego"] = _template("dispatch.rego.j2").render(**common, dispatch=found)
+    template = _template("rows.rego.j2")
+    for entity, entity_rows in rows.items():
+        modules[f"{base}/rows_{entity}.rego"] = template.render(name=name, rows=entity_rows)
+    return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
+
+
+def _given_attributes(program: Program) -> dict[str, dict[str, Any]]:
+    """The types of the attributes whose values requests give, by kind."""
+    declared = program.attributes.from_origin("request").to_json()
+    return {kind: {n: _without_origin(type_) for n, type_ in types.items()} for kind, types in declared.items()}
+
+
+def _without_origin(type_: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in type_.items() if key != "from"}
+
+
+def _held_attributes(program: Program) -> dict[str, list[str]]:
+    """The names of the attributes that have values in the state; nothing if there are none."""
+    declared = program.attributes.from_origin("state")
+    kinds: tuple[AttributeKind, ...] = ("user", "entity")
+    return {kind: sorted(declared.of(kind)) for kind in kinds if declared.of(kind)}
+
+
+def links(program: Program) -> dict[str, list[tuple[str, int]]]:
+    """For each entity type, the types on its path with the number of names in each one's path."""
+    return {name: [(link, program.depth(link)) for link in program.chain(name)] for name in program.entities}
+
+
+def nested_position(program: Program, type_: str) -> int | None:
+    """The position, among the types on the path of a type, of the one that nests; None if none does."""
+    nested = nested_on(program.entities).get(type_)
+    return None if nested is None else program.chain(type_).index(nested)
+
+
+def nested_places(program: Program) -> dict[str, dict[str, int]]:
+    """For each type on whose path a type nests: the position of that type, and the most names of a path."""
+    shapes = vocabulary(program).shapes
+    return {
+        name: {"at": at, "most": shapes[name].most}
+        for name in program.entities
+        if (at := nested_position(program, name)) is not None
+    }
+
+
+def flat_places(program: Program) -> dict[str, dict[str, Any]]:
+    """For each type with flat ids or below one: the types from that one on, with the number of names, and those around it."""
+    names = vocabulary(program)
+    return {
+        name: {
+            "chain": [list(link) for link in names.shapes[name].written.chain],
+            "containers": list(names.containers(name)) if name in program.flat else [],
+        }
+        for name in program.entities
+        if names.lies_in_state(name)
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyPath:
+    """A pattern for the keys on the path to an entity of a type."""
+
+    type: str
+    chain: Sequence[tuple[str, int]]
+    """The types of the keys, with the number of names in each key."""
+    pattern: str
+    """Matches the keys, joined by `//`, which no key contains."""
+    names: tuple[str, ...]
+    """Variables for what the pattern captures: a name of the path is the same in every key that contains it."""
+
+    @property
+    def last_names(self) -> tuple[str, ...]:
+        """Variables for the names in the last key, which are those of the whole path."""
+        return tuple(f"name_{number}" for number in range(self.chain[-1][1] if self.chain else 0))
+
+    @property
+    def parts(self) -> Sequence[Sequence[str]]:
+        """For each key, the literals and variables of names that make it up, joined by `//`; for engines without fast patterns."""
+        parts: list[list[str]] = []
+        for place, (link, depth) in enumerate(self.chain):
+            separated = [part for name in self.last_names[:depth] for part in ('"/"', name)]
+            parts.append([quoted(f"{'//' if place else ''}{link}:"), *separated[1:]])
+        return parts
+
+
+def key_paths(program: Program) -> list[KeyPath]:
+    """The key paths of each entity type, and of those without their own key if some row allows such requests."""
+    unnamed = {rule.entity for rule in program.rules.values() if rule.unnamed}
+    nested, names = nested_on(program.entities), vocabulary(program)
+    found: list[KeyPath] = []
+    for type_, chain in links(program).items():
+        if type_ in nested or names.lies_in_state(type_):
+            continue  # what keys there are depends on the request or the state: they are compared with those of the path
+        found.append(_key_path(type_, chain))
+        if type_ in unnamed and not program.entities[type_].single:
+            found.append(_key_path(type_, chain[:-1]))
+    return found
+
+
+def _key_path(type_: str, chain: Sequence[tuple[str, int]]) -> KeyPath:
+    name_numbers = [number for _, depth in chain for number in range(depth)]
+    names = (f"name_{number}" if name_numbers.count(number) > 1 else "_" for number in name_numbers)
+    pattern = "//".join(f"{link}:{'/'.join([f'({_NAME})'] * depth)}" for link, depth in chain)
+    return KeyPath(type=type_, chain=chain, pattern=f"^{pattern}$", names=("_", *names))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyShape:
+    """How the keys on a path of two or more are derived from the last one."""
+
+    last: int
+    pattern: str
+    """Matches the last key."""
+    keys: str
+    """The replacement: all keys, joined by `//`, which no key contains."""
+
+
+def key_shapes(program: Program) -> dict[str, dict[int, KeyShape]]:
+    """For each entity type, the shapes of its keys by their number.
+
+    A path of one key has none: if the pattern does not match, the key remains as it is, and equals itself.
+    """
+    found: dict[str, dict[int, KeyShape]] = {}
+    for path in key_paths(program):
+        length = len(path.chain)
+        if length > 1:
+            found.setdefault(path.type, {})[length] = _key_shape(path.chain)
+    return found
+
+
+def _key_shape(chain: Sequence[tuple[str, int]]) -> KeyShape:
+    type_, depth = chain[-1]
+    # Each group contains the next one and one more name, so the first, outermost group is the whole path.
+    groups = "(" * depth + ")/".join([_NAME] * depth) + ")"
+    keys = "//".join(f"{link}:${{{depth - names + 1}}}" for link, names in chain)
+    return KeyShape(last=len(chain) - 1, pattern=f"^{type_}:{groups}$", keys=keys)
+
+
+def role_grants(program: Program) -> dict[str, dict[str, dict[str, int]]]:
+    """Entity type → privilege → role → deepest position on the path where its default grants give the privilege.
+
+    A scope counts if it is at that position or above it.
+    """
+    table: dict[str, dict[str, dict[str, int]]] = {}
+    for name in program.entities:
+        chain = program.chain(name)
+        first = nested_position(program, name)
+        for position, type_ in enumerate(chain):
+            for role in program.roles.values():
+                for privilege in dict(role.grants).get(type_, ()):
+                    if type_ not in program.granting_types(privilege, name):
+                        continue
+                    table.setdefault(name, {}).setdefault(privilege, {})[f"role:{role.name}"] = (
+                        position if first is None or position < first else position - len(chain)
+                    )
+    return table
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    templates = environment("rego")
+    templates.filters |= {"quoted": quoted, "folded": folded}
+    templates.globals |= {"guarded": guarded, "set_of": set_of}
+    return templates
+
+
+def quoted(value: object) -> str:
+    """A value as a JSON literal, which is also a Rego literal and a YAML scalar; it cannot contain line breaks."""
+    return _JSON.encode(value).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def folded(text: str) -> str:
+    """A quoted value for a METADATA comment, broken at single spaces into lines, which YAML reads as the same value."""
+    if len(text) <= _FOLDED or "  " in text:
+        return text
+    return "\n#     ".join(textwrap.wrap(text, _FOLDED, break_long_words=False, break_on_hyphens=False))
+
+
+def guarded(head: str, condition: str) -> str:
+    """A rule with one condition, on one line if that is short enough."""
+    line = f"{head} if {condition}"
+    return line if len(line) <= _LINE_LENGTH else f"{head} if {{\n\t{condition}\n}}"
+
+
+def set_of(name: str, values: Sequence[str]) -> str:
+    """The definition of a set, on one line if that is short enough."""
+    items = [quoted(value) for value in values]
+    line = f"{name} := {{{', '.join(items)}}}" if items else f"{name} := set()"
+    if len(line) <= _LINE_LENGTH:
+        return line
+    return "\n\t".join([f"{name} := {{", *(f"{item}," for item in items)]) + "\n}"
+
+
+def _template(name: str) -> Template:
+    return _environment().get_template(name)
+
 
 __all__ = ["files", "render"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias, assert_never
 
-from privtab.backends.rego.clauses import Clause
+from privtab._nodes import dataclass as node
 from privtab.ir.formula import (
     anchor,
 )
@@ -37,6 +37,32 @@ from privtab.ir.nodes import (
     nested_on,
 )
 from privtab.names import small_letters
+
+
+@node(frozen=True, slots=True, kw_only=True)
+class Clause:
+    """One clause of a function; without lines, it always holds."""
+
+    name: str
+    args: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+@node(frozen=True, slots=True, kw_only=True)
+class RowView:
+    """One row: its annotations, its functions, and its entry clauses."""
+
+    id: str
+    title: str
+    entity: str
+    operation: str
+    requires: str | None
+    each: str | None
+    note: str | None
+    source: str | None
+    origin: str
+    clauses: tuple[Clause, ...]
+
 
 _WIDTH = 116
 """The longest line of a rule's body, without its indentation."""

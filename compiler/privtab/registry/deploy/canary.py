@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from privtab.registry.deploy.nodes import Fleet
-    from privtab.registry.deploy.watch import FleetReader
+    from privtab.registry.deploy.rollout import FleetReader
 
 
 EVERY = 0.5
@@ -76,37 +76,31 @@ class CanaryOutcome:
 class CanaryCounts:
     """Counts the decisions of a canary and of the others since it began.
 
-    Logs arrive late, so the server counts decisions by the time they were made. An older server counts by arrival.
+    Logs arrive late, so the server counts decisions by the time they were made.
     """
 
-    def __init__(self, channel: Channel, fleet: Fleet) -> None:
+    def __init__(self, channel: Channel) -> None:
         self._place = f"{channel.channel}/{channel.system}"
         self._sides = sides(channel)
-        self._start: Counts = {} if self._place in fleet.canaries_in_progress else self._counts_in(fleet)
-        self._since = self._start_times(fleet)
+        self._began: tuple[str, str] | None = None
         self._before: Counts = {}
         self._found: Counts = {}
 
     def now(self, fleet: Fleet) -> Counts:
-        """The counts so far."""
-        began = self._start_times(fleet)
-        if began != self._since:
+        """The counts so far; those of before where the server does not know of the canary yet."""
+        if self._place not in fleet.canaries_in_progress:
+            return self._found
+        since, decisions = fleet.canaries_in_progress[self._place]
+        if self._began != (fleet.started, since):
             # A restarted server counts from zero; keep the earlier counts.
-            self._since, self._before, self._start = began, self._found, {}
-        self._found = added(self._before, since(self._counts_in(fleet), self._start))
+            self._began, self._before = (fleet.started, since), self._found
+        self._found = added(self._before, counts(decisions, *self._sides))
         return self._found
-
-    def _start_times(self, fleet: Fleet) -> tuple[str, str]:
-        return fleet.started, fleet.canaries_in_progress.get(self._place, ("", ()))[0]
-
-    def _counts_in(self, fleet: Fleet) -> Counts:
-        trial = fleet.canaries_in_progress.get(self._place)
-        return counts(fleet.decision_counts if trial is None else trial[1], *self._sides)
 
 
 def observe(read: FleetReader, channel: Channel, plan: CanaryPlan, console: Console | None) -> CanaryOutcome:
     """Count decisions until there are enough or time is up, then compare them. Ends early if a rule has clearly moved."""
-    counter = CanaryCounts(channel, read())
+    counter = CanaryCounts(channel)
     started = time.monotonic()
     while True:
         found = counter.now(read())
@@ -219,11 +213,6 @@ def counts(decision_counts: Iterable[DecisionCount], canary: str, others: str) -
             key = count.revision == canary, count.rule
             by_rule[key] = by_rule.get(key, RuleCount()) + count
     return by_rule
-
-
-def since(now: Counts, start: Counts) -> Counts:
-    """The decisions since the start."""
-    return {key: count - start.get(key, RuleCount()) for key, count in now.items()}
 
 
 def added(left: Counts, right: Counts) -> Counts:

@@ -24,8 +24,7 @@ from privtab.pipeline import PolicyCheck, lint_policy
 from privtab.plural import count
 from privtab.registry.deploy.program import comparable
 from privtab.scenarios.collect import plans
-from privtab.scenarios.engines import Engine, ReferenceEngine, opa
-from privtab.scenarios.run import Failure, failures
+from privtab.scenarios.run import Engine, Failure, ReferenceEngine, failures, opa
 from privtab.state.nodes import State
 
 Name = Literal["lint", "tests", "diff", "state"]

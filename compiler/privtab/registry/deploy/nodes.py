@@ -139,16 +139,6 @@ class RuleCount:
             undefined=self.undefined + other.undefined,
         )
 
-    def __sub__(self, other: RuleCount) -> RuleCount:
-        # The server may forget a revision that has not been used for long and count from 0 again.
-        if self.total < other.total:
-            return self
-        return RuleCount(
-            allowed=max(0, self.allowed - other.allowed),
-            denied=max(0, self.denied - other.denied),
-            undefined=max(0, self.undefined - other.undefined),
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionCount(RuleCount):

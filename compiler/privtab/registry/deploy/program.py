@@ -10,8 +10,7 @@ import io
 from dataclasses import replace
 
 from privtab import strict_json
-from privtab.bundle.archive import json_bytes
-from privtab.bundle.stream import entries
+from privtab.bundle.archive import entries, json_bytes
 from privtab.errors import BrokenBundle, FileError
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program

@@ -7,12 +7,13 @@ import html
 import logging
 import re
 import time
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Any, Never
+from typing import Any, Never, TypeVar
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -20,21 +21,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from privtab import strict_json
 from privtab.errors import PrivtabError, RegistryError, UsageError
 from privtab.printable import printable_json
 from privtab.registry import names
+from privtab.registry.nodes import timestamp
 from privtab.registry.registry import Registry
 from privtab.registry.server import decisions
-from privtab.registry.server.bodies import document
-from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity
 from privtab.registry.server.feeds import Feeds
-from privtab.registry.server.fleet import FleetTracker
+from privtab.registry.server.fleet import FleetTracker, LastPoll
 from privtab.registry.server.metrics import CONTENT_TYPE, Metrics
 from privtab.registry.server.page import contents, difference, history, page
-from privtab.registry.server.sidecar import LastPoll, sidecar_identity
-from privtab.registry.storage import Missing
+from privtab.registry.server.sidecar import DesiredRevision, SidecarIdentity, sidecar_identity
+from privtab.registry.stores import Missing
 from privtab.serving.access_log import AccessLog, caller_of, note
-from privtab.serving.endpoint import HttpError, answered, authorize, check_binding, running
+from privtab.serving.endpoint import HttpError, answered, authorize, check_binding, read_body, running
 from privtab.serving.page import PAGE_HEADERS
 from privtab.serving.tokens import Tokens
 
@@ -164,10 +165,7 @@ def _route(
             _record_refusal(server, request, refusal)
             raise
 
-    async def guarded(request: Request) -> Response:
-        return await answered(request, checked, _refuse)
-
-    return Route(path, guarded, methods=[method])
+    return Route(path, partial(answered, endpoint=checked, refuse=_refuse), methods=[method])
 
 
 def _refuse(request: Request, error: PrivtabError) -> Never:
@@ -320,8 +318,8 @@ async def _fleet(server: ServerState, request: Request) -> Response:
     return _json(
         {
             "server": {
-                "started": _timestamp(server.fleet.started),
-                "now": _timestamp(time.time()),
+                "started": timestamp(server.fleet.started),
+                "now": timestamp(time.time()),
                 "storage": _storage(server),
                 "signed": server.feeds.signed,
             },
@@ -398,19 +396,13 @@ def _storage(server: ServerState) -> dict[str, Any]:
     return {
         "url": server.feeds.registry.url,
         "ok": trouble is None,
-        "stale_since": _timestamp(trouble.since) if trouble else None,
+        "stale_since": timestamp(trouble.since) if trouble else None,
         "error": trouble.message if trouble else None,
     }
 
 
 def _json(value: object, status: int = 200) -> Response:
     return Response(printable_json(value).encode(), status, media_type="application/json")
-
-
-def _timestamp(seconds: float) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @asynccontextmanager
@@ -422,3 +414,52 @@ async def watching(server: ServerState) -> AsyncIterator[None]:
             yield
     finally:
         await server.feeds.close()
+
+
+# --- bodies ----------------------------------------------------------------------------------------------------------
+
+
+LARGEST = 4 << 20
+"""Maximum bytes of a body as received."""
+LARGEST_UNPACKED = 16 << 20
+SMALL = 256 << 10
+"""Maximum bytes of JSON parsed in the event loop; larger bodies are parsed in a thread, one at a time."""
+
+T = TypeVar("T")
+
+
+async def document(request: Request, large: asyncio.Semaphore, convert: Callable[[Any], T]) -> T:
+    """The result of `convert` on the JSON of a body, gzipped or not; raises Refused. `large` admits one large body at a time.
+
+    It is bounded in packed and unpacked size before it is parsed.
+    """
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip", ""):
+        raise HttpError(415, f"a body may be packed with gzip, not with {encoding[:20]}", Accept_Encoding="gzip")
+    packed = await read_body(request, LARGEST)
+    text = _unpacked(packed) if encoding == "gzip" else packed
+    del packed
+    if len(text) <= SMALL:
+        return convert(_parsed(text))
+    async with large:
+        return await asyncio.to_thread(lambda: convert(_parsed(text)))
+
+
+def _parsed(text: bytes) -> Any:
+    try:
+        return strict_json.loads(text)
+    except ValueError as error:
+        raise HttpError(400, f"the body is not JSON: {error}") from None
+
+
+def _unpacked(packed: bytes) -> bytes:
+    reader = zlib.decompressobj(wbits=31)
+    try:
+        unpacked = reader.decompress(packed, LARGEST_UNPACKED + 1)
+    except zlib.error:
+        raise HttpError(400, "the body is not gzip") from None
+    if len(unpacked) > LARGEST_UNPACKED:
+        raise HttpError(413, f"a body unpacks to {LARGEST_UNPACKED} bytes at most", Connection="close")
+    if not reader.eof:
+        raise HttpError(400, "the body ends too early")
+    return unpacked

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from privtab.registry.server.sanitize import valid_labels
+from privtab.registry.server.sidecar import valid_labels
 
 MOST_REVISIONS = 100
 """Maximum revisions; the least recently used are dropped."""

@@ -20,7 +20,7 @@ from privtab.errors import PrivtabError, UsageError
 from privtab.registry import names
 from privtab.registry.nodes import Channel, pin
 from privtab.registry.server.decisions import RunningCanary
-from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity, in_canary, stream_name
+from privtab.registry.server.sidecar import DesiredRevision, SidecarIdentity, in_canary, stream_name
 
 LOG = logging.getLogger("privtab.serve")
 
@@ -59,8 +59,8 @@ class Feeds:
         self._changed: dict[tuple[str, str], asyncio.Event] = {}
         self._requested: dict[tuple[str, str], set[tuple[str, str]]] = {}
         self._missing: OrderedDict[tuple[str, str], float] = OrderedDict()
-        self._active: dict[str, bytes] = {}
-        self._cached: OrderedDict[str, bytes] = OrderedDict()
+        self._bundles: OrderedDict[str, bytes] = OrderedDict()
+        """By digest, the last used last."""
         self._in_progress: dict[str, asyncio.Task[bytes]] = {}
         self.kinds: OrderedDict[str, str] = OrderedDict()
         """The kind of each revision that was active since the start."""
@@ -158,10 +158,10 @@ class Feeds:
 
     async def bundle(self, digest: str) -> bytes:
         """The bytes of a bundle; raises RegistryError."""
-        found = self._active.get(digest) or self._from_cache(digest)
-        if found is None:
-            found = await self._loaded_once(digest)
-        return found
+        if digest not in self._bundles:
+            return await self._loaded_once(digest)
+        self._bundles.move_to_end(digest)
+        return self._bundles[digest]
 
     async def close(self) -> None:
         """Release all resources."""
@@ -225,7 +225,7 @@ class Feeds:
         if channel.trouble and (known is None or known.broken != channel.broken):
             LOG.error("%s", channel.trouble)
         changed, self._changed[key] = self._changed.get(key), asyncio.Event()
-        self._sort_bundles()
+        self._drop_bundles()
         if changed is not None:
             changed.set()
         if known is not None and known.sequence != channel.sequence:
@@ -241,13 +241,14 @@ class Feeds:
             since = datetime.now(UTC).isoformat(timespec="seconds")[:19]
             self.canaries[place] = RunningCanary(place=place, since=since, revisions=frozenset(runs))
 
-    def _sort_bundles(self) -> None:
-        """Separate active bundles from those that may be dropped."""
+    def _drop_bundles(self) -> None:
+        """Drop inactive bundles beyond the limit, those that were not used for longest first, but the last one."""
         active = {digest for channel in self._channels.values() for digest in channel.digests.values()}
-        for digest in [digest for digest in self._active if digest not in active]:
-            self._cache(digest, self._active.pop(digest))
-        for digest in [digest for digest in self._cached if digest in active]:
-            self._active[digest] = self._cached.pop(digest)
+        inactive = [digest for digest in self._bundles if digest not in active]
+        total = sum(len(self._bundles[digest]) for digest in inactive)
+        for digest in inactive[:-1]:
+            if total > CACHED_BYTES:
+                total -= len(self._bundles.pop(digest))
 
     async def _load(self, digest: str) -> bytes:
         try:
@@ -255,10 +256,8 @@ class Feeds:
         except (PrivtabError, OSError) as error:
             self._record_failure(error)
             raise
-        if any(digest in channel.digests.values() for channel in self._channels.values()):
-            self._active[digest] = found
-        else:
-            self._cache(digest, found)
+        self._bundles[digest] = found
+        self._drop_bundles()
         return found
 
     async def _loaded_once(self, digest: str) -> bytes:
@@ -268,18 +267,6 @@ class Feeds:
             task = self._in_progress[digest] = asyncio.create_task(self._load(digest))
             task.add_done_callback(lambda _: self._in_progress.pop(digest, None))
         return await asyncio.shield(task)
-
-    def _from_cache(self, key: str) -> bytes | None:
-        found = self._cached.get(key)
-        if found is not None:
-            self._cached.move_to_end(key)
-        return found
-
-    def _cache(self, key: str, content: bytes) -> None:
-        self._cached[key] = content
-        total = sum(map(len, self._cached.values()))
-        while total > CACHED_BYTES and len(self._cached) > 1:
-            total -= len(self._cached.popitem(last=False)[1])
 
     def _record_failure(self, error: BaseException) -> None:
         self.failures += 1
@@ -316,9 +303,11 @@ class Releases(Protocol):
 
     def newer(self, known: Channel, /) -> Channel:
         """The active release, searched from a known one."""
+        return self.channel(known.channel, known.system)
 
     def confirm(self, known: Channel, /) -> Channel:
-        """Check that a known release still exists."""
+        """Check that a known release still exists, unless `newer` does."""
+        return known
 
     def blob(self, digest: str, /) -> bytes:
         """The bundle with this SHA-256."""

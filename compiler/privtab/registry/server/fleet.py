@@ -6,18 +6,134 @@ time of one long poll.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from privtab.errors import UsageError
 from privtab.registry import names
+from privtab.registry.nodes import timestamp
 from privtab.registry.server.decisions import CountedEvents, Counts, RunningCanary
-from privtab.registry.server.desired_revision import DesiredRevision, SidecarIdentity, stream_name
-from privtab.registry.server.sanitize import sanitize, valid_labels
-from privtab.registry.server.sidecar import KnownSidecar, LastPoll, bundle_status, sidecar_json, time_text
+from privtab.registry.server.sidecar import (
+    DesiredRevision,
+    SidecarIdentity,
+    sanitize,
+    stream_name,
+    valid_labels,
+)
+
+MOST_COUNTED = 10
+"""Maximum revisions of one sidecar whose decisions are counted."""
+LONGEST_TEXT = 500
+
+
+@dataclass(slots=True)
+class LastPoll:
+    """The last request of a sidecar for one bundle."""
+
+    desired: str
+    holds: str | None
+    """The revision that it runs: OPA sends an ETag only once a bundle is active."""
+    canary: bool
+    polled: float
+    since: float
+    """When it first had this revision."""
+    waiting: int = 0
+    replaced: bool = False
+    """Whether it had another revision with the request before."""
+
+
+@dataclass(slots=True)
+class KnownSidecar:
+    """A sidecar."""
+
+    id: str
+    named: bool = True
+    """Whether its requests have a name; otherwise OPA generated an id, which is only in its reports."""
+    reported_labels: Mapping[str, str] = field(default_factory=dict)
+    """The labels of its last report."""
+    header_labels: Mapping[str, str] = field(default_factory=dict)
+    """The labels in the headers of its last request, which take precedence."""
+    address: str = ""
+    last_seen: float = 0.0
+    last_report: float = 0.0
+    bundles: dict[str, dict[str, Any]] = field(default_factory=dict)
+    polls: dict[str, LastPoll] = field(default_factory=dict)
+    requested_places: dict[str, float] = field(default_factory=dict)
+    """Where it requested bundles, as `channel/system` whether or not that exists, and when."""
+    counts: Counts = field(default_factory=lambda: Counts(most=MOST_COUNTED))
+    characters: int = 0
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels from its reports and from its headers."""
+        return {**self.reported_labels, **self.header_labels}
+
+
+def sidecar_json(known: KnownSidecar, polls: Mapping[str, LastPoll]) -> dict[str, Any]:
+    """A sidecar as the server shows it; `polls`: its requests that count."""
+    return {
+        "id": known.id,
+        "named": known.named,
+        "labels": known.labels,
+        "address": known.address,
+        "last_seen": timestamp(known.last_seen),
+        "seconds_unseen": round(time.time() - known.last_seen, 1),
+        "reported": timestamp(known.last_report) if known.last_report else None,
+        "current": bool(polls) and all(poll.holds == poll.desired for poll in polls.values()),
+        "feeds": {
+            stream: {
+                "wanted": poll.desired,
+                "holds": poll.holds,
+                "since": timestamp(poll.since),
+                "asked": timestamp(poll.polled),
+                "canary": poll.canary,
+                "waiting": poll.waiting > 0,
+            }
+            for stream, poll in sorted(polls.items())
+        },
+        "bundles": known.bundles,
+        "decisions": known.counts.total(),
+    }
+
+
+_STATUS = {
+    "active_revision": "revision",
+    "last_successful_activation": "activated",
+    "last_successful_download": "downloaded",
+    "last_successful_request": "answered",
+    "last_request": "requested",
+    "type": "type",
+    "size": "size",
+    "code": "code",
+    "message": "message",
+    "http_code": "http_code",
+}
+
+
+def bundle_status(status: Mapping[str, Any]) -> dict[str, Any]:
+    """OPA's status of a bundle with simpler names; OPA's zero time becomes null."""
+    found: dict[str, Any] = {}
+    for name, our_name in _STATUS.items():
+        value = status.get(name)
+        if isinstance(value, str):
+            value = sanitize(value, LONGEST_TEXT, one_line=False) if not value.startswith("0001-01-01") else None
+        elif isinstance(value, int | float) and not abs(value) < 2**63:  # Excludes NaN too.
+            value = None
+        found[our_name] = value if isinstance(value, str | int | float | None) and value != "" else None
+    errors = status.get("errors")
+    found["errors"] = [_error_text(error) for error in errors[:5]] if isinstance(errors, list) else []
+    return found
+
+
+def _error_text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return sanitize(text, LONGEST_TEXT, one_line=False)
+
 
 MOST_SIDECARS = 10_000
 MOST_REFUSED = 100
@@ -188,7 +304,7 @@ class FleetTracker:
     def refusals(self) -> list[dict[str, Any]]:
         """The refused requests, most recent last."""
         return [
-            {**entry, "last": time_text(entry["last"])}
+            {**entry, "last": timestamp(entry["last"])}
             for entry in sorted(self._refused, key=lambda record_refusal: record_refusal["last"])
         ]
 

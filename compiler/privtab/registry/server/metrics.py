@@ -9,10 +9,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from privtab.registry.server.desired_revision import DesiredRevision, stream_name
 from privtab.registry.server.feeds import Feeds
-from privtab.registry.server.fleet import FleetTracker
-from privtab.registry.server.sidecar import LastPoll
+from privtab.registry.server.fleet import FleetTracker, LastPoll
+from privtab.registry.server.sidecar import DesiredRevision, stream_name
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "privtab_registry_"

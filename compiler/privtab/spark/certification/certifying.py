@@ -16,20 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from privtab import __version__
-from privtab._deprecation import renamed_keyword
+from privtab._lazy import renamed_keyword
 from privtab.characters import code_point
 from privtab.errors import UsageError
 from privtab.printable import no_formula
 from privtab.request import Entity
 from privtab.spark.certification import findings as found
+from privtab.spark.certification.figures import HeatMap, Totals, WrittenRows
 from privtab.spark.certification.findings import WHAT, Finding
 from privtab.spark.certification.making import MatrixMaker, SessionLike
-from privtab.spark.certification.results import HeatMap, Rows, Totals
 from privtab.spark.folders import atomic_folder
 from privtab.spark.frames import of_spark
+from privtab.spark.matrix.matrix import Matrix
 from privtab.spark.matrix.named import objects
 from privtab.spark.matrix.opening import StateSource, listed, open_matrix
-from privtab.spark.matrix.question import AttributesLike, Matrix, Question, given
+from privtab.spark.matrix.question import AttributesLike, Question, given
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.state.nodes import State
 
@@ -155,7 +156,7 @@ def certify(
 
 
 def _findings(
-    rows: Rows, matrix: Matrix, policy: OpenPolicy, source: StateSource, people: Collection[str] | None
+    rows: WrittenRows, matrix: Matrix, policy: OpenPolicy, source: StateSource, people: Collection[str] | None
 ) -> Iterator[found.Finding]:
     yield from found.of_matrix(rows)
     if source.rows is not None:
@@ -213,7 +214,7 @@ def _described(users: UsersLike) -> str:
     )
 
 
-def _write(place: Path, rows: Rows, certificate: Certificate, kind: str) -> None:
+def _write(place: Path, rows: WrittenRows, certificate: Certificate, kind: str) -> None:
     """Write everything except the rows of the matrix, which are already written."""
     maps = rows.heat_maps()
     shown = rows.first_rows(certificate.shown)

@@ -1,148 +1,281 @@
-"""Count the rows of a matrix with Spark; only aggregates are collected on the driver."""
+"""Write the rows of a matrix, and count them: the figures of a certification."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import csv
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
 
-from privtab.printable import FORMULA
-from privtab.spark.certification.results import (
-    BARE,
-    GROUPS,
-    PAIRS,
-    SIDE,
-    DestructivePrincipal,
-    HeatMap,
-    Totals,
-    assembled,
-)
-from privtab.spark.matrix.ways import ANYONE, KINDS
+from privtab.errors import PrivtabError
+from privtab.printable import no_formula
+from privtab.spark.matrix.matrix import ANYONE, SCHEMA, Matrix
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+CHUNK = 1 << 20
+"""Number of rows that are written and counted at once."""
+ENTITIES = 256
+"""Number of entities that are computed at once."""
+_ORDER = [("destructive", "descending"), *((name, "ascending") for name in ("principal", "path", "type", "operation"))]
+FILE = "part-00000.parquet"
+SIDE = 30
+"""Most rows, and most columns, of a heat map."""
+GROUPS = 2
+"""Number of names of a path by which heat maps group entities."""
+SIDES = ("principals", "ways", "operations", "entities")
+PAIRS = tuple((row, column) for row in ("principals", "ways") for column in ("operations", "entities"))
+"""The rows and the columns of each heat map."""
+BARE = ("user", "path")
+"""Columns whose cells begin with a name from the state; the others begin with a fixed word."""
 
-_KINDS = (*KINDS, ANYONE)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Totals of a matrix."""
+
+    entitlements: int
+    principals: int
+    entities: int
+    operations: int
+    destructive: int
+    kinds: tuple[tuple[str, int], ...]
+    """Number of entitlements by kind of source, the most frequent first."""
 
 
-class SparkRows:
-    """The rows of a matrix as a DataFrame."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatMap:
+    """Numbers of entitlements by row and column. `left_out`: the numbers of rows and columns that are not shown."""
 
-    def __init__(self, rows: DataFrame, destructive: Collection[str]) -> None:
-        """`destructive`: the operations that destroy something, each as `table/drop`."""
-        self.rows = rows
-        self.operation = F.concat(F.col("type"), F.lit("/"), F.col("operation"))
-        self.destroys = self.operation.isin(*destructive)
-        self.way = F.coalesce(F.col("via_principal"), F.lit(ANYONE))
+    name: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: tuple[tuple[int, ...], ...]
+    left_out: tuple[int, int]
+
+    @property
+    def most(self) -> int:
+        """The largest cell."""
+        return max((cell for row in self.cells for cell in row), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestructivePrincipal:
+    """A principal with destructive operations: on how many entities, which operations, and through which principals."""
+
+    principal: str
+    entities: int
+    operations: tuple[str, ...]
+    through: tuple[str, ...]
+
+
+class TooLargeError(PrivtabError):
+    """A matrix has more rows than one process should handle."""
+
+
+def write_matrix(matrix: Matrix, keys: Sequence[str], folder: Path, most: int | None) -> None:
+    """Write the rows of the entities `keys` as one Parquet file; raises TooLargeError beyond `most` rows (None: no limit)."""
+    folder.mkdir()
+    count = size = 0
+    waiting: list[pa.RecordBatch] = []
+    with parquet.ParquetWriter(folder / FILE, SCHEMA) as writer:
+        for begin in range(0, len(keys), ENTITIES):
+            for batch in matrix.of(keys[begin : begin + ENTITIES]):
+                waiting.append(batch)
+                count += batch.num_rows
+                size += batch.num_rows
+                if most is not None and count > most:
+                    raise TooLargeError(f"the matrix has more than {most:,} rows")
+                if size >= CHUNK:
+                    writer.write_table(pa.Table.from_batches(waiting, SCHEMA), row_group_size=CHUNK)
+                    waiting, size = [], 0
+        writer.write_table(pa.Table.from_batches(waiting, SCHEMA), row_group_size=CHUNK)
+
+
+class WrittenRows:
+    """The written rows of a matrix, by this process or by Spark, counted in passes over the files."""
+
+    def __init__(self, folder: Path, destructive: Collection[str], shown: int) -> None:
+        """`destructive`: the operations that destroy something, each as `table/drop`; `shown`: most rows that `first_rows` can return."""
+        self._files = sorted(folder.glob("*.parquet"))
+        self._destroying = pa.array(destructive, pa.string())
+        self._sides: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
+        self._kinds: Counter[str] = Counter()
+        self._entities: set[tuple[str, str]] = set()
+        self._open: dict[str, set[str]] = {}
+        self._destroyers: Counter[str] = Counter()
+        self._users: set[str] = set()
+        self._rows = self._destructive = 0
+        first = SCHEMA.empty_table().append_column("destructive", pa.array([], pa.bool_()))
+        for chunk in self._chunks(SCHEMA.names):
+            self._count(chunk)
+            if shown:
+                both = pa.concat_tables([first, chunk.drop_columns(list(SIDES))])
+                first = both.take(pc.select_k_unstable(both, min(shown, len(both)), _ORDER))
+        self._first: list[dict[str, Any]] = first.to_pylist()
 
     def totals(self) -> Totals:
-        """As Rows.totals."""
-        row = self.rows.agg(
-            F.count("*").alias("entitlements"),
-            F.count_distinct("principal").alias("principals"),
-            F.count_distinct("type", "path").alias("entities"),
-            F.count_distinct("type", "operation").alias("operations"),
-            F.count_if(self.destroys).alias("destructive"),
-            *(F.count_if(F.col("via_kind") == kind).alias(f"kind_{number}") for number, kind in enumerate(_KINDS)),
-        ).first()
-        assert row is not None
-        kinds = ((kind, row[f"kind_{number}"]) for number, kind in enumerate(_KINDS))
+        """The totals of all rows."""
         return Totals(
-            entitlements=row["entitlements"],
-            principals=row["principals"],
-            entities=row["entities"],
-            operations=row["operations"],
-            destructive=row["destructive"],
-            kinds=tuple(sorted((pair for pair in kinds if pair[1]), key=lambda pair: (-pair[1], pair[0]))),
+            entitlements=self._rows,
+            principals=len(self._sides["principals"]),
+            entities=len(self._entities),
+            operations=len(self._sides["operations"]),
+            destructive=self._destructive,
+            kinds=tuple(sorted(self._kinds.items(), key=_most_first)),
         )
-
-    def heat_maps(self) -> tuple[HeatMap, ...]:
-        """As Rows.heat_maps; runs two jobs, whatever the size."""
-        sides = {
-            "principals": F.col("principal"),
-            "ways": self.way,
-            "operations": self.operation,
-            "entities": F.substring_index(F.col("path"), "/", GROUPS),
-        }
-        counted = self._by([F.struct(F.lit(side).alias("side"), value.alias("value")) for side, value in sides.items()])
-        window = Window.partitionBy("side")
-        ranked = counted.select(
-            "*",
-            F.row_number().over(window.orderBy(F.desc("n"), "value")).alias("rank"),
-            F.count("*").over(window).alias("all"),
-        )
-        shown: dict[str, list[str]] = {side: [] for side in sides}
-        omitted = dict.fromkeys(sides, 0)
-        for found in ranked.where(F.col("rank") <= SIDE).orderBy("side", "rank").collect():
-            shown[found["side"]].append(found["value"])
-            omitted[found["side"]] = max(0, found["all"] - SIDE)
-        structs = [
-            F.when(
-                sides[row].isin(*shown[row]) & sides[column].isin(*shown[column]),
-                F.struct(
-                    F.lit(f"{row} by {column}").alias("map"), sides[row].alias("row"), sides[column].alias("column")
-                ),
-            )
-            for row, column in PAIRS
-            if shown[row] and shown[column]
-        ]
-        cells = {(c["map"], c["row"], c["column"]): c["n"] for c in self._by(structs).collect()} if structs else {}
-        return assembled(shown, omitted, cells)
 
     def first_rows(self, limit: int) -> list[dict[str, Any]]:
-        """As Rows.first_rows."""
-        order = (F.desc("destructive"), "principal", "path", "type", "operation")
-        shown = self.rows.withColumn("destructive", self.destroys).orderBy(*order).limit(limit)
-        return [row.asDict(recursive=True) for row in shown.collect()]
-
-    def destroyers(self, most: int) -> tuple[list[DestructivePrincipal], int]:
-        """As Rows.destroyers."""
-        by = (
-            self.rows.where(self.destroys)
-            .groupBy("principal")
-            .agg(
-                F.count("*").alias("n"),
-                F.count_distinct("type", "path").alias("entities"),
-                F.array_sort(F.collect_set(self.operation)).alias("operations"),
-                F.array_sort(F.collect_set(self.way)).alias("through"),
-            )
-        )
-        found = [
-            DestructivePrincipal(
-                principal=row["principal"],
-                entities=row["entities"],
-                operations=tuple(row["operations"]),
-                through=tuple(row["through"]),
-            )
-            for row in by.orderBy(F.desc("n"), "principal").limit(most + 1).collect()
-        ]
-        return found[:most], len(found) if len(found) <= most else by.count()
-
-    def open_operations(self) -> list[tuple[str, int]]:
-        """As Rows.open_operations."""
-        opened = self.rows.where(F.col("via_kind") == ANYONE).groupBy(self.operation.alias("operation"))
-        rows = opened.agg(F.count_distinct("path").alias("n")).orderBy("operation").collect()
-        return [(row["operation"], row["n"]) for row in rows]
+        """The rows that the page shows: destructive operations first, then by principal and entity."""
+        return self._first[:limit]
 
     def users(self) -> set[str]:
-        """As Rows.users."""
-        return {row["user"] for row in self.rows.select("user").distinct().collect() if row["user"] is not None}
+        """The users with at least one entitlement."""
+        return self._users
+
+    def open_operations(self) -> list[tuple[str, int]]:
+        """Operations that require nothing, each with the number of paths on which it is allowed."""
+        return sorted((operation, len(paths)) for operation, paths in self._open.items())
+
+    def destroyers(self, most: int) -> tuple[list[DestructivePrincipal], int]:
+        """The principals with destructive operations, those with the most rows first, at most `most`; and their total number."""
+        named = [name for name, _ in sorted(self._destroyers.items(), key=_most_first)[:most]]
+        found: dict[str, tuple[set[tuple[str, str]], set[str], set[str]]] = {
+            name: (set(), set(), set()) for name in named
+        }
+        if named:
+            for chunk in self._chunks(["principal", "operation", "type", "path", "via_principal"]):
+                selected = chunk.filter(
+                    pc.and_(chunk["destructive"], pc.is_in(chunk["principal"], pa.array(named, pa.string())))
+                )
+                names = ("principal", "type", "path", "operations", "ways")
+                for principal, type_, path, operation, way in zip(
+                    *(selected[n].to_pylist() for n in names), strict=True
+                ):
+                    entities, operations, ways_used = found[principal]
+                    entities.add((type_, path))
+                    operations.add(operation)
+                    ways_used.add(way)
+        destroyers = [
+            DestructivePrincipal(
+                principal=principal,
+                entities=len(entities),
+                operations=tuple(sorted(ops)),
+                through=tuple(sorted(ways_used)),
+            )
+            for principal, (entities, ops, ways_used) in found.items()
+        ]
+        return destroyers, len(self._destroyers)
+
+    def heat_maps(self) -> tuple[HeatMap, ...]:
+        """Entitlements of principals, and through principals, by operation and by entity; only the largest rows and columns."""
+        shown = {
+            side: [v for v, _ in sorted(counts.items(), key=_most_first)[:SIDE]] for side, counts in self._sides.items()
+        }
+        omitted = {side: max(0, len(counts) - SIDE) for side, counts in self._sides.items()}
+        cells: Counter[tuple[str, str, str]] = Counter()
+        for chunk in self._chunks(["principal", "operation", "type", "path", "via_principal"]):
+            for row, column in PAIRS:
+                selected = chunk.filter(pc.and_(_among(chunk[row], shown[row]), _among(chunk[column], shown[column])))
+                for row_value, column_value, count in _counted(selected, [row, column]):
+                    cells[f"{row} by {column}", row_value, column_value] += count
+        return assembled(shown, omitted, cells)
 
     def write_csv(self, folder: Path) -> None:
         """Write the rows as CSV, escaped so that a spreadsheet does not read a cell as a formula."""
-        harmless = {
-            name: F.when(F.col(name).rlike(FORMULA), F.concat(F.lit("'"), name)).otherwise(F.col(name)) for name in BARE
-        }
-        flat = self.rows.withColumns({"via": F.to_json("via"), **harmless})
-        # Spaces are part of a name; by default, Spark would trim them.
-        spaces = {"ignoreLeadingWhiteSpace": False, "ignoreTrailingWhiteSpace": False}
-        flat.write.csv(folder.as_uri(), header=True, escape='"', **spaces)  # type: ignore[arg-type]  # by name
+        folder.mkdir()
+        with (folder / "part-00000.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(SCHEMA.names)
+            for batch in self._batches(SCHEMA.names):
+                writer.writerows(map(_cells, batch.to_pylist()))
 
-    def _by(self, structs: Sequence[Column]) -> DataFrame:
-        """Number of rows by value of the structs; a row counts once for each struct that is not null."""
-        structs_of_rows = self.rows.select(F.explode(F.array(*structs)).alias("each")).where(F.col("each").isNotNull())
-        structs_of_rows = structs_of_rows.select("each.*")
-        return structs_of_rows.groupBy(*structs_of_rows.columns).agg(F.count("*").alias("n"))
+    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for file in self._files:
+            yield from parquet.ParquetFile(file).iter_batches(CHUNK, columns=list(columns))
+
+    def _chunks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Chunks of the rows with `columns`, the values for the heat maps, and `destructive`."""
+        for batch in self._batches(columns):
+            table = pa.Table.from_batches([batch]).cast(pa.schema([SCHEMA.field(name) for name in columns]))
+            operations = pc.binary_join_element_wise(table["type"], table["operation"], "/").combine_chunks()
+            sides = {
+                "principals": table["principal"],
+                "ways": pc.fill_null(table["via_principal"], ANYONE),
+                "operations": operations,
+                "entities": _beginning(table["path"].combine_chunks()),
+            }
+            for name, column in sides.items():
+                table = table.append_column(name, column)
+            yield table.append_column("destructive", pc.is_in(operations, self._destroying))
+
+    def _count(self, chunk: pa.Table) -> None:
+        self._rows += len(chunk)
+        for side, counts in self._sides.items():
+            for value, count in _counted(chunk, [side]):
+                counts[value] += count
+        for kind, count in _counted(chunk, ["via_kind"]):
+            self._kinds[kind] += count
+        self._entities.update(zip(*(column.to_pylist() for column in _distinct(chunk, ["type", "path"])), strict=True))
+        self._users.update(user for user in pc.unique(chunk["user"]).to_pylist() if user is not None)
+        destroying = chunk.filter(chunk["destructive"])
+        self._destructive += len(destroying)
+        for principal, count in _counted(destroying, ["principal"]):
+            self._destroyers[principal] += count
+        opened = chunk.filter(pc.equal(chunk["via_kind"], ANYONE))
+        for operation, path in zip(*(c.to_pylist() for c in _distinct(opened, ["operations", "path"])), strict=True):
+            self._open.setdefault(operation, set()).add(path)
+
+
+def _cells(row: Mapping[str, Any]) -> list[str | None]:
+    """A row of CSV; links are written without their null fields."""
+    links = [{name: value for name, value in link.items() if value is not None} for link in row["via"]]
+    via = json.dumps(links, separators=(",", ":"), ensure_ascii=False)
+    cells = {**row, "via": via}
+    return [no_formula(text) if name in BARE and text else text for name, text in cells.items()]
+
+
+def _counted(table: pa.Table, keys: list[str]) -> Iterable[tuple[Any, ...]]:
+    grouped = table.group_by(keys).aggregate([([], "count_all")])
+    return zip(*(grouped[name].to_pylist() for name in (*keys, "count_all")), strict=True)
+
+
+def _distinct(table: pa.Table, keys: list[str]) -> list[pa.ChunkedArray]:
+    grouped = table.group_by(keys).aggregate([])
+    return [grouped[name] for name in keys]
+
+
+def _beginning(paths: pa.Array) -> pa.Array:
+    """The first names of each path, by which heat maps group entities."""
+    encoded = paths.dictionary_encode()
+    short = ["/".join(path.split("/")[:GROUPS]) for path in encoded.dictionary.to_pylist()]
+    return pa.array(short, pa.string()).take(encoded.indices)
+
+
+def _among(column: pa.ChunkedArray, values: Sequence[str]) -> pa.ChunkedArray:
+    return pc.is_in(column, pa.array(values, pa.string()))
+
+
+def _most_first(pair: tuple[str, int]) -> tuple[int, str]:
+    return -pair[1], pair[0]
+
+
+def assembled(
+    shown: Mapping[str, Sequence[str]], omitted: Mapping[str, int], cells: Mapping[tuple[str, str, str], int]
+) -> tuple[HeatMap, ...]:
+    """Assemble heat maps from the chosen rows and columns. `omitted`: the number of those not chosen; `cells`: by map, row and column."""
+    return tuple(
+        HeatMap(
+            name=f"{row} by {column}",
+            rows=tuple(shown[row]),
+            columns=tuple(shown[column]),
+            cells=tuple(tuple(cells.get((f"{row} by {column}", r, c), 0) for c in shown[column]) for r in shown[row]),
+            left_out=(omitted[row], omitted[column]),
+        )
+        for row, column in PAIRS
+    )

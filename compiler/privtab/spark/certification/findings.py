@@ -14,7 +14,7 @@ from privtab.state.wording import row_text
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
-    from privtab.spark.certification.results import DestructivePrincipal, Rows
+    from privtab.spark.certification.figures import DestructivePrincipal, WrittenRows
     from privtab.state.nodes import State
 
 Level = Literal["high", "medium", "low"]
@@ -57,7 +57,7 @@ OF_ROWS = ("orphaned owner", "dormant role", "empty role", ENDING, "direct grant
 """The kinds that are found in the rows of a state, which a bundle does not have."""
 
 
-def of_matrix(rows: Rows) -> Iterator[Finding]:
+def of_matrix(rows: WrittenRows) -> Iterator[Finding]:
     """Findings in the rows of the matrix."""
     destroyers, count = rows.destroyers(EACH)
     for destroyer in destroyers:

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privtab.attribute_options import attribute_values
 from privtab.attributes import Attributes, GivenAttributes
 from privtab.errors import UsageError
-from privtab.key_values import key_values
+from privtab.key_values import attribute_values, key_values
 from privtab.spark.jobs import _job as job
 from privtab.spark.jobs import _options as job_options
 from privtab.spark.jobs._options import check_input, lines

@@ -14,10 +14,10 @@ from privtab.errors import UsageError
 from privtab.request import Entity
 from privtab.spark.frames import is_frame, of_spark
 from privtab.spark.matrix import named
-from privtab.spark.matrix.compute import ArrayMatrix
+from privtab.spark.matrix.matrix import DDL, Matrix, report_omitted
 from privtab.spark.matrix.named import objects
-from privtab.spark.matrix.opening import StateSource, listed, open_matrix, open_state, requested_principals
-from privtab.spark.matrix.question import DDL, AttributesLike, Matrix, Question, Ways, given, report_omitted
+from privtab.spark.matrix.opening import SHIPPED, StateSource, listed, open_matrix, open_state, requested_principals
+from privtab.spark.matrix.question import AttributesLike, Question, Ways, given
 from privtab.spark.moments import Moment
 from privtab.spark.padding import without_padding
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.pandas import DataFrame as PandasFrame
     from pyspark.sql import DataFrame, SparkSession
 
-    from privtab.spark.matrix.question import Matrix
     from privtab.spark.state import SparkState
 
 
@@ -75,7 +74,7 @@ def entitlements(
     session = session_of(entities, users, spark)
     check_executors(session)
     opened_policy = open_policy(policy)
-    source = open_state(opened_policy, state, session, at=at)
+    source = open_state(opened_policy, state, session, at=at, most=SHIPPED)
     question = Question(
         operations=None if operations is None else frozenset(listed(operations, "operations")),
         withs=objects(with_),
@@ -128,7 +127,6 @@ def _partitioned(
     from privtab.spark.matrix.partitioned import MatrixRequest, partitioned_matrix
 
     matrix = open_matrix(policy, StateSource(rows=State()), question, users=())
-    assert isinstance(matrix, ArrayMatrix)
     report_omitted(matrix)
     frames: list[DataFrame] = []
     if is_frame(users):

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from privtab import strict_json
 from privtab.engines.index import Index
+from privtab.entitlements.universe import Universe, universe
 from privtab.errors import FileError, UsageError
 from privtab.locations import Locations
 from privtab.request import Entity
 from privtab.spark.matrix.opening import StateSource
 from privtab.spark.policies import OpenPolicy
-from privtab.state.located import locations
-
-Chains = Mapping[str, Sequence[tuple[str, int]]]
 
 
 def of_source(policy: OpenPolicy, source: StateSource) -> list[str]:
-    """The entities that a state names, with those added by `closed`; sorted."""
+    """The entities that a state names, with what contains them and the entities without a name of their own; sorted."""
+    program = policy.as_program
     if source.rows is not None:
-        named, where = set(source.rows.named_entities()), locations(policy.as_program, source.rows)
+        found = universe(program, source.rows)
     else:
         assert source.index is not None
         index = source.index
-        named, where = _of_index(index), Locations(policy.vocabulary.shapes, index.places, index.containers)
-    return closed(named, policy.vocabulary.chains, where)
+        where = Locations(policy.vocabulary.shapes, index.places, index.containers)
+        found = Universe(program, map(Entity.parse, _of_index(index)), where)
+    return sorted(map(str, found))
 
 
 def _of_index(index: Index) -> set[str]:
@@ -33,34 +33,6 @@ def _of_index(index: Index) -> set[str]:
     named |= {f"{type_}:{path}" for type_, table in index.members.items() for path in table}
     named |= {*index.places, *index.entity_attributes}
     return named | {key for scopes in index.scoped.values() for key in scopes}
-
-
-def closed(entities: Iterable[str], chains: Chains, where: Locations | None = None) -> list[str]:
-    """The entities, their ancestors, and the entities without a name of their own that belong to these; sorted.
-
-    `where`: tells what contains entities whose paths have no fixed length.
-    """
-    singles: dict[str, list[str]] = {}
-    for type_, chain in chains.items():
-        if len(chain) > 1 and chain[-1][1] == chain[-2][1]:
-            singles.setdefault(chain[-2][0], []).append(type_)
-    found: set[str] = set()
-    pending = list(entities)
-    while pending:
-        key = pending.pop()
-        type_, _, path = key.partition(":")
-        if key in found or type_ not in chains:
-            continue
-        found.add(key)
-        chain = chains[type_]
-        shape = None if where is None else where.shapes[type_]
-        if where is not None and shape is not None and (shape.nested is not None or shape.flat is not None):
-            pending += (where.find(Entity(type_, path)) or [])[:-1]
-        elif len(chain) > 1:
-            same_path = chain[-1][1] == chain[-2][1]
-            pending.append(f"{chain[-2][0]}:{path if same_path else path.rpartition('/')[0]}")
-        pending += [f"{single}:{path}" for single in singles.get(type_, ())]
-    return sorted(found)
 
 
 def texts(entities: Iterable[object]) -> list[str]:

@@ -9,22 +9,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from privtab.engines.index import Index
+from privtab.entitlements.subjects import Holding, Subject
+from privtab.entitlements.universe import users as users_of
 from privtab.errors import HasWindows, UsageError
 from privtab.hints import hint
 from privtab.ir.nodes import Program
 from privtab.ir.support import Feature
-from privtab.names import KINDS, bare_name, is_wildcard, last_name
-from privtab.spark.limits import LOCAL
-from privtab.spark.matrix.by_index import IndexMatrix
-from privtab.spark.matrix.compute import ArrayMatrix
-from privtab.spark.matrix.principals import Holding, Subject
-from privtab.spark.matrix.question import Matrix, Question
-from privtab.spark.matrix.world import World
+from privtab.names import KINDS, bare_name, is_wildcard
+from privtab.spark.choose import LOCAL
+from privtab.spark.matrix.matrix import Matrix
+from privtab.spark.matrix.question import Question
 from privtab.spark.moments import Moment, moment_of, state_at
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.bundles import bundled, is_bundle, require_complete
 from privtab.spark.states import opened
-from privtab.state.chains import GROUP
 from privtab.state.hierarchy import closed
 from privtab.state.holdings import Holdings
 from privtab.state.index import index
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
     from privtab.spark.states import Timed
 
 EVERY = 1 << 40
+SHIPPED = 4_000_000
+"""Most rows of a state whose index every executor holds; a larger one is processed in portions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,27 +53,28 @@ class StateSource:
 
 
 def open_state(
-    policy: OpenPolicy, state: object, spark: SparkSession | None = None, *, at: Moment = None
+    policy: OpenPolicy, state: object, spark: SparkSession | None = None, *, at: Moment = None, most: int | None = None
 ) -> StateSource:
     """Open a state given in any supported form, at a moment; a session is needed for those that only Spark can read.
+
+    `most`: the most rows that are collected on the driver, unless portions do not support the policy; by default as many as it holds.
 
     Raises UsageError for anything else, and StateInvalid if invalid rows may affect a denial.
     """
     try:
-        return _opened_state(policy, state, spark)
+        return _opened_state(policy, state, spark, most)
     except HasWindows as error:
         timed = cast("Timed", error.state)
-        return replace(_opened_state(policy, state_at(timed, moment_of(at)), spark), timed=timed)
+        return replace(_opened_state(policy, state_at(timed, moment_of(at)), spark, most), timed=timed)
 
 
-def _opened_state(policy: OpenPolicy, state: object, spark: SparkSession | None) -> StateSource:
+def _opened_state(policy: OpenPolicy, state: object, spark: SparkSession | None, most: int | None) -> StateSource:
     if isinstance(state, str | os.PathLike) and is_bundle(state):
         return StateSource(index=require_complete(bundled(policy, os.fspath(state))))
     policy.checked("a state")
     found = opened(policy, state, spark)
-    rows = (
-        found.plain("Spark") if isinstance(found, State) else found.local(EVERY if decides_by_index(policy) else LOCAL)
-    )
+    limit = EVERY if beyond_portions(policy) else LOCAL if most is None else min(most, LOCAL)
+    rows = found.plain("Spark") if isinstance(found, State) else found.local(limit)
     if rows is None:
         return StateSource(tables=found)
     return StateSource(rows=rows if rows is found else as_written(policy.checked("a state"), rows))
@@ -109,7 +110,7 @@ def open_matrix(
         assert source.index is not None
         found, groups, through_groups = source.index, {}, {}
     if subjects_asked is None:
-        subjects_asked = [f"user:{name}" for name in all_users(policy, source)]
+        subjects_asked = [f"user:{name}" for name in user_names_of(policy, source)]
     subjects = []
     for principal in subjects_asked:
         kind, _, name = principal.partition(":")
@@ -130,13 +131,11 @@ def open_matrix(
         subjects.append(
             Subject(principal=principal, user=user, principals=held_principals, scopes=scopes, through=role_holdings)
         )
-    if decides_by_index(policy):
-        return IndexMatrix(policy.json, found, subjects, question)
-    return ArrayMatrix(World(policy.json, found, subjects), question)
+    return Matrix(policy.json, found, subjects, question)
 
 
-def decides_by_index(policy: OpenPolicy) -> tuple[Feature, ...]:
-    """The features for which a matrix is computed by the index of a state, not by arrays."""
+def beyond_portions(policy: OpenPolicy) -> tuple[Feature, ...]:
+    """The features for which a matrix is not computed in portions."""
     # No request of a matrix names active roles.
     return tuple(feature for feature in policy.beyond_arrays if feature is not Feature.ACTIVE_WITH_HIERARCHY)
 
@@ -159,22 +158,12 @@ def requested_principals(users: Collection[str] | None, principals: Collection[s
     return list(dict.fromkeys(found))
 
 
-def all_users(policy: OpenPolicy, source: StateSource) -> list[str]:
+def user_names_of(policy: OpenPolicy, source: StateSource) -> list[str]:
     """Every user that the state names, sorted; for a bundle, every user that holds anything."""
-    state = source.rows
-    if state is None:
-        assert source.index is not None
-        return sorted(_holders(source.index))
-    named_users = state.distinct(
-        ("members", "user"), ("memberships", "user"), ("service_admins", "user"), ("attributes", "user")
-    )
-    found = {user for user in named_users if not user.startswith(GROUP)}
-    named = state.distinct(("assignments", "principal"), ("grants", "grantee"), ("owners", "owner"))
-    found |= {principal[5:] for principal in named if principal.startswith("user:")}
-    kinds = {name for name, kind in policy.json["entities"].items() if kind["principal"] == "user"}
-    keys = (key.partition(":") for key in state.named_entities())
-    found |= {last_name(path) for type_, _, path in keys if type_ in kinds}
-    return sorted(found)
+    if source.rows is not None:
+        return sorted(users_of(policy.as_program, source.rows))
+    assert source.index is not None
+    return sorted(_holders(source.index))
 
 
 def _holders(index: Index) -> set[str]:

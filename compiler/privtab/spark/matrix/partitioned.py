@@ -15,10 +15,12 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.engines.conditions import ALWAYS, atoms_of
-from privtab.spark.matrix.compute import ArrayMatrix
-from privtab.spark.matrix.named import Chains, closed
-from privtab.spark.matrix.opening import StateSource, all_users, open_matrix
-from privtab.spark.matrix.question import DDL, Question
+from privtab.entitlements.universe import Universe
+from privtab.ir.nodes import Program
+from privtab.request import Entity
+from privtab.spark.matrix.matrix import DDL, Matrix
+from privtab.spark.matrix.opening import StateSource, open_matrix, user_names_of
+from privtab.spark.matrix.question import Question
 from privtab.spark.paths import decoded, last_name
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.portions import (
@@ -65,7 +67,7 @@ class MatrixRequest:
 
 
 def partitioned_matrix(
-    policy: OpenPolicy, state: SparkState, matrix: ArrayMatrix, request: MatrixRequest, partitions: int
+    policy: OpenPolicy, state: SparkState, matrix: Matrix, request: MatrixRequest, partitions: int
 ) -> DataFrame:
     """The rows of a matrix, computed in portions; `matrix`: a matrix for the same question, without subjects.
 
@@ -77,7 +79,7 @@ def partitioned_matrix(
 class _PartitionedMatrix:
     """Computes one matrix. Frames of rows have the columns of their table and `portion`."""
 
-    def __init__(self, policy: OpenPolicy, state: SparkState, matrix: ArrayMatrix, request: MatrixRequest) -> None:
+    def __init__(self, policy: OpenPolicy, state: SparkState, matrix: Matrix, request: MatrixRequest) -> None:
         self.policy, self.state, self.matrix, self.request = policy, state, matrix, request
         hierarchy = policy.json["semantics"].get("hierarchy", ())
         self.tables = with_chains(hierarchy, policy.vocabulary.keys, state.tables)
@@ -136,7 +138,7 @@ class _PartitionedMatrix:
             path = F.expr("substr(entity, instr(entity, ':') + 1)")
             return entities.select("entity", F.substring_index("entity", ":", 1).alias("type"), path.alias("path"))
         related = {
-            type_: F.array(*(_place(kind, depth) for kind, depth in _closure(type_, self.chains)))
+            type_: F.array(*(_place(kind, depth) for kind, depth in _related(self.policy.as_program, type_)))
             for type_ in self.chains
         }
         found = self._named().select(F.explode(_by_type(related)).alias("each")).select("each.*").distinct()
@@ -234,7 +236,7 @@ class _PartitionedMatrix:
             return
         found: list[DataFrame] = []
         conditions = {
-            (type_, named): [operation.condition for operation in self.matrix.operations(type_, named=named)]
+            (type_, named): self.matrix.conditions(type_, named=named)
             for type_ in self.chains
             for named in (True, False)
         }
@@ -295,7 +297,7 @@ def _work(
         source = StateSource(rows=as_written(policy.checked("a state"), from_arrow(parts)))
         users = set(parts[USER].column("user").to_pylist()) if USER in parts else set()
         if with_all_users:
-            users |= set(all_users(policy, source))
+            users.update(user_names_of(policy, source))
         keys = parts[ENTITY].column("entity").to_pylist() if ENTITY in parts else []
         matrix = open_matrix(policy, source, question, users=sorted(users), principals=principals)
         for begin in range(0, len(keys), ENTITIES):
@@ -315,11 +317,10 @@ def _by_type(cases: Mapping[str, Column]) -> Column:
     return found  # type: ignore[no-any-return]  # a column: there are types
 
 
-def _closure(type_: str, chains: Chains) -> list[tuple[str, int]]:
-    """The types, with their numbers of names, of the entities that `closed` gives for an entity of a type."""
-    path = "/".join("x" * chains[type_][-1][1])
-    keys = (key.partition(":") for key in closed([f"{type_}:{path}"], chains))
-    return [(kind, len(path_.split("/")) if path_ else 0) for kind, _, path_ in keys]
+def _related(program: Program, type_: str) -> list[tuple[str, int]]:
+    """The types, with their numbers of names, of the entities that exist with an entity of a type."""
+    path = "/".join("x" * program.depth(type_))
+    return [(entity.type, len(entity.names)) for entity in Universe(program, [Entity(type_, path)])]
 
 
 def _scoped(assignments: DataFrame) -> DataFrame:

@@ -1,45 +1,21 @@
-"""The question that a matrix answers, and what every matrix of it has in common."""
+"""The question that a matrix answers."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
-
-import pyarrow as pa
 
 from privtab.attributes import NONE_GIVEN, GivenAttributes, check_given, given_attributes
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
 from privtab.request import NOT_SET, Entity, flag_name
-from privtab.spark.matrix.ways import LINKS
 from privtab.vocabulary import Vocabulary
-
-LOG = logging.getLogger("privtab.spark")
 
 Ways: TypeAlias = Literal["first", "all"]
 
 AttributesLike: TypeAlias = "GivenAttributes | Mapping[str, Any] | None"
 """As the attributes of a request: `{"request": {NAME: VALUE}, "with": {SLOT: {NAME: VALUE}}}`."""
-
-COLUMNS: Mapping[str, pa.DataType] = {
-    "principal": pa.string(),
-    "user": pa.string(),
-    "operation": pa.string(),
-    "type": pa.string(),
-    "path": pa.string(),
-    "via_kind": pa.string(),
-    "via_principal": pa.string(),
-    "via_entity": pa.string(),
-    "via": LINKS,
-}
-SCHEMA = pa.schema(list(COLUMNS.items()))
-DDL = (
-    "principal string, user string, operation string, type string, path string, "
-    "via_kind string, via_principal string, via_entity string, "
-    "via array<struct<atom: string, kind: string, principal: string, entity: string, group: string>>"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,82 +81,3 @@ def check_attributes(given: GivenAttributes, withs: Mapping[str, Entity], vocabu
             check_given(values, declared.declared_on(object_.type), f"`{slot}`")
     except InvalidRequest as error:
         raise UsageError(str(error)) from error
-
-
-class Matrix:
-    """The matrix of one question: the rows of any entities, and what is not among them."""
-
-    def __init__(
-        self,
-        program: Mapping[str, Any],
-        vocabulary: Vocabulary,
-        users: Iterable[str | None],
-        revision: str,
-        question: Question,
-    ) -> None:
-        """`program`: the program's JSON, as in the policy bundle. `users`: by subject; None for a group or a role. `revision`: the state's.
-
-        Raises UsageError for a question with names that are unknown to the policy.
-        """
-        self.program = program
-        self.vocabulary = vocabulary
-        self.users = [user for user in users if user is not None]
-        self.revision = revision
-        self.question = question
-        check(question, vocabulary)
-
-    def of(self, keys: Iterable[str | None]) -> Iterator[pa.RecordBatch]:
-        """The rows of entities (`type:path`); keys that are no entities of the policy are skipped."""
-        raise NotImplementedError
-
-    def entity(self, key: str | None) -> Entity | None:
-        """The entity with a key, perhaps without its last name; None if the key is no valid entity."""
-        type_, colon, path = (key or "").partition(":")
-        if not colon or type_ not in self.vocabulary.chains:
-            return None
-        entity = Entity(type_, path)
-        try:
-            self.vocabulary.check_path(entity, unnamed=True)
-        except InvalidRequest:
-            return None
-        return entity
-
-    def names(self, type_: str, *, named: bool) -> Iterator[str]:
-        """The names of the matrix's operations on entities of a type."""
-        for name, shape in self.vocabulary.operations.get(type_, {}).items():
-            if self._is_requested(type_, name) and (named or shape.unnamed) and not self.omission_reason(type_, name):
-                yield name
-
-    def omission_reason(self, type_: str, operation: str) -> str | None:
-        """Why an operation is not in the matrix: an object is missing or of another type, or there are too many minimal sets."""
-        shape = self.vocabulary.operations[type_][operation]
-        for slot, types in shape.withs.items():
-            object_ = (self.question.withs or {}).get(slot)
-            if object_ is None:
-                return f"needs an object `{slot}` of type {' or '.join(types)}"
-            if object_.type not in types:
-                return f"`{slot}` must be of type {' or '.join(types)}"
-        rule: Mapping[str, Any] = self.program["rules"][type_][operation]
-        # Entitlements are computed from minimal sets: if some are not listed, entitlements would be missing silently.
-        if "minimal_cut" in rule:
-            return "has more minimal sets than the policy's bundle lists"
-        return None
-
-    def left_out(self) -> dict[str, str]:
-        """Requested operations (`type/operation`) that are not in the matrix, each with the reason."""
-        return {
-            f"{type_}/{name}": why
-            for type_, shapes in self.vocabulary.operations.items()
-            for name in shapes
-            if self._is_requested(type_, name) and (why := self.omission_reason(type_, name))
-        }
-
-    def _is_requested(self, type_: str, name: str) -> bool:
-        requested = self.question.operations
-        return requested is None or name in requested or f"{type_}/{name}" in requested
-
-
-def report_omitted(matrix: Matrix) -> None:
-    """Log the operations that are left out of a matrix."""
-    for name, why in matrix.left_out().items():
-        LOG.info("entitlements: `%s` is left out: it %s", name, why)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as fn
 
 from privtab.bundle.archive import json_bytes
-from privtab.bundle.shards import LISTING
+from privtab.bundle.shards import LISTING, listing_of
 from privtab.errors import StateInvalid
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
@@ -33,13 +33,11 @@ from privtab.spark.state import scan
 from privtab.spark.state.builds import MANIFEST, PREVIOUS, Build, read_results
 from privtab.spark.state.files import Root, at_once, place
 from privtab.spark.state.hierarchy import closed
-from privtab.spark.state.principals import REPORT, needs_rows, people_of_rows, people_rows, people_writer, write_part
-from privtab.spark.state.read import SHOWN, Read, read_state
-from privtab.spark.state.reports import finding_of
+from privtab.spark.state.read import SHOWN, Read, finding_of, read_state
 from privtab.spark.state.schemas import FINDINGS, schema, tables_of, windows_in
 from privtab.spark.state.sealing import Parts, parts_of, parts_to_sign, signed_parts
-from privtab.spark.state.tables import from_arrow, policy_digest
-from privtab.spark.state.worker import RESULTS, build_shards
+from privtab.spark.state.tables import policy_digest
+from privtab.spark.state.worker import RESULTS, build_shards, written_people
 from privtab.state.shards import PEOPLE, refuse_windows, roots
 
 if TYPE_CHECKING:
@@ -216,12 +214,13 @@ class _Builder:
             window = max((windows_in(source.rows) for source in self.read.sources.tables[table]), default=())
             self.counts[table] = self.spark.read.schema(f"{schema(table, window)}, `rows` bigint").parquet(path)
             found[table] = self.read.listed(table, self.counts[table].drop("rows"))
-        return closed(self.program.semantics.hierarchy, vocabulary(self.program).keys, found)
+        return found
 
     def shards(self, tables: Mapping[str, DataFrame], changed: list[str] | None, rows: int, results: str) -> None:
         """Build the changed shards on the executors; their reports and findings are written to `results`."""
-        assignments, attributes = tables.get("assignments"), tables.get("attributes")
-        frame = scan.scanned(self.read, assignments, attributes, changed, prints=changed is None)
+        held = {table: tables[table] for table in ("assignments",) if table in tables}
+        assignments = closed(self.program.semantics.hierarchy, vocabulary(self.program).keys, held).get("assignments")
+        frame = scan.scanned(self.read, assignments, tables.get("attributes"), changed, prints=changed is None)
         if frame is None or changed == []:
             return
         if changed is None:
@@ -295,19 +294,9 @@ class _Builder:
         raise StateInvalid(tuple(finding_of(row.asDict()) for row in wrong))
 
     def people(self, tables: Mapping[str, DataFrame], results: str, shards: list[str]) -> dict[str, Any]:
-        """Build the `people` part in one task, or in this process if it is made from rows, and return its report."""
+        """Build the `people` part in one task, and return its report."""
         granted = self._results_of(results).filter("kind = 'principal'").select(fn.col("row").alias("who")).distinct()
-        if needs_rows(self.program) or any(windows_in(frame) for frame in tables.values()):
-            own = {t: frame.filter("type is null") if t == "attributes" else frame for t, frame in tables.items()}
-            rows = from_arrow({table: frame.toArrow() for table, frame in own.items()})
-            document = people_of_rows(self.program, rows, granted.toArrow().column("who").to_pylist(), shards)
-            return write_part(self.program, document, len(shards), self.root, self.manifest_entries)
-        entries = people_rows(
-            self.program, tables.get("assignments"), tables.get("memberships"), tables.get("service_admins"), granted
-        )
-        worker = people_writer(self.program, shards, self.root, self.manifest_entries)
-        (report,) = entries.coalesce(1).mapInArrow(worker, REPORT).collect()
-        return dict(report.asDict())
+        return written_people(self.program, tables, granted, shards, self.root, self.manifest_entries)
 
     def publish(self, before: Mapping[str, Any] | None, manifest: Mapping[str, Any]) -> None:
         """Write the new manifest, by which readers see the new build."""
@@ -360,9 +349,10 @@ def listing(program: Program, manifest: Mapping[str, Any]) -> bytes:
         windows, further = part.get("windows", False), part.get("further", ())
         return named | {"roots": sorted(roots(program.system, key, windows=windows, further=further))}
 
-    shards = {key: row(key, part) for key, part in manifest["shards"].items()}
-    head = {"system": program.system, "revision": manifest["revision"], PEOPLE: row(PEOPLE, manifest["people"])}
-    return json_bytes({**head, "shards": shards}) + b"\n"
+    return (
+        json_bytes(listing_of(program.system, {key: row(key, part) for key, part in parts_of(manifest).items()}))
+        + b"\n"
+    )
 
 
 def revision(people: Mapping[str, Any], shards: Mapping[str, Mapping[str, Any]]) -> str:

@@ -1,17 +1,23 @@
-"""Read the configuration of a state's sources from files and folders, and name sources."""
+"""Read the configuration of a state's sources from files and folders, name sources, and detect tables in versioned formats (Delta, Iceberg, Hudi)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
 
 from privtab import source, strict_json
 from privtab.diagnostics import Diagnostic
 from privtab.errors import UsageError
 from privtab.formats import SPARK
 from privtab.source import SourceFile
-from privtab.state.read_parquet import table_format
+from privtab.state.read_parquet import LOGS, table_format
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def read_configuration(path: Path) -> Mapping[str, Any]:
@@ -35,7 +41,7 @@ def _yaml_value(file: SourceFile) -> object:
 
     The lines themselves are not shown, since they may contain passwords.
     """
-    from privtab.diagnostics_render import render
+    from privtab.diagnostics import render
     from privtab.syntax.yaml_tree import compose, plain_tree
 
     found: list[Diagnostic] = []
@@ -77,3 +83,37 @@ def listed(names: Sequence[str]) -> str:
 def wrong_count(number: int) -> str:
     """`1 thing is wrong`, `3 things are wrong`."""
     return "1 thing is wrong" if number == 1 else f"{number} things are wrong"
+
+
+BARE = ("parquet", "orc")
+"""Formats of plain files: if used to read a table in a versioned format, they return deleted rows, too."""
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+
+
+def is_url(path: str) -> bool:
+    """Whether a path names its file system: `s3a://…`, `file:/…`, `dbfs:/…`."""
+    return _URL.match(path) is not None
+
+
+def advice(format_: object, message: str) -> str | None:
+    """Advice for an error message that shows that jars or settings of a format are missing."""
+    if "DATA_SOURCE_NOT_FOUND" in message or "ClassNotFoundException" in message:
+        if format_ in ("delta", "iceberg"):
+            return f"bring the jars of {format_} for this Spark: `--package GROUP:ARTIFACT:VERSION`, or `spark.jars.packages`"
+        return "bring its jars: `--package GROUP:ARTIFACT:VERSION`, or `spark.jars.packages`"
+    if "DELTA_CONFIGURE_SPARK_SESSION" in message:
+        return "give the session the settings of Delta: `--package` does, or `--conf spark.sql.extensions=…`"
+    return None
+
+
+def versioned(spark: SparkSession, path: str) -> str | None:
+    """The versioned format of the table at a path, if there is one."""
+    if not is_url(path):
+        return table_format(Path(path))
+    for format_ in ("delta", "hudi"):
+        try:
+            spark.read.text(f"{path.rstrip('/')}/{LOGS[format_]}").schema  # noqa: B018 - checks that the folder exists
+        except PySparkException:
+            continue
+        return format_
+    return None

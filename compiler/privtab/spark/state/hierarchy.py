@@ -17,7 +17,8 @@ from privtab.moments import FIRST, LAST, Window, edge_texts, moment
 from privtab.request import Entity
 from privtab.spark.state.schemas import CANONICAL, schema, windows_in
 from privtab.spark.state.together import collected_links
-from privtab.state.chains import GROUP, ROLE, RoleLimits, TransitiveContainers, joined, roles_from
+from privtab.state.chains import GROUP, ROLE
+from privtab.state.hierarchy import Texts, following
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,50 +59,29 @@ def _derived(
     table: str, links: list[tuple[Any, ...]], keys: Keys, columns: list[str], batches: Iterator[Any]
 ) -> Iterator[Any]:
     """For `mapInArrow`: the rows that follow from the rows of a table."""
-    derive = _assignments(links, keys) if table == "assignments" else _memberships(links)
+    read = partial(_row, table)
+    follow = following(table, map(read, links), keys)
     for batch in batches:
         rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        found = [(*cells, *edges) for row in rows for cells, edges in derive(row)]
+        found = [_cells(table, cells, window, len(columns)) for cells, window in follow(map(read, rows))]
         arrays = [pa.array([row[at] for row in found], pa.string()) for at in range(len(columns))]
         yield pa.RecordBatch.from_arrays(arrays, names=columns)
 
 
-Derived = Iterator[tuple[tuple[str | None, ...], tuple[str | None, ...]]]
-"""The cells of rows that follow, and the edges of their windows, if the table has any."""
+def _row(table: str, row: tuple[Any, ...]) -> tuple[Texts, Window]:
+    """A row as `State` has it, from canonical columns, and from `from` and `until` if the table has them."""
+    width = len(CANONICAL[table])
+    begin, end = row[width:] or (None, None)
+    window = Window(FIRST if begin is None else moment(begin), LAST if end is None else moment(end))
+    if table == "memberships":
+        return row[:width], window
+    principal, role, type_, path = row[:width]
+    return (principal, role, None if type_ is None else f"{type_}:{path}"), window
 
 
-def _memberships(links: list[tuple[Any, ...]]) -> Callable[[tuple[Any, ...]], Derived]:
-    above: dict[str, list[tuple[str, Window]]] = {}
-    for member, group, *edges in links:
-        above.setdefault(member, []).append((f"{GROUP}{group}", _window(edges)))
-    reach = TransitiveContainers(above, joined)
-
-    def derive(row: tuple[Any, ...]) -> Derived:
-        member, group, *edges = row
-        for container, window in reach.through(f"{GROUP}{group}", _window(edges)):
-            yield (member, container.removeprefix(GROUP)), edge_texts(window)[: len(edges)]
-
-    return derive
-
-
-def _assignments(links: list[tuple[Any, ...]], keys: Keys) -> Callable[[tuple[Any, ...]], Derived]:
-    role_links = ((p, role, RoleLimits(_key(type_, path), _window(edges))) for p, role, type_, path, *edges in links)
-    reach = roles_from(role_links, keys)
-
-    def derive(row: tuple[Any, ...]) -> Derived:
-        principal, outer, type_, path, *edges = row
-        for role, how in reach.through(f"{ROLE}{outer}", RoleLimits(_key(type_, path), _window(edges))):
-            place = (None, None) if how.scope is None else tuple(how.scope.split(":", 1))
-            yield (principal, role.removeprefix(ROLE), *place), edge_texts(how.window)[: len(edges)]
-
-    return derive
-
-
-def _window(edges: Sequence[str | None]) -> Window:
-    """The window of a row; always for a table without windows."""
-    begin, end = edges or (None, None)
-    return Window(FIRST if begin is None else moment(begin), LAST if end is None else moment(end))
-
-
-def _key(type_: str | None, path: str | None) -> str | None:
-    return None if type_ is None else f"{type_}:{path}"
+def _cells(table: str, cells: Texts, window: Window, columns: int) -> tuple[str | None, ...]:
+    """A row with canonical columns, in as many columns as its table has."""
+    if table == "assignments":
+        scope = cells[-1]
+        cells = (*cells[:-1], *((None, None) if scope is None else scope.split(":", 1)))
+    return (*cells, *edge_texts(window)[: columns - len(CANONICAL[table])])

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from privtab._deprecation import renamed_keyword
 from privtab._install import how_to_install
+from privtab._lazy import renamed_keyword
 from privtab.errors import StateInvalid, UsageError
 from privtab.request import Entity
 from privtab.spark.frames import is_frame, of_spark
@@ -34,20 +34,13 @@ def state_tables(spark: SparkSession, policy: object, state: object) -> SparkSta
     for anything else and for the state of another system, StateInvalid if invalid rows may affect a denial, and
     DecisionUnavailable if shards are missing.
     """
-    if isinstance(state, Mapping):
-        state = {name: of_spark(table) for name, table in state.items()}
+    if (read := read_of(spark, policy, state)) is not None:
+        return read.state().check_policy(policy)
     match state:
         case SparkState():
             return state.check_policy(policy)
         case State():
             return SparkState.from_state(spark, program_of(policy), state)
-        case Read():
-            return state.state().check_policy(policy)
-        case Mapping() if all(is_frame(t) for t in state.values()):
-            return read_state(spark, state, policy).state()
-        case Mapping():
-            name, table = next((name, table) for name, table in state.items() if not is_frame(table))
-            raise UsageError(f"the table `{name}` of the state is a {type(table).__name__}, not a Spark DataFrame")
         case str() | os.PathLike():
             path = Path(state)
         case _:
@@ -63,6 +56,20 @@ def state_tables(spark: SparkSession, policy: object, state: object) -> SparkSta
     if is_written(path):
         return read_written(spark, path, policy)
     return SparkState.from_state(spark, program_of(policy), checked_rows(program_of(policy), path))
+
+
+def read_of(spark: SparkSession, policy: object, state: object) -> Read | None:
+    """The rows of a state that is given as a Read, or as a mapping from table names to DataFrames; None for any other.
+
+    Raises UsageError for a mapping to anything else.
+    """
+    if isinstance(state, Read) or not isinstance(state, Mapping):
+        return state if isinstance(state, Read) else None
+    tables = {name: of_spark(table) for name, table in state.items()}
+    for name, table in tables.items():
+        if not is_frame(table):
+            raise UsageError(f"the table `{name}` of the state is a {type(table).__name__}, not a Spark DataFrame")
+    return read_state(spark, tables, policy)
 
 
 @renamed_keyword("given", "values")

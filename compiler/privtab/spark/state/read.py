@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import product
 from pathlib import Path
@@ -19,19 +20,20 @@ from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import ShippedBytes
 from privtab.spark.state import files, row_checks
 from privtab.spark.state.checked import DENIES, program_of
-from privtab.spark.state.reports import finding_of, report, shaped
 from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, schema, tables_of, windows_in
-from privtab.spark.state.source_tables import Sources, TableSource
-from privtab.spark.state.sources import open_sources
-from privtab.spark.state.tables import SparkState, TimedTables, names_of
+from privtab.spark.state.sources import Sources, TableSource, open_sources
+from privtab.spark.state.tables import PACKED, SparkState, TimedTables, collected, names_of
 from privtab.spark.state.together import WrongRows, shipped_places, wrong_rows
+from privtab.state.checker import Checker
+from privtab.state.findings import CODES, stops
 from privtab.state.load import no_table
 from privtab.state.names import StateNames, uses
-from privtab.state.nodes import ENTITIES
-from privtab.state.row_checker import RowChecker
+from privtab.state.nodes import ENTITIES, RowLocation, State, StateFinding
+from privtab.state.raw import RawReader, RawState
+from privtab.state.validate import validate
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 FORMAT = 1
@@ -67,6 +69,7 @@ class Read:
     sources: Sources
     _wrong: dict[str, WrongRows | None] = field(default_factory=dict, init=False, compare=False, repr=False)
     """By table, the rows that are wrong together with others, once they were looked for."""
+    _raw_counts: dict[str, int] = field(default_factory=dict, init=False, compare=False, repr=False)
     _places: list[ShippedBytes | None] = field(default_factory=list, init=False, compare=False, repr=False)
     """Where entities with flat ids lie, once that is known."""
 
@@ -151,6 +154,44 @@ class Read:
                 names=names_of(self.program),
             )
         )
+
+    def raw_counts(self) -> Mapping[str, int]:
+        """The number of rows of each table before any of them is checked, counted once; many sources know it without reading."""
+        if not self._raw_counts:
+            frames = [
+                source.rows.select(fn.lit(table).alias("table"))
+                for table, sources in self.sources.tables.items()
+                for source in sources
+            ]
+            counted = reduce(lambda united, frame: united.unionAll(frame), frames).groupBy("table").count().collect()
+            self._raw_counts.update(dict.fromkeys(tables_of(self.program), 0))
+            self._raw_counts.update({row["table"]: row["count"] for row in counted})
+        return dict(self._raw_counts)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the rows can be checked as those of files: all cells are text, and no list says which entities exist."""
+        sources = [source for of_table in self.sources.tables.values() for source in of_table]
+        return self.sources.entities is None and not any(source.not_text for source in sources)
+
+    def local(self) -> State:
+        """The valid rows in this process: each source is read once, and its rows are checked here, by columns.
+
+        For a `plain` state. Raises StateInvalid if an invalid row may affect a denial.
+        """
+        reader = RawReader()
+        for table, sources in self.sources.tables.items():
+            rows = reduce(lambda united, frame: united.unionByName(frame), (source.rows for source in sources))
+            found = collected(rows) if self.raw_counts()[table] > PACKED else rows.toArrow()
+            label = ", ".join(source.label for source in sources)
+            columns = dict(zip(found.column_names, found.columns, strict=True))
+            row_checks.read_rows(reader, label, table, {}, columns)
+        state, findings = validate(self.program, reader.done(), notes=False)
+        stopping = [f for f in findings if f.severity == "error" and stops(self.program, f)]
+        if stopping:
+            unnumbered = (replace(f, place=replace(f.place, row=0)) for f in stopping[:SHOWN])
+            raise StateInvalid(tuple(unnumbered), DENIES)
+        return state
 
     def write(self, folder: str | Path, format: str = "parquet") -> dict[str, Any]:  # noqa: A002 - as in Spark
         """Write valid rows and findings to a folder, and a manifest last, so that readers see all old or all new tables.
@@ -301,6 +342,51 @@ class Read:
         return [report(both, "S152", "warning", message, fn.col("advice"), "assignments", label)]
 
 
+def shaped(frame: DataFrame, table: str, label: str) -> DataFrame:
+    """Select the columns of FINDINGS from a frame of findings."""
+    names = fn.create_map(*(fn.lit(part) for pair in CODES.items() for part in pair))
+    return frame.select(
+        fn.lit(table).alias("table"), fn.col("code"), fn.try_element_at(names, fn.col("code")).alias("name"),
+        fn.col("severity"), fn.col("message"), fn.col("help"), fn.col("row"), fn.col("rows"), fn.lit(label).alias("source"),
+    )  # fmt: skip
+
+
+def report(
+    frame: DataFrame, code: str, severity: str, message: Column, advice: str | Column, table: str, label: str
+) -> DataFrame:
+    """One finding for each row of a frame with canonical columns and `rows`."""
+    finding_rows = frame.select(
+        fn.lit(code).alias("code"), fn.lit(severity).alias("severity"), message.alias("message"),
+        (fn.lit(advice) if isinstance(advice, str) else advice).alias("help"),
+        _raw_json(table, windows_in(frame)).alias("row"), fn.col("rows"),
+    )  # fmt: skip
+    return shaped(finding_rows, table, label)
+
+
+def _raw_json(table: str, window: Sequence[str]) -> Column:
+    """The raw cells of a canonical row as JSON, in their canonical spelling."""
+    columns: list[Column] = []
+    for name in CANONICAL[table]:
+        if name.endswith("type"):
+            raw = name[: -len("_type")] or ("of" if table == "members" else "entity")
+            columns.append(fn.concat(fn.col(name), fn.lit(":"), fn.col(name[:-4] + "path")).alias(raw))
+        elif not name.endswith("path"):
+            columns.append(fn.col(name))
+    return fn.to_json(fn.struct(*columns, *(fn.col(name) for name in window)))
+
+
+def finding_of(row: Mapping[str, Any]) -> StateFinding:
+    """A row of FINDINGS as a StateFinding."""
+    return StateFinding(
+        place=RowLocation(path=row["source"] or "", table=row["table"], row=0),
+        message=row["message"],
+        code=row["code"],
+        severity=row["severity"],
+        help=row["help"],
+        row=json.loads(row["row"] or "{}"),
+    )
+
+
 def check_quarantined(program: Program, quarantined: DataFrame) -> None:
     """Raise StateInvalid if one of the invalid rows may affect a denial."""
     if program.semantics.deny == "none":
@@ -358,7 +444,7 @@ def _advise(program: Program, batches: Any) -> Any:
     """For `mapInArrow`: the names of roles that are similar to declared ones, with advice."""
     import pyarrow as pa
 
-    checker = RowChecker(program)
+    checker = Checker(program, RawState())
     for batch in batches:
         advised = [(role, checker.similar_declared_role(role)) for role in batch.column(0).to_pylist()]
         pairs = [(role, advice) for role, advice in advised if advice is not None]

@@ -12,22 +12,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from privtab.arrow import Codes, Truth
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOW
 from privtab.spark.shipping import ShippedBytes, WorkerCache, contents
 from privtab.spark.state.schemas import CANONICAL, FINDING
+from privtab.spark.state.tables import canonical
 from privtab.state.coded import CodedColumn
+from privtab.state.large import ColumnChecker
 from privtab.state.names import uses
 from privtab.state.nodes import StateFinding
-from privtab.state.raw import COLUMNS, NotText, RawReader
-from privtab.state.raw import ENTITIES as ENTITY_COLUMNS
+from privtab.state.raw import COLUMNS, NotText, RawReader, RawState
 from privtab.state.raw_table import RawTable, take
-from privtab.state.row_checker import RowChecker
+from privtab.state.validate import checker_of
 
 _PLACES: WorkerCache[str, Mapping[str, str]] = WorkerCache()
 _FINDINGS = pa.list_(pa.struct([(name, pa.string()) for name in ("code", "severity", "message", "help")]))
@@ -35,36 +33,13 @@ _FINDINGS = pa.list_(pa.struct([(name, pa.string()) for name in ("code", "severi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedBatch:
-    """The rows of a batch that are valid by themselves, by their numbers, and all findings with the cells of their rows as JSON."""
+    """The rows of a batch that are valid by themselves, and all findings with the cells of their rows as JSON."""
 
-    rows: Codes
+    rows: int
+    """How many are valid."""
     columns: Mapping[str, CodedColumn]
     """The cells of the valid rows, as in `State`; without `from` and `until` where none has them."""
     findings: Sequence[tuple[str, Sequence[StateFinding]]]
-
-    @property
-    def timed(self) -> Truth:
-        """Which of the valid rows hold for a time."""
-        found = np.zeros(len(self.rows), np.bool_)
-        for name in WINDOW:
-            if name in self.columns:
-                found |= self.columns[name].codes >= 0
-        return found
-
-    def canonical(self, table: str, window: Sequence[str] = ()) -> dict[str, Any]:
-        """The canonical columns of the valid rows."""
-        found: dict[str, Any] = {}
-        for name, column in self.columns.items():
-            if name in ENTITY_COLUMNS:
-                prefix = {"scope": "scope_", "parent": "parent_"}.get(name, "")
-                halves = pc.split_pattern(column.array, ":", max_splits=1).flatten()
-                for half, part in enumerate(("type", "path")):
-                    texts = halves.take(pa.array(np.arange(half, len(halves), 2)))
-                    found[f"{prefix}{part}"] = _cells(column.codes, texts)
-            else:
-                found[name] = _cells(column.codes, column.array)
-        nothing = pa.nulls(len(self.rows), pa.string())
-        return {name: found.get(name, nothing) for name in (*CANONICAL[table], *window)}
 
 
 def examined_schema(table: str, window: Sequence[str] = ()) -> str:
@@ -85,11 +60,11 @@ def examine(
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         checked = check(program, table, not_text, columns, known)
-        window = [name for name in columns if name in WINDOW]
-        canonical = checked.canonical(table, window)
-        valid, found = len(checked.rows), len(checked.findings)
-        nothing = pa.nulls(found, pa.string())
-        arrays = [pa.concat_arrays([cells, nothing]) for cells in canonical.values()]
+        names = (*CANONICAL[table], *(name for name in columns if name in WINDOW))
+        cells_of_valid = canonical(table, checked.columns)
+        valid, found = checked.rows, len(checked.findings)
+        no_text, nothing = pa.nulls(valid, pa.string()), pa.nulls(found, pa.string())
+        arrays = [pa.concat_arrays([cells_of_valid.get(name, no_text), nothing]) for name in names]
         listed = [
             [{"code": f.code, "severity": f.severity, "message": f.message, "help": f.help} for f in findings]
             for _, findings in checked.findings
@@ -99,7 +74,7 @@ def examine(
             pa.concat_arrays([pa.nulls(valid, _FINDINGS), pa.array(listed, _FINDINGS)]),
             pa.array([None] * valid + [cells for cells, _ in checked.findings], pa.string()),
         ]
-        yield pa.RecordBatch.from_arrays(arrays, names=[*canonical, "__good", "__findings", "__row"])
+        yield pa.RecordBatch.from_arrays(arrays, names=[*names, "__good", "__findings", "__row"])
 
 
 def check(
@@ -111,18 +86,15 @@ def check(
 ) -> CheckedBatch:
     """Check one batch of raw rows, given by column as Arrow arrays of strings."""
     checker = _checker(_ProgramKey(program))
-    checker.places = places
     reader = RawReader()
-    raw = None if not_text else _columns(reader, table, columns)
-    if raw is None:
-        raw = _rows(reader, table, not_text, columns)
+    raw = read_rows(reader, "", table, not_text, columns)
     findings = list(reader.findings)
-    rows = np.zeros(0, np.int64)
+    rows = 0
     texts: Mapping[str, CodedColumn] = {}
     if raw is not None:
-        checked, more = checker.check(raw)
+        checked, more = checker.each_row(raw, places)
         findings += more
-        rows, texts = raw.numbers[checked.valid] - 1, {c: t.rows(checked.valid) for c, t in checked.columns.items()}
+        rows, texts = int(checked.valid.sum()), {c: t.rows(checked.valid) for c, t in checked.columns.items()}
     by_row: dict[int, list[StateFinding]] = {}
     for finding in findings:
         by_row.setdefault(finding.place.row - 1, []).append(finding)
@@ -132,22 +104,21 @@ def check(
     return CheckedBatch(rows=rows, columns=texts, findings=list(zip(named, by_row.values(), strict=True)))
 
 
-def _columns(reader: RawReader, table: str, columns: Mapping[str, Any]) -> RawTable | None:
-    """The complete rows, by columns; None if there are none, or if a text is not UTF-8."""
+def read_rows(
+    reader: RawReader, path: str, table: str, not_text: Mapping[str, str], columns: Mapping[str, Any]
+) -> RawTable | None:
+    """The complete rows, by columns, or one by one if a text is not UTF-8; None if there are none. `path`: their source in findings."""
     coded: dict[str, CodedColumn] = {}
-    for name, column in columns.items():
-        try:
+    try:
+        for name, column in () if not_text else columns.items():
             coded[name] = CodedColumn.of(column)
             coded[name].array.validate(full=True)
-        except pa.ArrowInvalid:
-            return None
-    take(reader, "", table, coded)
-    found = reader.large.get(table)
-    return found if isinstance(found, RawTable) else None
-
-
-def _rows(reader: RawReader, table: str, not_text: Mapping[str, str], columns: Mapping[str, Any]) -> RawTable | None:
-    """The complete rows, read one by one; None if there are none."""
+    except pa.ArrowInvalid:
+        coded = {}
+    if coded:
+        take(reader, path, table, coded)
+        found = reader.large.get(table)
+        return found if isinstance(found, RawTable) else None
     optional = (*COLUMNS[table].optional, *WINDOW)
     for number, row in enumerate(zip(*map(cells_of, columns.values()), strict=True), start=1):
         cells: dict[str, object] = {
@@ -155,14 +126,9 @@ def _rows(reader: RawReader, table: str, not_text: Mapping[str, str], columns: M
             for name, value in zip(columns, row, strict=True)
             if value is not None or name not in optional
         }
-        reader.row("", table, number, None, cells)
-    found = reader.rows.get(table)
-    return RawTable.of(found) if found else None
-
-
-def _cells(codes: Codes, texts: Any) -> Any:
-    """The text of each row."""
-    return texts.cast(pa.string()).take(pa.array(codes, mask=codes < 0))
+        reader.row(path, table, number, None, cells)
+    rows = reader.rows.get(table)
+    return RawTable.of(rows) if rows else None
 
 
 def cells_of(array: Any) -> list[object]:
@@ -203,5 +169,5 @@ class _ProgramKey:
 
 
 @lru_cache(maxsize=4)
-def _checker(known: _ProgramKey) -> RowChecker:
-    return RowChecker(known.program)
+def _checker(known: _ProgramKey) -> ColumnChecker:
+    return ColumnChecker(checker_of(known.program, RawState(), alone=True))

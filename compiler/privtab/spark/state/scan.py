@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from privtab.spark.state.read import Read
-    from privtab.spark.state.source_tables import TableSource
+    from privtab.spark.state.sources import TableSource
 
 LOST = 64
 """Number of buckets for invalid rows whose root entity is unknown."""
@@ -51,7 +51,7 @@ def scanned(
     *,
     prints: bool = False,
 ) -> DataFrame | None:
-    """Rows for `shards.root_holdings`, with the columns of `shards.INPUT`; restricted to `roots` if given.
+    """Rows for `shards.root_state`, with the columns of `shards.INPUT`; restricted to `roots` if given.
 
     `assignments`, `attributes`: the valid rows without duplicates; `prints`: add hashes of the raw rows, which the workers sum up.
     """
@@ -65,7 +65,7 @@ def scanned(
     if assignments is not None:
         scopes = assignments.filter("scope_type is not null")
         key = fn.concat_ws(":", "scope_type", "scope_path")
-        pairs = scopes.select(key.alias("a"), fn.concat(fn.lit("role:"), "role").alias("b")).distinct()
+        pairs = scopes.select(key.alias("a"), fn.col("role").alias("b")).distinct()
         frames.append(_plain(program, pairs, SCOPE, window, prints=prints))
     if attributes is not None:
         values = attributes.filter("type is not null")
@@ -90,14 +90,15 @@ def _rows(program: Program, source: TableSource, window: Sequence[str], *, print
     cells = [cell.alias(name) for name, cell in zip("abcd", raw, strict=True)]
     edges = [(col(name) if name in source.rows.columns else none).alias(name) for name in window]
     names = COLUMNS[table].names
-    hashes = [_hash(table, (*names, *windows_in(source.rows)))] if prints else []
+    hash_ = _hash(table, (*names, *windows_in(source.rows)))
+    hashes = [hash_, fn.xxhash64(hash_).alias("g")] if prints else []
     key = root(program, columns[0], *(name for name in names if name != columns[0])).alias("root")
     return source.rows.select(key, fn.lit(part).cast("tinyint").alias("part"), *cells, *edges, *hashes)
 
 
 def _plain(program: Program, pairs: DataFrame, part: int, window: Sequence[str], *, prints: bool) -> DataFrame:
     none = fn.lit(None).cast("string")
-    nothing = [fn.lit(None).cast("bigint").alias("h")] if prints else []
+    nothing = [fn.lit(None).cast("bigint").alias(name) for name in ("h", "g")] if prints else []
     return pairs.select(
         root(program, "a").alias("root"), fn.lit(part).cast("tinyint").alias("part"), "a", "b",
         fn.col("c") if "c" in pairs.columns else none.alias("c"), none.alias("d"), *(none.alias(name) for name in window), *nothing,

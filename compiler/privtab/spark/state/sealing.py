@@ -39,7 +39,7 @@ def signature_of(signing: SigningKey | None) -> dict[str, Any] | None:
     """How a part should be signed, as recorded in a manifest, without the sequence."""
     if signing is None:
         return None
-    from privtab.keys import key_id
+    from privtab.signatures import key_id
 
     # Different keys may have the same id.
     fingerprint = key_id(signing.key.public_key())
@@ -137,8 +137,8 @@ def _on_executors(spark: SparkSession, root: Root, row_dicts: Rows, columns: str
 
 def _hash(root: Root, batches: Iterable[Any]) -> Iterator[Any]:
     """For `mapInArrow`: the hashes of the files of bundles; raises BrokenBundle if a bundle was changed after its build."""
+    from privtab.bundle.archive import digest
     from privtab.bundle.sign import digests
-    from privtab.bundle.stream import digest
 
     for batch in batches:
         rows = []
@@ -166,8 +166,8 @@ def _pack(root: Root, batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _packed(bundle: Any, text: str | None) -> Iterator[bytes]:
+    from privtab.bundle.archive import entries
     from privtab.bundle.sign import with_signatures
-    from privtab.bundle.stream import entries
     from privtab.signatures import is_signature
 
     names = [name for name, _, _ in entries(bundle) if not is_signature(name)]

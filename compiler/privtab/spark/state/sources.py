@@ -22,6 +22,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -37,10 +38,9 @@ from privtab.spark import paths
 from privtab.spark.failures import unlogged
 from privtab.spark.frames import is_frame, of_spark
 from privtab.spark.padding import without_padding
-from privtab.spark.state import formats
+from privtab.spark.state import configuration
 from privtab.spark.state.configuration import folder_sources, label_of, listed, read_configuration, wrong_count
-from privtab.spark.state.schemas import TABLES
-from privtab.spark.state.source_tables import Sources, TableSource, with_same_columns
+from privtab.spark.state.schemas import TABLES, windows_in
 from privtab.state.raw import COLUMNS
 from privtab.state.read_parquet import table_format
 
@@ -63,6 +63,39 @@ _FILES = ("pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedaf
 _WHOLE: Mapping[str, str] = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 """Whatever the session says: otherwise Spark takes what is left of a broken or removed file for the whole."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSource:
+    """One source of a table: rows with the table's raw columns as strings."""
+
+    table: str
+    rows: DataFrame
+    label: str
+    """The name of the source in findings, without secrets."""
+    not_text: Mapping[str, str] = field(default_factory=dict)
+    """Columns whose cells are not text, with their types; each cell is a finding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """All sources of a state."""
+
+    tables: Mapping[str, tuple[TableSource, ...]]
+    entities: DataFrame | None = None
+    """All entities that exist, in one column `entity`; None if they are not listed."""
+    orphans: str = "report"
+    """How rows about unlisted entities are treated: `report` or `quarantine`."""
+
+
+def with_same_columns(sources: Sequence[TableSource]) -> tuple[TableSource, ...]:
+    """The sources of a table: `from` and `until` are in all of them if they are in any."""
+    window = max((windows_in(source.rows) for source in sources), default=())
+    none = dict.fromkeys(window, fn.lit(None).cast("string"))
+    return tuple(
+        source if windows_in(source.rows) == window else replace(source, rows=source.rows.withColumns(none))
+        for source in sources
+    )
 
 
 def open_sources(spark: SparkSession, configuration: object, known_tables: Sequence[str] = TABLES) -> Sources:
@@ -209,7 +242,7 @@ class _Opening:
             if frame is not None:
                 frame.schema  # noqa: B018 - Connect opens a source only when its schema is requested
         except Exception as error:  # noqa: BLE001 - a missing driver is a Java exception of Spark's own bridge
-            self.wrong(table, self.redacted(error), formats.advice(format_, str(error)))
+            self.wrong(table, self.redacted(error), configuration.advice(format_, str(error)))
             return None
         return frame if len(self.problems) == before else None
 
@@ -232,9 +265,9 @@ class _Opening:
         if source_options.get("path") is None:
             return reader.load()
         path = self.text(table, source_options["path"])
-        if not formats.is_url(path) and not Path(path).is_absolute():
+        if not configuration.is_url(path) and not Path(path).is_absolute():
             path = str((self.base / path).resolve())
-        if format_ in formats.BARE and (versioned := formats.versioned(self.spark, path)) is not None:
+        if format_ in configuration.BARE and (versioned := configuration.versioned(self.spark, path)) is not None:
             self.wrong(
                 table, f"`{source_options['path']}` is a table of {versioned}, whose files hold deleted rows, too",
                 f"write `format: {versioned}`",

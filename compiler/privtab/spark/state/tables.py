@@ -187,11 +187,19 @@ def arrow_table(table: str, state: State, program: Program | None) -> pa.Table:
         columns["privilege"] = privileges
     _, first = np.unique(groups(columns.values()), return_index=True)
     first.sort()
-    found: list[pa.Array] = []
+    once = {name: CodedColumn(column.codes[first], column.array) for name, column in columns.items()}
+    return pa.table(canonical(table, once))
+
+
+def canonical(table: str, columns: Mapping[str, CodedColumn]) -> dict[str, pa.Array]:
+    """Rows with the columns of `CANONICAL`, and with those of `from` and `until` that they have; `columns`: as in `State`, in their order."""
+    found: dict[str, pa.Array] = {}
+    names = iter(CANONICAL[table])
     for name, column in columns.items():
-        codes = pa.array(column.codes[first], mask=column.codes[first] < 0)
-        found += [text.take(codes) for text in (_entity(column.array) if name in ENTITIES else [column.array])]
-    return pa.table(dict(zip(CANONICAL[table], found, strict=True)))
+        codes = pa.array(column.codes, mask=column.codes < 0)
+        for texts in _entity(column.array) if name in ENTITIES else [column.array]:
+            found[name if name in WINDOW else next(names)] = texts.take(codes)
+    return found
 
 
 def _entity(entities: pa.Array) -> list[pa.Array]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any, Never, TypeAlias
+from typing import Any, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from privtab import _plugins
 from privtab.errors import (
     AccessDenied,
     InvalidRequest,
@@ -26,10 +30,10 @@ from privtab.serving.access_log import note
 from privtab.serving.endpoint import JSON, LOG, HttpError, answered, authorize, read_json_body
 from privtab.serving.page import PAGE_HEADERS
 from privtab.serving.tokens import Tokens
-from privtab.store.guarded import DesiredChange, GuardedStore, WriteOptions, effect_of
+from privtab.store.guarded import ChangeKind, DesiredChange, GuardedStore, WriteOptions, effect_of
+from privtab.store.journal import journal_page
 from privtab.store.planning import Plan
 from privtab.store.schema import row_id
-from privtab.store.server import listings
 from privtab.store.server.calls import (
     Call,
     JsonResponse,
@@ -102,23 +106,20 @@ def routes(server: StoreServer) -> list[Route]:
                 return json_response(status, content, dict(getattr(error, "headers", {})))
             return Response(made, media_type=media, headers=headers)
 
-        async def guarded(request: Request) -> Response:
-            return await answered(request, answer, _no_error)
-
-        return Route(f"{PREFIX}/{path}", guarded, methods=["GET"])
+        return Route(f"{PREFIX}/{path}", partial(answered, endpoint=answer), methods=["GET"])
 
     def listing(path: str, handler: Callable[[GuardedStore, Call], JsonResponse]) -> Route:
         return route(server, f"{PREFIX}/{path}", lambda server, call: handler(server.guarded, call), StoreScope.READ)
 
     return [
         Route(f"{PREFIX}/openapi.json", describe, methods=["GET"]),
-        listing("authority", listings.authority),
-        listing("journal", listings.journal),
-        *(listing(kind, partial(listings.list_names, kind)) for kind in (*listings.NAMES, "entities")),
-        listing("rows", partial(listings.list_rows, TABLES)),
-        *(listing(f"rows/{table}", partial(listings.list_rows, (table,))) for table in TABLES),
+        listing("authority", authority),
+        listing("journal", journal),
+        *(listing(kind, partial(list_names, kind)) for kind in (*NAMES, "entities")),
+        listing("rows", partial(list_rows, TABLES)),
+        *(listing(f"rows/{table}", partial(list_rows, (table,))) for table in TABLES),
         text("metrics", lambda _: server.metrics.text(), CONTENT_TYPE, {}),
-        text("journal.html", partial(listings.page, server.guarded), "text/html", PAGE_HEADERS),
+        text("journal.html", partial(page, server.guarded), "text/html", PAGE_HEADERS),
         route(server, f"{PREFIX}/entities", _delete_entity, write, "DELETE"),
         route(server, f"{PREFIX}/deletions", _delete_entities, write, "POST"),
         route(server, f"{PREFIX}/operations", _perform, write, "POST"),
@@ -171,10 +172,7 @@ def route(
                 headers["Retry-After"] = "1"
             return json_response(status, content, headers, media=media)
 
-    async def endpoint(request: Request) -> Response:
-        return await answered(request, answer, _no_error)
-
-    return Route(path, endpoint, methods=[method])
+    return Route(path, partial(answered, endpoint=answer), methods=[method])
 
 
 def json_response(
@@ -212,11 +210,6 @@ def failure(error: PrivtabError | HttpError) -> JsonResponse:
 
 def _error(kind: str, message: str, **more: Any) -> dict[str, Any]:
     return {"error": {"kind": kind, "message": message, **more}}
-
-
-def _no_error(request: Request, error: PrivtabError) -> Never:
-    del request
-    raise error
 
 
 # --- changes ---------------------------------------------------------------------------------------------------------
@@ -257,9 +250,7 @@ def _done_before(server: StoreServer, call: Call) -> Outcome | None:
 def _perform(server: StoreServer, call: Call) -> JsonResponse:
     new = call.body.get("new")
     desired = read_desired(call, {"new"}, new=None if new is None else read_entity(new, "new"))
-    if call.dry_run:
-        return _proposed(server.guarded.propose_performed(desired, call.write_options.expect))
-    return _made(server.guarded.perform(desired, call.write_options))
+    return _changed(server, call, desired, "perform")
 
 
 def _delete_entity(server: StoreServer, call: Call) -> JsonResponse:
@@ -268,9 +259,7 @@ def _delete_entity(server: StoreServer, call: Call) -> JsonResponse:
     desired = DesiredChange(
         user=call.user, resource=read_entity(call.query["entity"], "entity"), operation=call.query.get("operation")
     )
-    if call.dry_run:
-        return _proposed(server.guarded.propose_deleted(desired, call.write_options.expect))
-    return _made(server.guarded.delete(desired, call.write_options))
+    return _changed(server, call, desired, "delete")
 
 
 def _delete_entities(server: StoreServer, call: Call) -> JsonResponse:
@@ -300,16 +289,16 @@ def _deleted_or_proposed(
     found: list[Plan | PrivtabError] = []
     for change in desired:
         try:
-            found.append(server.guarded.propose_deleted(change, how.expect))
+            found.append(server.guarded.propose("delete", change, how.expect))
         except (AccessDenied, InvalidRequest, StoreConflict, UsageError) as error:
             found.append(error)
     return found
 
 
-def _changed(server: StoreServer, call: Call, desired: DesiredChange) -> JsonResponse:
+def _changed(server: StoreServer, call: Call, desired: DesiredChange, kind: ChangeKind = "change") -> JsonResponse:
     if call.dry_run:
-        return _proposed(server.guarded.propose(desired, call.write_options.expect))
-    return _made(server.guarded.change(desired, call.write_options))
+        return _proposed(server.guarded.propose(kind, desired, call.write_options.expect))
+    return _made(server.guarded.carry_out(kind, desired, call.write_options))
 
 
 def _made(outcome: Outcome) -> JsonResponse:
@@ -328,3 +317,98 @@ def _proposed(planned: Plan) -> JsonResponse:
     }
     effect, undecided = effect_of(planned)
     return 200, {**answer, "effect": effect, **({"undecided": undecided} if effect is None else {})}
+
+
+# --- listings --------------------------------------------------------------------------------------------------------
+
+
+NAMES = {"users": "user", "groups": "group", "roles": "role"}
+"""The listings of principals, and the column that names each."""
+
+
+def list_rows(tables: Sequence[str], guarded: GuardedStore, call: Call) -> JsonResponse:
+    """The rows that the caller may see, sorted by table and content, page by page."""
+    number, found = guarded.visible(call.user, tables, call.query.get("about"))
+    rows = [{"table": table, "id": row_id(row), "row": dict(row)} for table, listed in found.items() for row in listed]
+    rows.sort(key=lambda entry: (entry["table"], json.dumps(entry["row"])))
+    return _page(call, number, "rows", rows, lambda entry: f"{entry['table']} {json.dumps(entry['row'])}")
+
+
+def list_names(kind: str, guarded: GuardedStore, call: Call) -> JsonResponse:
+    """The names in the rows that the caller may see."""
+    number, found = guarded.visible(call.user, TABLES)
+    names: set[str] = set()
+    for row in (row for listed in found.values() for row in listed):
+        if kind == "entities":
+            names |= {row[name] for name in ("entity", "of", "scope", "parent") if name in row}
+            continue
+        column = NAMES[kind]
+        names |= {row[column].removeprefix(f"{column}:")} if column in row and ":" not in row[column] else set()
+        cells = (row[name] for name in ("grantee", "principal", "owner", "user") if name in row)
+        names |= {cell.removeprefix(f"{column}:") for cell in cells if cell.startswith(f"{column}:")}
+    if (type_ := call.query.get("type")) is not None:
+        names = {name for name in names if name.startswith(f"{type_}:")}
+    return _page(call, number, kind, sorted(names), str)
+
+
+def _page(call: Call, number: int, name: str, items: list[Any], key: Callable[[Any], str]) -> JsonResponse:
+    """One page of sorted items: those after the cursor, which names the last one that was read."""
+    text = call.query.get("limit", "100")
+    if not text.isdecimal() or not text.isascii() or len(text) > 6 or not 1 <= int(text) <= MOST_LISTED:
+        raise Malformed(f"`limit` is a number from 1 to {MOST_LISTED}")
+    after = _cursor(call.query.get("after"))
+    later = items if after is None else [item for item in items if key(item) > after]
+    page = later[: int(text)]
+    more = len(later) > len(page)
+    next_ = base64.urlsafe_b64encode(key(page[-1]).encode()).decode() if more else None
+    return 200, {"number": number, name: page, "next": next_}
+
+
+def _cursor(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        return base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True).decode()
+    except (ValueError, binascii.Error):
+        raise Malformed("`after` is the `next` of an earlier page") from None
+
+
+def authority(guarded: GuardedStore, call: Call) -> JsonResponse:
+    """Which operation authorises which rows."""
+    del call
+    authority = guarded.authority
+    types = guarded.program.entities
+    deleting = {type_: operation for type_ in types if (operation := authority.deleting(type_)) is not None}
+    return 200, {"system": guarded.program.system, "rows": authority.to_json(), "delete": deleting}
+
+
+def journal(guarded: GuardedStore, call: Call) -> JsonResponse:
+    """The changes after a number, for auditors."""
+    _check_auditor(guarded, call.user)
+    text = call.query.get("after", "0")
+    if not text.isdecimal() or not text.isascii() or len(text) > 18:
+        raise Malformed("`after` is the number of a change")
+    entries = guarded.store.log(int(text), MOST_LISTED)
+    return 200, {"entries": [entry.to_json() for entry in entries]}
+
+
+def page(guarded: GuardedStore, user: str) -> str:
+    """The newest changes as an HTML page, for auditors."""
+    _check_auditor(guarded, user)
+    store = guarded.store
+    entries = store.log(max(0, store.head().number - MOST_LISTED))
+    return journal_page(entries, store.system, store.database.shown)
+
+
+def _check_auditor(guarded: GuardedStore, user: str) -> None:
+    if user not in guarded.auditors:
+        raise HttpError(403, f"user:{user} is no auditor: `privtab serve store --auditor` names them")
+
+
+def plugin_routes(name: str, server: StoreServer) -> list[Route]:
+    """The endpoints of an API by its name, which its module's `routes` gives for a server. Raises UsageError if there is none, or if it does not fit the policy."""
+    names = _plugins.names(_plugins.STORE_APIS)
+    if name not in names:
+        raise UsageError(f"unknown API `{name}`; there are: {', '.join(names)}")
+    found: list[Route] = _plugins.module(_plugins.STORE_APIS, name).routes(server)
+    return found

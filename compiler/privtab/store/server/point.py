@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.requests import Request as HttpRequest
 
-from privtab.authzen.points import Directory
+from privtab.authzen.points import DecisionPoint, Directory
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.errors import DecisionUnavailable, StoreError
@@ -54,7 +54,7 @@ def _head(journal: Journal) -> int:
         raise DecisionUnavailable(str(error)) from error
 
 
-class StoreDecisionPoint:
+class StoreDecisionPoint(DecisionPoint):
     """A PDP over a store: each call looks at its last change first."""
 
     searches = True
@@ -89,9 +89,6 @@ class StoreDecisionPoint:
         except DecisionUnavailable:
             return False
         return True
-
-    async def refresh(self) -> None:
-        """As DecisionPoint.refresh; each call looks itself."""
 
     async def close(self) -> None:
         """As DecisionPoint.close."""

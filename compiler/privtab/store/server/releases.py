@@ -13,13 +13,14 @@ from privtab.bundle.sign import SigningKey
 from privtab.errors import RegistryError, StoreError
 from privtab.registry import names
 from privtab.registry.nodes import Channel, pin
+from privtab.registry.server.feeds import Releases
 from privtab.store.view import View
 
 MOST_KEPT = 4
 """The last states, since a request that is in progress may be for one of before."""
 
 
-class StoreReleases:
+class StoreReleases(Releases):
     """One channel with the policy and the state of a store: its last release is the last change.
 
     Nothing is written: a restarted server makes the same bundles of the same rows, so that sidecars keep theirs.
@@ -28,7 +29,6 @@ class StoreReleases:
     """
 
     def __init__(self, view: View, policy: PolicyArtifacts, channel: str, signing: SigningKey | None = None) -> None:
-        self.url = view.journal.database.shown
         self._view = view
         self._channel, self._system = names.checked("the channel", channel), view.program.system
         self._signing = signing
@@ -39,6 +39,11 @@ class StoreReleases:
         self._policy_digest = hashlib.sha256(self._policy_bundle).hexdigest()
         self._last: tuple[Channel, str] | None = None
         """The last release, and the hash of its change."""
+
+    @property
+    def url(self) -> str:
+        """As Releases.url."""
+        return self._view.journal.database.shown
 
     def renew(self) -> None:
         """As Releases.renew."""
@@ -52,15 +57,6 @@ class StoreReleases:
         if (channel, system) != (self._channel, self._system):
             return Channel(channel=channel, system=system)
         return self._now()
-
-    def newer(self, known: Channel, /) -> Channel:
-        """As Releases.newer. Raises StoreError."""
-        del known
-        return self._now()
-
-    def confirm(self, known: Channel, /) -> Channel:
-        """As Releases.confirm: `newer` looks itself."""
-        return known
 
     def blob(self, digest: str, /) -> bytes:
         """As Releases.blob."""

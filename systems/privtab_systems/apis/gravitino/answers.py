@@ -101,10 +101,10 @@ class ApiRequest(Objects):
         try:
             if self.program.entities[type_].principal == "user":
                 row = {"user": last_of(entity), "of": str(Entity(self.program.chain(type_)[-2], "/".join(path)))}
-                self.guarded.change(self.desired(add={"members": [row]}, resource=entity), self.unseen())
+                self.guarded.carry_out("change", self.desired(add={"members": [row]}, resource=entity), self.unseen())
             else:
                 desired = self.desired(operation=operation, resource=entity, document=document)
-                self.guarded.perform(desired, self.unseen())
+                self.guarded.carry_out("perform", desired, self.unseen())
         except StoreConflict:
             self.look()
             self.check_new(entity)
@@ -122,7 +122,7 @@ class ApiRequest(Objects):
         for update in _items(self.call.body.get("updates"), "updates"):
             document |= _updated(document, update)
         desired = self.desired(operation="alter", resource=entity, document=_document(document))
-        self.guarded.perform(desired, self.unseen())
+        self.guarded.carry_out("perform", desired, self.unseen())
         self.look()
         return self.one(entity)
 
@@ -137,9 +137,9 @@ class ApiRequest(Objects):
             self.check_empty(entity)
         if exists and self.program.rules[entity.type, operation].effects:
             # The policy says what goes with a user; groups of a directory stay.
-            self.guarded.perform(self.desired(operation=operation, resource=entity), self.how())
+            self.guarded.carry_out("perform", self.desired(operation=operation, resource=entity), self.how())
         elif exists:
-            self.guarded.delete(self.desired(resource=entity), self.how())
+            self.guarded.carry_out("delete", self.desired(resource=entity), self.how())
         return dict.fromkeys(KINDS[entity.type].gone, exists)
 
     def check_empty(self, entity: Entity) -> None:
@@ -208,7 +208,7 @@ class ApiRequest(Objects):
             for key, of_object in groupby(part, key=lambda row: row["entity"]):
                 changes += self.changes("grants", verb, list(of_object), Entity.parse(key))
         for change in changes:
-            self.guarded.propose(change)
+            self.guarded.propose("change", change)
         for object_ in wanted:
             if not self.exists(object_):
                 raise Illegal("metadata_object", f"{object_.type} {last_of(object_)} does not exist")
@@ -261,7 +261,7 @@ class ApiRequest(Objects):
         row = {"entity": str(entity), "owner": f"{kind}:{owner}"}
         old = [other for other in self.rows("owners", entity=str(entity)) if other != row]
         desired = self.desired(add={"owners": [row]}, remove={"owners": old} if old else {}, resource=entity)
-        self.guarded.change(desired, self.how())
+        self.guarded.carry_out("change", desired, self.how())
         return {"set": True}
 
     # --- tags ---
@@ -312,7 +312,7 @@ class ApiRequest(Objects):
                     raise Exists("tag", f"tag {tag} is associated with {object_.type} {name} already")
         self.existing(object_, "metadata_object")
         for number, change in enumerate(changes):
-            self.guarded.perform(change, self.unseen(f"tag {number}"))
+            self.guarded.carry_out("perform", change, self.unseen(f"tag {number}"))
         self.look()
         return self.tags_of_object(metalake, type_, name)
 
@@ -341,7 +341,7 @@ class ApiRequest(Objects):
     def carry_out(self, changes: Sequence[DesiredChange]) -> None:
         """Make some changes, each in its own entry of the journal, and look at what there is then."""
         for number, change in enumerate(changes):
-            self.guarded.change(change, self.how(f"change {number}" if number else ""))
+            self.guarded.carry_out("change", change, self.how(f"change {number}" if number else ""))
         self.look()
 
     def desired(self, **parts: Any) -> DesiredChange:

@@ -1,0 +1,145 @@
+"""What the evaluator reads and finds: conditions of requests with what is the same for all entities, and sources of atoms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from operator import or_
+from typing import Any, NamedTuple
+
+from privtab.engines.attributes import Comparison, RequestValues
+from privtab.engines.conditions import RESOURCE, AllOf, Atom, Condition
+from privtab.engines.explain import Explanation
+from privtab.engines.index import OWNER
+from privtab.engines.plan import Caller, FormPlan
+from privtab.engines.rows import RowEngine
+from privtab.paths import Link, base_type
+
+KINDS = ("grant", "role", "owner", "member", "holds", "self", "service admin", "needed", "attribute")
+"""The source of an atom: a row of grants, a default grant of a declared role, and so on. `needed`: a membership that a group or role
+cannot have, so that its holder must have it. `attribute`: a comparison."""
+GRANT, ROLE, OWNS, MEMBER, HOLDS, SELF, ADMIN, NEEDED, ATTRIBUTE = range(len(KINDS))
+ALWAYS = 1
+"""The bit of what concerns every operation."""
+NEVER_KEPT = 1 << 20
+_STRANGER = Caller(user="", principals=(), scopes={}, active=())
+
+
+class Source(NamedTuple):
+    """Through what an atom holds for a subject; of several, the smallest is reported: the nearest, then the first by name."""
+
+    distance: int
+    """The number of entities from the source to that of the atom; 0 as well if it concerns no entity."""
+    principal: str
+    """Empty for the subject itself."""
+    kind: int
+
+
+class Part(NamedTuple):
+    """A part of a condition, with what is the same for all entities. `kind`: of its atom, `all` or `any`."""
+
+    kind: str
+    parts: tuple[Part, ...] = ()
+    slot: str = RESOURCE
+    type: str = ""
+    depth: int = 0
+    """The number of names in the path of the atom's entity."""
+    chain: Sequence[Link] = ()
+    """The types on that path from the first on which what is held counts."""
+    privilege: str = ""
+    owned: bool = False
+    """Whether owners hold the privilege."""
+    comparison: Comparison | None = None
+    within: int = NEVER_KEPT
+    """The number of names of the resource's path by which the subjects for whom it holds are kept; only what takes few look-ups is."""
+
+
+class Form:
+    """What all requests of a form have in common: condition, and minimal sets as numbers of atoms."""
+
+    def __init__(self, rule: Mapping[str, Any], plan: FormPlan, engine: RowEngine) -> None:
+        """`rule`: as in the program's JSON."""
+        self.rule = rule
+        self.condition = _part(plan.condition, engine)
+        self._explanation = Explanation(rule, plan.form, _STRANGER, {}, engine.reader, engine.semantics, engine.index)
+        self.atoms: Sequence[Mapping[str, Any]] = self._explanation.atoms
+        """Of the minimal sets, as in the program's JSON."""
+        self.parts = [_of_json(atom, self._explanation, engine) for atom in self.atoms]
+        self.sets: Sequence[Sequence[int]] = self._explanation.sets
+        self.bits = reduce(or_, (_bits(part, engine) for part in (self.condition, *self.parts)))
+        """Of the index's numbers, those that its atoms depend on, moved by one for `ALWAYS`."""
+
+    def text(self, number: int, paths: Mapping[str, list[str]]) -> str:
+        """An atom of a minimal set in words, for a request about objects with these paths."""
+        self._explanation.paths = paths
+        return self._explanation.text(self.atoms[number])
+
+    @cached_property
+    def meaning(self) -> tuple[Any, ...]:
+        """Equal for forms that allow the same subjects, by the same minimal sets."""
+        return self.condition, tuple(tuple(self.parts[number] for number in numbers) for numbers in self.sets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Asked:
+    """A question about one entity. `paths`: by slot, the prefixes of the object's path by their number of names."""
+
+    form: Form
+    paths: Mapping[str, list[str]]
+    values: RequestValues
+
+    def path(self, slot: str, depth: int) -> str | None:
+        """The path of the entity with so many names; None if the request does not name it."""
+        path = self.paths[slot]
+        if depth >= len(path) or (depth == len(path) - 1 and path[depth].endswith("/")):
+            return None
+        return path[depth]
+
+    def keys(self, part: Part) -> list[str]:
+        """The keys of the entities on the path of an atom's entity whose grants count, its own last; none if it has none."""
+        return [f"{base_type(type_)}:{self.paths[part.slot][depth]}" for type_, depth in part.chain]
+
+
+def _part(condition: Condition, engine: RowEngine) -> Part:
+    if not isinstance(condition, Atom):
+        parts = tuple(_part(part, engine) for part in condition.parts)
+        within = max((part.within for part in parts), default=NEVER_KEPT)
+        return Part("all" if isinstance(condition, AllOf) else "any", parts, within=within)
+    if condition.comparison is not None:
+        return Part(condition.kind, comparison=condition.comparison)
+    if not condition.type:
+        return Part(condition.kind, within=0)
+    chain, privilege = engine.reader.chains[condition.type], condition.privilege
+    is_direct = condition.slot == RESOURCE and (not privilege or condition.kind == "has_below")
+    return Part(
+        condition.kind,
+        slot=condition.slot,
+        type=condition.type,
+        depth=chain[-1][1],
+        chain=chain if privilege and engine.semantics.inherits(privilege) else chain[-1:],
+        privilege=privilege,
+        owned=privilege in engine.semantics.owner_holds,
+        within=chain[-1][1] if is_direct else NEVER_KEPT,
+    )
+
+
+def _of_json(atom: Mapping[str, Any], explanation: Explanation, engine: RowEngine) -> Part:
+    """An atom of a minimal set."""
+    if "left" in atom:
+        return _part(Atom("compare", comparison=explanation.comparison(atom)), engine)
+    of_set = Atom(atom["kind"], atom.get("slot", RESOURCE), atom.get("type", ""), atom.get("privilege", ""))
+    part = _part(of_set, engine)
+    if part.kind not in ("has_below", "owns_below"):
+        return part
+    # In minimal sets, what is held below an entity is held on it, too.
+    return part._replace(parts=(part._replace(kind="has" if part.privilege else "owner"), part), within=NEVER_KEPT)
+
+
+def _bits(part: Part, engine: RowEngine) -> int:
+    bits = reduce(or_, (_bits(inner, engine) for inner in part.parts), ALWAYS)
+    if part.privilege:
+        numbers = engine.index.numbers
+        bits |= (numbers.allowed(part.privilege) | numbers.denied(part.privilege)) << 1
+    # Whatever has an entity and no privilege may be ownership.
+    return bits | OWNER << 1 if part.owned or (part.type and not part.privilege) else bits

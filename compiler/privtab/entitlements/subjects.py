@@ -1,0 +1,122 @@
+"""The subjects of a question about entitlements: users, or groups and roles considered alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+from typing import TypeAlias
+
+from privtab.engines.index import Index
+from privtab.entitlements.forms import ALWAYS
+from privtab.names import last_name, path_of
+
+Holding: TypeAlias = tuple[str, str]
+"""How a subject holds a role: through which group (empty: directly), and the key of the scope (empty: everywhere)."""
+Numbers: TypeAlias = frozenset[int]
+"""Subjects by their position among all."""
+NOBODY: Numbers = frozenset()
+
+
+def shown(index: Index, principal: str) -> str:
+    """The name of a principal: a role within a scope, which is a principal of its own in the index, has the role's."""
+    return index.within[principal][0] if principal in index.within else principal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One subject. `user`: its user name; None for a group or a role."""
+
+    principal: str
+    user: str | None
+    principals: tuple[str, ...]
+    scopes: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    """By key of a scope, the declared roles held within it."""
+    through: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
+    """Role → its holdings, in the order of preference for reports; roles that are not held through a group may be missing."""
+
+
+class Subjects:
+    """Subjects with look-ups from what they are and have: sets of their numbers."""
+
+    def __init__(self, subjects: Sequence[Subject], index: Index) -> None:
+        self.all = subjects
+        self.everyone: Numbers = frozenset(range(len(subjects)))
+        self.alone: Numbers = frozenset(n for n, subject in enumerate(subjects) if subject.user is None)
+        """The groups and roles: memberships that these cannot have are assumed."""
+        self.through = {n: subject.through for n, subject in enumerate(subjects) if subject.through}
+        self.number = {subject.user: n for n, subject in enumerate(subjects) if subject.user is not None}
+        self.admins: Numbers = frozenset(self.number[user] for user in self.number.keys() & index.service_admins)
+        self.with_attributes: Numbers = frozenset(
+            self.number[user] for user in self.number.keys() & index.user_attributes.keys()
+        )
+        bearers: dict[str, list[int]] = defaultdict(list)
+        within: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for number, subject in enumerate(subjects):
+            for principal in subject.principals:
+                bearers[principal].append(number)
+            for scope, roles in subject.scopes.items():
+                for role in roles:
+                    within[scope][role].append(number)
+        self.bearers: dict[str, Numbers] = {principal: frozenset(numbers) for principal, numbers in bearers.items()}
+        self.within: dict[str, dict[str, Numbers]] = {
+            scope: {role: frozenset(numbers) for role, numbers in roles.items()} for scope, roles in within.items()
+        }
+        """By key of a scope and declared role: who holds the role there."""
+        self.named: dict[str, dict[str, list[str]]] = {"role": defaultdict(list), "group": defaultdict(list)}
+        """By kind and name, the principals that an entity stands for: a role has one for each scope."""
+        for principal in bearers:
+            kind, _, name = shown(index, principal).partition(":")
+            if kind in self.named:
+                self.named[kind][name].append(principal)
+
+    def of(self, principals: Iterable[str]) -> Numbers:
+        """Who has any of some principals."""
+        found = [self.bearers[principal] for principal in principals if principal in self.bearers]
+        return found[0] if len(found) == 1 else NOBODY.union(*found)
+
+    def standing(self, kind: str, path: str) -> list[str]:
+        """The groups or roles that the entity with a path stands for, by its last name or its whole path."""
+        names = self.named[kind]
+        return [principal for name in {last_name(path), path} if name in names for principal in names[name]]
+
+    def names(self) -> set[str]:
+        """Every name by which an entity may stand for a subject or for a principal of one."""
+        return {*self.number, *self.named["role"], *self.named["group"]}
+
+
+class Concerns:
+    """What of a state concerns some subjects, by entity: so that entities with equal answers are answered once."""
+
+    def __init__(self, subjects: Subjects, index: Index) -> None:
+        bearers = subjects.bearers
+        found: dict[str, int] = defaultdict(int)
+        for table in index.tables.values():
+            for path, holders in table.items():
+                bits = reduce(or_, {held for principal, held in holders.items() if principal in bearers}, 0)
+                if bits:
+                    found[path] |= bits << 1
+        for members in index.members.values():
+            for path in members:
+                found[path] |= ALWAYS
+        keys = [*subjects.within, *index.owned_below, *index.entity_attributes]
+        keys += [key for entries in index.below.values() for key in entries]
+        keys += [scope for subject in subjects.all for held in subject.through.values() for _, scope in held]
+        for key in keys:
+            found[path_of(key)] |= ALWAYS
+        self._bits = dict(found)
+        self._names = subjects.names()
+
+    def on(self, path: Sequence[str], given: Mapping[tuple[str, str], object]) -> list[int]:
+        """What concerns the subjects on a path, by number of names: bits as `Form.bits` has them. `given`: what requests give of entities.
+
+        Entities of a type have the same rights, but for their names, if they have the same nearest entity with a bit of the form.
+        """
+        found = [self._bits.get(at, 0) for at in path]
+        by_request = {path_of(key) for key, _ in given} if given else ()
+        for depth, at in enumerate(path):
+            if at in self._names or (at and last_name(at) in self._names) or at in by_request:
+                found[depth] |= ALWAYS
+        return found

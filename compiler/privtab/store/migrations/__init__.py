@@ -1,1 +1,0 @@
-"""Migrations of a store's SQL tables."""
