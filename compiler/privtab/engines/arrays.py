@@ -131,11 +131,11 @@ class Column:
 class UserPrincipals:
     """Users and their principals by number."""
 
-    within: dict[str, tuple[str, str]]
-    roles_of_roles: dict[str, tuple[str, ...]]
-    groups: dict[str, tuple[str, ...]]
+    within: Mapping[str, tuple[str, str]]
+    roles_of_roles: Mapping[str, tuple[str, ...]]
+    groups: Mapping[str, tuple[str, ...]]
     """For policies that take groups from requests."""
-    group_scoped: dict[str, dict[str, tuple[str, ...]]]
+    group_scoped: Mapping[str, Mapping[str, tuple[str, ...]]]
     service_admins: frozenset[str]
 
     def __init__(self, users: TextDictionary, principals: TextDictionary, lists: Lists) -> None:
