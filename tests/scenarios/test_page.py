@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from privtab.diagnostics import Diagnostic
-from privtab.scenarios import cases, expand, suites, walks
+from privtab.scenarios import cases, needs, suites
 from privtab.scenarios.collect import KEYS
 from privtab.scenarios.mutants import CHANGES
 from privtab.scenarios.nodes import CODES
@@ -19,7 +19,7 @@ from privtab.syntax.yaml_tree import compose
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "testing.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-ENTRIES = {"cases": cases.KEYS, "needs": expand.KEYS, "suites": suites.KEYS, "walkthroughs": walks.KEYS}
+ENTRIES = {"cases": cases.KEYS, "needs": needs.KEYS, "suites": suites.KEYS, "walkthroughs": cases.WALKTHROUGH_KEYS}
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.split(":")[0])
@@ -34,11 +34,11 @@ def test_every_example_has_keys_that_there_are(block: str) -> None:
         for entry in reader.items(fields[key], key) if key in fields else ():
             inner = reader.fields(entry, key, keys) or {}
             for step in reader.items(inner["steps"], "steps") if "steps" in inner else ():
-                reader.fields(step, "a step", walks.STEP_KEYS)
+                reader.fields(step, "a step", cases.STEP_KEYS)
     assert [f"{d.span.line}: {d.message}" for d in found] == []
 
 
-@pytest.mark.parametrize("key", sorted({*KEYS, *(key for keys in ENTRIES.values() for key in keys), *walks.STEP_KEYS}))
+@pytest.mark.parametrize("key", sorted({*KEYS, *(key for keys in ENTRIES.values() for key in keys), *cases.STEP_KEYS}))
 def test_every_key_is_on_the_page(key: str) -> None:
     assert re.search(rf"`{key}`|\b{key}:", PAGE), key
 
