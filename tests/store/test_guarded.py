@@ -234,7 +234,11 @@ def test_shipped_policies_determine_their_operations() -> None:
     assert authority.operation("members", "add", "user") == "add"
     assert authority.deleting("group") == "remove"
     # `grant_select` authorises no other privilege, so it is no default.
-    assert Authority(load_program("mariadb/10.11")).operation("grants", "add", "table") is None
+    mariadb, postgresql = Authority(load_program("mariadb/10.11")), Authority(load_program("postgresql/15"))
+    assert mariadb.operations("grants", "add", "table", ("SELECT",)) == ("grant_select",)
+    assert mariadb.operations("grants", "add", "table", ("INSERT",)) == ()
+    assert postgresql.operations("grants", "remove", "table", ("GRANT_SELECT",)) == ("grant_select",)
+    assert postgresql.operations("assignments", "add", "role") == ("grant",)
     # `remove` takes something out of the hosts of an instance, which stay.
     assert Authority(load_program("streams/teracloud")).deleting("instance_hosts") is None
 
