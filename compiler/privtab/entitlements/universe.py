@@ -9,7 +9,7 @@ from privtab.hints import nearest
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.locations import Locations
-from privtab.names import decode_name
+from privtab.names import decode_name, refers_to
 from privtab.request import Entity, Request
 from privtab.state.chains import GROUP
 from privtab.state.located import locations
@@ -216,6 +216,10 @@ def _entity_notes(program: Program, state: State, entity: Entity) -> list[str]:
     """A note if the state names neither the entity nor anything inside it."""
     if vocabulary(program).lies_in_state(entity.type):
         return []  # an entity without a place is reported as such
+    kind = program.entities[entity.type].principal
+    known = () if kind is None else users(program, state) if kind == "user" else named(program, state, kind)
+    if any(refers_to(name, entity.id) for name in known):
+        return []
     base = base_type(program, entity.type)
     types_inside = {type_ for type_ in program.entities if base in program.chain(type_)}
     depth = program.depth(base)
