@@ -66,23 +66,21 @@ def _groups(
     evaluator: Evaluator, asked: Asked, part: Part, subjects: Sequence[int], sources: Sequence[int]
 ) -> dict[int, str]:
     """The groups through which subjects hold the roles of sources. Of several holdings, the first that counts there."""
-    through = evaluator.subjects.through
-    if through.keys().isdisjoint(subjects):
+    through, of = evaluator.subjects.through, evaluator.found
+    by_source = {number: held for number in set(sources) if (held := through.get(of[number].principal))}
+    if not by_source:
         return {}
     keys = asked.keys(part._replace(chain=evaluator.reader.chains[part.type] if part.type else ()))
     found: dict[int, str] = {}
     for position, (subject, number) in enumerate(zip(subjects, sources, strict=True)):
-        if subject in through:
-            source = evaluator.found[number]
-            holdings = through[subject].get(source.principal)
-            if holdings:
-                # Below an entity, roles count that are held within any of what lies there.
-                if source.kind == HOLDS or part.kind in _BELOW:
-                    group = holdings[0][0]
-                else:
-                    scopes = keys[: len(keys) - source.distance] if source.kind == ROLE else keys
-                    scopes = scopes if source.kind in (GRANT, ROLE) else []
-                    group = next((group for group, scope in holdings if not scope or scope in scopes), "")
-                if group:
-                    found[position] = group
+        if number in by_source and (holdings := by_source[number].get(subject)):
+            source = of[number]
+            group, scope = holdings[0]
+            # Below an entity, roles count that are held within any of what lies there.
+            if scope and source.kind != HOLDS and part.kind not in _BELOW:
+                scopes = keys[: len(keys) - source.distance] if source.kind == ROLE else keys
+                scopes = scopes if source.kind in (GRANT, ROLE) else []
+                group = next((group for group, scope in holdings if not scope or scope in scopes), "")
+            if group:
+                found[position] = group
     return found

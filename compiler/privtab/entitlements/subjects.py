@@ -46,7 +46,11 @@ class Subjects:
         self.everyone: Numbers = frozenset(range(len(subjects)))
         self.alone: Numbers = frozenset(n for n, subject in enumerate(subjects) if subject.user is None)
         """The groups and roles: memberships that these cannot have are assumed."""
-        self.through = {n: subject.through for n, subject in enumerate(subjects) if subject.through}
+        self.through: dict[str, dict[int, tuple[Holding, ...]]] = defaultdict(dict)
+        """Role → the subjects that hold it through groups, and how."""
+        for n, subject in enumerate(subjects):
+            for role, holdings in subject.through.items():
+                self.through[role][n] = holdings
         self.number = {subject.user: n for n, subject in enumerate(subjects) if subject.user is not None}
         self.admins: Numbers = frozenset(self.number[user] for user in self.number.keys() & index.service_admins)
         self.with_attributes: Numbers = frozenset(
