@@ -100,3 +100,14 @@ def test_delegations_are_compared() -> None:
     assert change.effects == "wider"
     (change,) = diff(before, rows(", withdraws: SELECT")).rows
     assert change.effects == "incomparable"
+
+
+def test_any_privilege_stays_what_it_is_where_there_are_new_ones() -> None:
+    row = "tables: {lake: {give: {requires: A (lake), delegates: any privilege, sensitive: true}}}\n"
+    before, after = (
+        read(f"privtab: 1\nsystem: s\nversion: '1'\nentities: {{lake: }}\nprivileges: {privileges}\n{row}")[0]
+        for privileges in ("{A: {on: [lake]}}", "{A: {on: [lake]}, B: {on: [lake]}}")
+    )
+    assert before is not None
+    assert after is not None
+    assert not [row for row in diff(before, after).rows if row.effects not in (None, "equal")]

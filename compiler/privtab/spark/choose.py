@@ -23,9 +23,6 @@ from privtab.spark.states import counted, timed_rows
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-LOCAL = 20_000_000
-"""Most rows of a state that one process holds, the driver or a task."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:

@@ -24,7 +24,6 @@ from privtab.ir.nodes import HierarchyKind
 from privtab.locations import Locations
 from privtab.request import Entity
 from privtab.spark.arguments import RequestColumns
-from privtab.spark.choose import LOCAL
 from privtab.spark.kernel import CHANGED, CODE, CODES, Layout, answer_columns, codes, readable
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.preflight import check_executors
@@ -33,7 +32,7 @@ from privtab.spark.state.hierarchy import closed
 from privtab.spark.state.schemas import CANONICAL
 from privtab.spark.state.tables import from_arrow
 from privtab.spark.state.together import collected_places, shipped_places
-from privtab.spark.states import batches_of
+from privtab.spark.states import LOCAL, batches_of
 from privtab.state.located import containers
 from privtab.state.nodes import ENTITIES
 from privtab.state.written import as_written

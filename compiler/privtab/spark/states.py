@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 Timed: TypeAlias = "State | TimedTables"
 """A state in which rows hold for a time, on the driver or in Spark."""
+LOCAL = 20_000_000
+"""Most rows of a state that one process holds, the driver or a task."""
 REMEMBERED = 2
 """Number of states of each kind that the driver caches."""
 

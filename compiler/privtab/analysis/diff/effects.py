@@ -8,6 +8,7 @@ from typing import TypeAlias
 from privtab.analysis.diff.nodes import Verdict
 from privtab.ir.names import target_text
 from privtab.ir.nodes import Effect, Rule, Target
+from privtab.names import ANY_PRIVILEGE
 
 EffectKey: TypeAlias = tuple[str, str, Target]
 """(`grant` or `become`; a privilege, `owner` or `member`; target)"""
@@ -26,6 +27,12 @@ def outcomes(effects: Iterable[Effect], *, gains: bool) -> frozenset[EffectKey]:
 def compare_effects(before: Rule, after: Rule) -> Verdict:
     """Wider if the caller gains more or less is revoked, and not the reverse as well."""
     effects = [(*rule.effects, *rule.delegations) for rule in (before, after)]
+    # Whichever privileges there are: those that are new are told where they are declared.
+    of_any = [{(e.kind, e.target) for e in side if e.what == ANY_PRIVILEGE} for side in effects]
+    effects = [
+        tuple(e for e in side if e.what != ANY_PRIVILEGE or (e.kind, e.target) not in of_any[0] & of_any[1])
+        for side in effects
+    ]
     gains_before, gains_after = (outcomes(side, gains=True) for side in effects)
     revoked_before, revoked_after = (outcomes(side, gains=False) for side in effects)
     return verdict(

@@ -16,13 +16,12 @@ from privtab.hints import hint
 from privtab.ir.nodes import Program
 from privtab.ir.support import Feature
 from privtab.names import KINDS, bare_name, is_wildcard
-from privtab.spark.choose import LOCAL
 from privtab.spark.matrix.matrix import Matrix
 from privtab.spark.matrix.question import Question
 from privtab.spark.moments import Moment, moment_of, state_at
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.bundles import bundled, is_bundle, require_complete
-from privtab.spark.states import opened
+from privtab.spark.states import LOCAL, opened
 from privtab.state.hierarchy import closed
 from privtab.state.holdings import Holdings
 from privtab.state.index import index
