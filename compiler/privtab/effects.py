@@ -10,13 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
+from privtab.names import PrincipalKind
+
 EffectKind: TypeAlias = Literal["grant", "become", "revoke", "delegate", "withdraw"]
 DELEGATION: frozenset[EffectKind] = frozenset(("delegate", "withdraw"))
 """The kinds of effects whose principal the request names, and of several privileges which one."""
 PRINCIPAL_TABLES = ("members", "memberships", "assignments", "grants", "owners")
 """What `revokes` may name besides privileges, on a principal: tables of the state whose rows about the principal are removed."""
 
-TABLE_OF_TYPE: Mapping[str | None, str] = {
+TABLE_OF_TYPE: Mapping[PrincipalKind | None, str] = {
     None: "assignments",
     "role": "assignments",
     "group": "memberships",

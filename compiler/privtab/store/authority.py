@@ -8,18 +8,20 @@ docs/reference/store.md has the rule.
 from __future__ import annotations
 
 import secrets
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Literal, TypeAlias
 
 from privtab import moments
-from privtab.effects import Change
+from privtab._once import once
+from privtab.effects import TABLE_OF_TYPE, Change, EffectKind
 from privtab.errors import AccessDenied, UsageError
 from privtab.hints import hint, listed
 from privtab.ir.formula import followed, item_condition, recipients
-from privtab.ir.names import PrivilegeNames
-from privtab.ir.nodes import Compare, Effect, OwnerKind, Program, Rule
+from privtab.ir.names import privilege_names
+from privtab.ir.nodes import Compare, OwnerKind, Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.locations import Locations
 from privtab.names import PRIVILEGE_ATTRIBUTE, encode_name, last_name
@@ -52,43 +54,47 @@ DELETING = ("drop", "delete", "remove", "deregister")
 """The default operations that delete an entity: the first that its type has."""
 MOST_PLACES = 100
 """Entities in which a principal is sought that its name does not place."""
-PRINCIPAL_OF: Mapping[str, tuple[str, OwnerKind]] = {
-    "assignments": ("role", "role"),
-    "memberships": ("group", "group"),
-    "members": ("user", "user"),
-}
-"""The column that names the principal whose entity is the object of a row, and its kind."""
+PRINCIPAL_OF: Mapping[str, OwnerKind] = {table: kind for kind, table in TABLE_OF_TYPE.items() if kind is not None}
+"""The kind of the principal whose entity is the object of a row, which is also the name of the column that names it."""
 _MOST_SHOWN = 3
+
+
+@once
+def _delegations(program: Program) -> Mapping[tuple[str, EffectKind, str], Sequence[tuple[str, frozenset[str]]]]:
+    """By table, kind and type: the operations that delegate rows, each with the privileges of one effect."""
+    found: dict[tuple[str, EffectKind, str], list[tuple[str, frozenset[str]]]] = defaultdict(list)
+    for rule in program.rules.values():
+        for effect in rule.delegations:
+            table = "grants" if effect.privileges else "owners" if effect.what == "owner" else effect.what
+            found[table, effect.kind, rule.entity].append((rule.operation, frozenset(effect.privileges)))
+    return dict(found)
+
+
+@once
+def _asking(program: Program) -> frozenset[tuple[str, str]]:
+    """The rows that ask for the privilege that the request names, by type and operation."""
+
+    def asks(rule: Rule) -> bool:
+        terms = (leaf.left for leaf in followed(program, item_condition(rule)) if isinstance(leaf, Compare))
+        return any((term.kind, term.attribute) == ("request", PRIVILEGE_ATTRIBUTE) for term in terms)
+
+    return frozenset(pair for pair, rule in program.rules.items() if asks(rule))
 
 
 def declares(program: Program) -> bool:
     """Whether a policy says which operations delegate what: then, names of operations say nothing."""
-    return any(rule.delegations for rule in program.rules.values())
+    return bool(_delegations(program))
 
 
 def delegating(
     program: Program, table: str, verb: Verb, type_: str, privileges: Collection[str] = ()
 ) -> tuple[str, ...]:
     """The operations on an entity of a type that delegate rows of a table; of grants, those with all of some privileges."""
-    rules = [rule for rule in program.rules.values() if rule.entity == type_ and rule.delegations]
-    for kind in ("delegate",) if verb == "add" else ("withdraw", "delegate"):
-        effects = [(rule, effect) for rule in rules for effect in rule.delegations if effect.kind == kind]
-        found = [(rule, effect) for rule, effect in effects if _table_of(effect) == table]
-        # Who may add rows may remove them, where the policy does not tell them apart.
-        if found:
-            covering = (rule.operation for rule, effect in found if {*effect.privileges}.issuperset(privileges))
-            return tuple(dict.fromkeys(covering))
-    return ()
-
-
-def _table_of(effect: Effect) -> str:
-    return "grants" if effect.privileges else "owners" if effect.what == "owner" else effect.what
-
-
-def asks_for_named_privilege(program: Program, rule: Rule) -> bool:
-    """Whether a row asks for the privilege that the request names."""
-    terms = (leaf.left for leaf in followed(program, item_condition(rule)) if isinstance(leaf, Compare))
-    return any((term.kind, term.attribute) == ("request", PRIVILEGE_ATTRIBUTE) for term in terms)
+    known = _delegations(program)
+    found = known.get((table, "delegate" if verb == "add" else "withdraw", type_))
+    # Who may add rows may remove them, where the policy does not tell them apart.
+    found = found or known.get((table, "delegate", type_), ())
+    return tuple(dict.fromkeys(operation for operation, given in found if given.issuperset(privileges)))
 
 
 def holder_of(row: Mapping[str, str | None]) -> tuple[str, str]:
@@ -103,7 +109,7 @@ def holder_of(row: Mapping[str, str | None]) -> tuple[str, str]:
 
 def given_by(program: Program, row: Mapping[str, str | None], type_: str) -> tuple[str, ...]:
     """The privileges on an entity of a type that a row of grants names, by itself, by an alias or by a set."""
-    names = PrivilegeNames(program).privileges(row.get("privilege") or "") or ()
+    names = privilege_names(program).privileges(row.get("privilege") or "") or ()
     return tuple(name for name in names if type_ in program.privileges[name].on)
 
 
@@ -115,8 +121,11 @@ def naming(program: Program, request: Request, rows: Sequence[Mapping[str, str |
     rule = program.rules.get((request.resource.type, request.action))
     if rule is None or not rows:
         return request
-    given = request.attributes
-    if PRIVILEGE_ATTRIBUTE not in given.request and asks_for_named_privilege(program, rule):
+    given, slots = request.attributes, recipients(program, rule)
+    asks = PRIVILEGE_ATTRIBUTE not in given.request and (rule.entity, rule.operation) in _asking(program)
+    if not asks and not slots:
+        return request
+    if asks:
         named = sorted({name for row in rows for name in given_by(program, row, request.resource.type)})
         if len(named) > 1:
             raise UsageError(
@@ -125,7 +134,7 @@ def naming(program: Program, request: Request, rows: Sequence[Mapping[str, str |
         if named:
             given = replace(given, request={**given.request, PRIVILEGE_ATTRIBUTE: named[0]})
     objects = dict(request.with_)
-    for slot in recipients(program, rule):
+    for slot in slots:
         entities = {entity_named(program, *holder_of(row)) for row in rows}
         entity = entities.pop() if len(entities) == 1 else None
         if slot.name not in objects and entity is not None and entity.type in slot.types:
@@ -142,10 +151,12 @@ def check_delegated(program: Program, request: Request, changes: Iterable[Change
         return
     resource, rule = request.resource, program.rules[request.resource.type, request.action]
     slots = recipients(program, rule)
-    named = request.attributes.request.get(PRIVILEGE_ATTRIBUTE) if asks_for_named_privilege(program, rule) else None
+    asks = (rule.entity, rule.operation) in _asking(program)
+    named = request.attributes.request.get(PRIVILEGE_ATTRIBUTE) if asks else None
+    tables = {table for table, _ in OPERATIONS}
     for change in changes:
         row = change.row or {}
-        if change.table not in {table for table, _ in OPERATIONS}:
+        if change.table not in tables:
             continue
         privileges = given_by(program, row, resource.type)
         problem = None
@@ -221,8 +232,8 @@ class Authority:
             return
         if table not in PRINCIPAL_OF:
             return
-        column, kind = PRINCIPAL_OF[table]
-        name = row[column]
+        kind = PRINCIPAL_OF[table]
+        name = row[kind]
         types = types_of_kind(self.program, kind)
         if table == "members":
             container = Entity.parse(row["of"])
@@ -245,9 +256,7 @@ class Authority:
         if table == "grants":
             return any(type_ in privilege.on for privilege in self.program.privileges.values())
         return (
-            table not in PRINCIPAL_OF
-            or principal == PRINCIPAL_OF[table][1]
-            or (table == "assignments" and not principal)
+            table not in PRINCIPAL_OF or principal == PRINCIPAL_OF[table] or (table == "assignments" and not principal)
         )
 
     def _read(self, text: str) -> Iterator[tuple[tuple[str, Verb], str]]:
@@ -318,15 +327,12 @@ class _Reach:
         """Find what a change of a row concerns."""
         row = {column: text for column, text in (change.row or {}).items() if text is not None}
         if change.table in ("grants", "owners"):
-            self._holder(change, row.get("grantee") or row["owner"], Entity.parse(row["entity"]))
+            self._holder(change, row, Entity.parse(row["entity"]))
         elif change.table in ("assignments", "memberships"):
-            column, kind = PRINCIPAL_OF[change.table]
+            kind = PRINCIPAL_OF[change.table]
             scope = Entity.parse(row["scope"]) if "scope" in row else None
-            named = self._given(change, kind, row[column], scope)
-            member = row.get("principal") or (
-                row["user"] if row["user"].startswith("group:") else f"user:{row['user']}"
-            )
-            self._holder(change, member, scope or named)
+            named = self._given(change, kind, row[kind], scope)
+            self._holder(change, row, scope or named)
 
     def everywhere(self, kind: str, paths: Callable[[str], Collection[str]]) -> bool:
         """Whether the caller may do the same in every place: in one that no row names or, as a service administrator, in all of them."""
@@ -359,9 +365,10 @@ class _Reach:
             self._note(kind, f"{kind}:{name} has rights outside {place}")
         return named
 
-    def _holder(self, change: Change, holder: str, about: Entity | None) -> None:
+    def _holder(self, change: Change, row: Mapping[str, str | None], about: Entity | None) -> None:
         """Check the principal that has what a row gives, of which `about` is the entity."""
-        kind, _, name = holder.partition(":")
+        kind, name = holder_of(row)
+        holder = f"{kind}:{name}"
         named = entity_named(self.program, kind, name)
         if named is None:
             adds = change.action == "add" and kind == "role" and name not in self.program.roles

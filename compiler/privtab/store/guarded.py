@@ -295,12 +295,12 @@ class GuardedStore:
         for table, _, row in listed:
             found = set(self.authority.objects(table, row, snapshot.paths))
             if table in PRINCIPAL_OF and "scope" not in row and "of" not in row:
-                column, kind = PRINCIPAL_OF[table]
-                if desired.resource is not None and may_be(self.program, kind, row[column], desired.resource):
+                kind = PRINCIPAL_OF[table]
+                if desired.resource is not None and may_be(self.program, kind, row[kind], desired.resource):
                     found.add(desired.resource)
                 if not found and desired.resource is None:
                     raise UsageError(
-                        f"the store names nothing that contains the {kind} `{row[column]}`: name its entity as `resource`"
+                        f"the store names nothing that contains the {kind} `{row[kind]}`: name its entity as `resource`"
                     )
             objects = found if objects is None else objects & found
         if desired.resource is not None:
