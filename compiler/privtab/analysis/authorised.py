@@ -15,7 +15,7 @@ from privtab.analysis.caller import Caller
 from privtab.analysis.effects import GainedFact
 from privtab.effects import PRINCIPAL_TABLES
 from privtab.entitlements.universe import Universe
-from privtab.ir.names import PrivilegeNames
+from privtab.ir.names import privilege_names
 from privtab.ir.nodes import RESOURCE, OwnerKind, Rule
 from privtab.names import decode_name, encode_name, refers_to
 from privtab.request import Entity
@@ -66,7 +66,7 @@ class AuthorisedChanges:
         self._state = state
         self._authority = authority
         self._universe = universe
-        self._names = PrivilegeNames(caller.program)
+        self._names = privilege_names(caller.program)
         self._base = frozenset(universe)
         self._recreates = recreates
 

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, assert_never
 from privtab.analysis.caller import Caller
 from privtab.entitlements.universe import Universe
 from privtab.errors import UsageError
-from privtab.ir.names import PrivilegeNames
+from privtab.ir.names import privilege_names
 from privtab.ir.nodes import RESOURCE, Has, Member, Owner, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
 from privtab.locations import GrowingLocations
@@ -163,7 +163,7 @@ class FreshNames:
         self.program = program
         self._where = where
         self._vocabulary = vocabulary(program)
-        self._privilege_names = PrivilegeNames(program)
+        self._privilege_names = privilege_names(program)
         base = "new"
         existing = set(used)
         while any(name.startswith(base) for name in existing):

@@ -30,7 +30,7 @@ from privtab.analysis.changes import (
 )
 from privtab.analysis.provenance import Provenance
 from privtab.ir.formula import RequestAlgebra, Truth
-from privtab.ir.names import PrivilegeNames
+from privtab.ir.names import privilege_names
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
@@ -237,7 +237,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
 
     def _grants_giving(self) -> Mapping[tuple[str, str], list[GrantChange]]:
         """The candidate grants by (privilege, key) of what they give, also by implication."""
-        names = PrivilegeNames(self.program)
+        names = privilege_names(self.program)
         found: dict[tuple[str, str], list[GrantChange]] = {}
         for candidate in dict.fromkeys(self.candidate_changes()):
             if isinstance(candidate, GrantChange):

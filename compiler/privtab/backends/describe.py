@@ -10,8 +10,8 @@ from privtab import indented_json
 from privtab.backends import Compilation
 from privtab.ir.canonical import canonical
 from privtab.ir.formula import call_condition, item_condition, walk
-from privtab.ir.names import atom_text, target_text
-from privtab.ir.nodes import ByType, Effect, EntityType, Formula, Program, Role, Rule
+from privtab.ir.names import atom_text, effect_texts
+from privtab.ir.nodes import ByType, EntityType, Formula, Program, Role, Rule
 from privtab.ir.serialise import VARIANTS, semantics_json
 from privtab.ir.shapes import rule_flags
 from privtab.ir.some_minimal_sets import minimal_listing
@@ -64,7 +64,7 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
         "each": rule.each_text,
         "each_minimal_sets": sets.pop("each_minimal_sets"),
         "report": rule.report,
-        "effects": [effect_text(rule, effect) for effect in (*rule.effects, *rule.delegations)],
+        "effects": list(effect_texts(rule)),
         "creates": rule.creates,
         **{name: True for name in ("destructive", "sensitive") if getattr(rule, name)},
         "note": rule.note,
@@ -91,11 +91,6 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
         if next(combinations, None) is not None or any("minimal_sets_complete" in case for case in described["cases"]):
             described["minimal_sets_complete"] = False
     return described
-
-
-def effect_text(rule: Rule, effect: Effect) -> str:
-    """The text of an effect: `grant ALL (namespace)`, `become owner (catalog)`."""
-    return f"{effect.text} ({target_text(effect.target, rule)})"
 
 
 def _sets(program: Program, rule: Rule, types: Mapping[str, str]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from privtab.entitlements.forms import (
     Part,
     Source,
 )
-from privtab.entitlements.subjects import NOBODY, Numbers, Subject, Subjects, shown
+from privtab.entitlements.subjects import NOBODY, Numbers, Subject, Subjects, shown, united
 from privtab.names import last_name
 from privtab.paths import base_type
 from privtab.request import Request
@@ -129,24 +129,24 @@ class Evaluator:
                         return NOBODY
                 return self.subjects.everyone if among is None else among
             case "any":
-                return _united([self.holders(inner, asked, among) for inner in part.parts])
+                return united([self.holders(inner, asked, among) for inner in part.parts])
             case "has":
                 path = asked.paths[part.slot]
                 if among is not None and len(among) <= FEW:
                     return frozenset(number for number in among if self._has(part, path, number))
                 reach = self._reach(part, path, len(part.chain))
                 if among is None:
-                    among = _united(reach.granted + reach.owners)
+                    among = united(reach.granted + reach.owners)
                 else:
-                    among = _united([among & numbers for numbers in reach.granted + reach.owners])
+                    among = united([among & numbers for numbers in reach.granted + reach.owners])
                 if among and reach.denied:
-                    denied = among & _united(reach.denied)
-                    return among - denied | (denied & _united(reach.owners) if denied else NOBODY)
+                    denied = among & united(reach.denied)
+                    return among - denied | (denied & united(reach.owners) if denied else NOBODY)
                 return among
             case "compare":
                 return self._comparing(part, asked, among)
             case _ if part.parts:
-                return _united([self._alone(inner, asked, among) for inner in part.parts])
+                return united([self._alone(inner, asked, among) for inner in part.parts])
             case _:
                 return self._alone(part, asked, among)
 
@@ -311,7 +311,7 @@ class Evaluator:
         scopes = [self.subjects.within[key] for key in keys if key in self.subjects.within]
         for role, grants in self.semantics.roles.items():
             if part.privilege in grants.get(base_type(type_), ()):
-                yield role, _united([self.subjects.of([role]), *(within[role] for within in scopes if role in within)])
+                yield role, united([self.subjects.of([role]), *(within[role] for within in scopes if role in within)])
 
     def _below(self, part: Part, key: str) -> Iterator[int]:
         """The subjects that hold something below an entity."""
@@ -465,8 +465,3 @@ class Evaluator:
         for links in range(len(part.chain), 0, -1):
             for entries in self._entries_on(part, bit, path, links, [number]).values():
                 yield from (name for name, _, numbers in entries if number in numbers)
-
-
-def _united(sets: Sequence[Numbers]) -> Numbers:
-    found = [numbers for numbers in sets if numbers]
-    return found[0] if len(found) == 1 else NOBODY.union(*found)

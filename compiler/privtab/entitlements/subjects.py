@@ -38,6 +38,12 @@ class Subject:
     """Role → its holdings, in the order of preference for reports; roles that are not held through a group may be missing."""
 
 
+def united(sets: Sequence[Numbers]) -> Numbers:
+    """All subjects of some sets; of one set, that itself."""
+    found = [numbers for numbers in sets if numbers]
+    return found[0] if len(found) == 1 else NOBODY.union(*found)
+
+
 class Subjects:
     """Subjects with look-ups from what they are and have: sets of their numbers."""
 
@@ -78,8 +84,7 @@ class Subjects:
 
     def of(self, principals: Iterable[str]) -> Numbers:
         """Who has any of some principals."""
-        found = [self.bearers[principal] for principal in principals if principal in self.bearers]
-        return found[0] if len(found) == 1 else NOBODY.union(*found)
+        return united([self.bearers[principal] for principal in principals if principal in self.bearers])
 
     def standing(self, kind: str, path: str) -> list[str]:
         """The groups or roles that the entity with a path stands for, by its last name or its whole path."""

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias, assert_never
 
 from privtab.ir.formula import Truth
-from privtab.ir.names import PrivilegeNames
+from privtab.ir.names import privilege_names
 from privtab.ir.nodes import (
     RESOURCE,
     Atom,
@@ -132,7 +132,7 @@ class FactSemantics:
     def __init__(self, program: Program, unused_names: frozenset[str] = frozenset()) -> None:
         self.program = program
         self.unused_names = unused_names
-        self.names = PrivilegeNames(program)
+        self.names = privilege_names(program)
         self._inherited = program.inherited
         self._shared_root = program.shared_root
         self.denies = program.semantics.deny == "overrides"

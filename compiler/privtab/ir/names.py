@@ -109,6 +109,11 @@ def privilege_names(program: Program) -> PrivilegeNames:
     return PrivilegeNames(program)
 
 
+def effect_texts(rule: Rule) -> tuple[str, ...]:
+    """What success changes, with types as targets: `grant ALL (namespace)`, `delegate owner (catalog)`."""
+    return tuple(f"{effect.text} ({target_text(effect.target, rule)})" for effect in (*rule.effects, *rule.delegations))
+
+
 def target_text(target: Target, rule: Rule, types: Mapping[str, str] | None = None) -> str:
     """The text of a target: its type; for a `with` object its name, and `name.type` for what lies above it."""
     if target.slot == RESOURCE:

@@ -20,6 +20,7 @@ from privtab.ir.nodes import (
     ByType,
     Can,
     Compare,
+    Effect,
     EntityType,
     Formula,
     Has,
@@ -192,14 +193,8 @@ def _rule(program: Program, rule: Rule) -> dict[str, Any]:
         "report": rule.report,
         **{name: True for name in ("destructive", "sensitive") if getattr(rule, name)},
         **_conditions(rule),
-        **{
-            name: [
-                {"text": e.text, "privileges": list(e.privileges), "target": _target(program, e.target)}
-                for e in effects
-            ]
-            for name, effects in (("effects", rule.effects), ("delegations", rule.delegations))
-            if effects or name == "effects"
-        },
+        "effects": [_effect(program, effect) for effect in rule.effects],
+        **({"delegations": [_effect(program, effect) for effect in rule.delegations]} if rule.delegations else {}),
         "minimal": {
             form: {
                 key: [[atoms.setdefault(atom, len(atoms)) for atom in row] for row in listed.sets]
@@ -268,6 +263,11 @@ def variant_key(flags: tuple[str, ...], types: dict[str, str]) -> str:
     'override object=table'
     """
     return " ".join([*sorted(flags), *(f"{slot}={type_}" for slot, type_ in sorted(types.items()))])
+
+
+def _effect(program: Program, effect: Effect) -> dict[str, Any]:
+    privileges = list(effect.privileges)
+    return {"text": effect.text, "privileges": privileges, "target": _target(program, effect.target)}
 
 
 def _target(program: Program, target: Target) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from privtab.diagnostics import Span
 from privtab.errors import UsageError
-from privtab.ir.names import PrivilegeNames
+from privtab.ir.names import privilege_names
 from privtab.ir.nodes import ALWAYS as NO_GATE
 from privtab.ir.nodes import RESOURCE, Has, Program, Rule, Target
 from privtab.moments import ALWAYS
@@ -267,7 +267,7 @@ class _Rows:
             kinds = " and ".join(f"{kind}s" for kind in self.document.traits.grantees)
             self.refuse("S301", f"{self.document.target} gives privileges to {kinds} only, and not to {account}")
             return
-        given = PrivilegeNames(self.program).privileges_of(row.privilege, type_, row.effect)
+        given = privilege_names(self.program).privileges_of(row.privilege, type_, row.effect)
         for privilege in filter(self.program.grantable.__contains__, given):
             natives = list(self.natives(row, privilege))
             if object_ is not None and account is not None and not self.expand:
@@ -440,7 +440,7 @@ class _Expansion:
             self._members[membership.role].add(membership.account)
         self._allowed: dict[tuple[str, Entity], set[str]] = defaultdict(set)
         self._denied: dict[tuple[str, Entity], set[str]] = defaultdict(set)
-        privileges = PrivilegeNames(program)
+        privileges = privilege_names(program)
         for row in state.grants:
             rows = self._allowed if row.effect == "allow" else self._denied
             for privilege in privileges.privileges_of(row.privilege, row.entity.type, row.effect):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Literal, NamedTuple
 
 from privtab.attributes import Value
-from privtab.ir.names import PrivilegeNames
+from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Program
 from privtab.state.attribute_rows import value_of
 from privtab.state.chains import GROUP, ScopeOverlap
@@ -42,7 +42,7 @@ class Holdings:
     def __init__(self, program: Program, state: State) -> None:
         plain = state.plain("the reference engine, which is given the state of one moment,")
         self._state = closed(program, plain)
-        self._names = PrivilegeNames(program)
+        self._names = privilege_names(program)
         sources = program.semantics.groups
         self._takes_state_groups = "state" in sources
         self._takes_request_groups = "request" in sources

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
 
-from privtab.ir.names import PrivilegeNames
+from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, Window
 from privtab.state.nodes import State
@@ -24,7 +24,7 @@ def as_written(program: Program, state: State) -> State:
     """
     if not program.implies:
         return state
-    names = PrivilegeNames(program)
+    names = privilege_names(program)
     windows = state.windows_of("grants")
     windows_of: dict[tuple[str, str], dict[str, list[Window]]] = defaultdict(lambda: defaultdict(list))
     for grant, window in zip(state.grants, windows, strict=True):

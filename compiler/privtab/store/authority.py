@@ -21,7 +21,7 @@ from privtab.errors import AccessDenied, UsageError
 from privtab.hints import hint, listed
 from privtab.ir.formula import followed, item_condition, recipients
 from privtab.ir.names import privilege_names
-from privtab.ir.nodes import Compare, OwnerKind, Program, Rule
+from privtab.ir.nodes import Compare, OwnerKind, Program
 from privtab.ir.serialise import vocabulary
 from privtab.locations import Locations
 from privtab.names import PRIVILEGE_ATTRIBUTE, encode_name, last_name
@@ -73,12 +73,10 @@ def _delegations(program: Program) -> Mapping[tuple[str, EffectKind, str], Seque
 @once
 def _asking(program: Program) -> frozenset[tuple[str, str]]:
     """The rows that ask for the privilege that the request names, by type and operation."""
-
-    def asks(rule: Rule) -> bool:
-        terms = (leaf.left for leaf in followed(program, item_condition(rule)) if isinstance(leaf, Compare))
-        return any((term.kind, term.attribute) == ("request", PRIVILEGE_ATTRIBUTE) for term in terms)
-
-    return frozenset(pair for pair, rule in program.rules.items() if asks(rule))
+    leaves = ((pair, leaf) for pair, rule in program.rules.items() for leaf in followed(program, item_condition(rule)))
+    terms = ((pair, leaf.left) for pair, leaf in leaves if isinstance(leaf, Compare))
+    asked = "request", PRIVILEGE_ATTRIBUTE
+    return frozenset(pair for pair, term in terms if (term.kind, term.attribute) == asked)
 
 
 def declares(program: Program) -> bool:

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Literal, NamedTuple, assert_never
 
 from privtab.analysis.diff.counterexample import Separation, common_request, separation
-from privtab.analysis.diff.effects import combine_verdicts, compare_effects, effect_texts, verdict
+from privtab.analysis.diff.effects import combine_verdicts, compare_effects, verdict
 from privtab.analysis.diff.mapping import Renaming
 from privtab.analysis.diff.nodes import Cell, DeclarationChange, Pair, RowChange, Verdict, Witness
 from privtab.analysis.diff.shapes import PathForm, Shape
@@ -17,6 +17,7 @@ from privtab.errors import Undecided
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import followed, has_absent, item_condition, leaves, references, targets_of, walk
+from privtab.ir.names import effect_texts
 from privtab.ir.nodes import (
     ALWAYS,
     RESOURCE,

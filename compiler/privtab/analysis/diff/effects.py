@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from privtab.analysis.diff.nodes import Verdict
-from privtab.ir.names import target_text
 from privtab.ir.nodes import Effect, Rule, Target
 from privtab.names import ANY_PRIVILEGE
 
@@ -54,8 +53,3 @@ def combine_verdicts(first: Verdict, second: Verdict) -> Verdict:
         return Verdict.UNKNOWN
     different = {first, second} - {Verdict.EQUAL}
     return Verdict.EQUAL if not different else different.pop() if len(different) == 1 else Verdict.INCOMPARABLE
-
-
-def effect_texts(rule: Rule) -> tuple[str, ...]:
-    """The effects, with types as targets: `grant ALL (namespace)`."""
-    return tuple(f"{effect.text} ({target_text(effect.target, rule)})" for effect in (*rule.effects, *rule.delegations))
