@@ -137,6 +137,8 @@ class UserPrincipals:
     """For policies that take groups from requests."""
     group_scoped: Mapping[str, Mapping[str, tuple[str, ...]]]
     service_admins: frozenset[str]
+    stranger: int
+    """The number of a user whom no row names, who has what every user has; -1 if that is nothing."""
 
     def __init__(self, users: TextDictionary, principals: TextDictionary, lists: Lists) -> None:
         """`lists`: the principals of each user."""
@@ -144,6 +146,11 @@ class UserPrincipals:
         self.principals = principals
         self._lists = lists
         self._labels: dict[str, tuple[TextDictionary, Codes]] = {}
+
+    def find(self, names: pa.Array) -> Codes:
+        """The numbers of users by name; -1 for those of whom nothing is known."""
+        codes = self.users.find(names)
+        return codes if self.stranger < 0 else np.where(codes < 0, self.stranger, codes)
 
     def listed(self) -> dict[str, tuple[str, ...]]:
         """The principals of each user that has any, as in the index."""
@@ -261,6 +268,8 @@ class Arrays:
                 members.setdefault(type_paths[key & 0xFFFFFFFF], set()).add(users[key >> 32])
             found.members[type_] = {path: frozenset(user_names) for path, user_names in members.items()}
             for key, roles in zip(self.scopes[type_].keys.tolist(), self.scopes[type_].roles, strict=True):
+                if key >> 32 == people.stranger:
+                    continue  # what every user has is in `group_scoped`, too
                 scoped.setdefault(users[key >> 32], {})[f"{type_}:{type_paths[key & 0xFFFFFFFF]}"] = tuple(roles)
         found.scoped = scoped
         return found

@@ -254,7 +254,7 @@ class Batches:
         user_positions = users.indices.to_numpy().astype(np.int64)
         if (empty_name := pc.index(users.dictionary, "").as_py()) >= 0:
             answers.reasons[(user_positions == empty_name) & (answers.reasons == OK)] = NULL
-        codes = self.arrays.people.users.find(users.dictionary)
+        codes = self.arrays.people.find(users.dictionary)
         unnamed = rule["unnamed"] and not self.engine.single(form.type)
         counts: dict[str, Codes] = {}
         paths_by_slot: dict[str, Paths] = {}

@@ -51,7 +51,7 @@ class _GrantedBits(NamedTuple):
 
 def arrays_of_index(index: Index, chains: Mapping[str, Sequence[tuple[str, int]]]) -> Arrays:
     """The arrays of a state, from its index; they share the numbers of its privileges."""
-    arrays = build_arrays(_tables(index), index.within, chains, index.numbers, index.revision)
+    arrays = build_arrays(_tables(index), index.within, chains, index.numbers, index.revision, index.everyone)
     arrays.people.roles_of_roles = index.roles_of_roles
     return arrays
 
@@ -118,12 +118,14 @@ def build_arrays(
     chains: Mapping[str, Sequence[tuple[str, int]]],
     numbers: PrivilegeNumbers | None = None,
     revision: str = "",
+    everyone: tuple[str, ...] = (),
 ) -> Arrays:
     """The arrays of a state.
 
     `tables`: `allow` and `deny` (privilege, entity, principal), `owners` (entity, principal), `members` (entity, user), `principals`
     and `group_principals` (name, principal), `scoped` and `group_scoped` (name, scope, role), `service_admins` (user).
-    `within`: the role and the scope that a principal stands for. `chains`: as those of a condition reader.
+    `within`: the role and the scope that a principal stands for. `chains`: as those of a condition reader. `everyone`: the group of every
+    user, if there is one.
     """
     users, (_, scoped_numbers, _, member_numbers) = _united(
         [
@@ -133,10 +135,12 @@ def build_arrays(
             tables["members"].texts[1],
         ]
     )
-    arrays = Arrays(numbers or PrivilegeNumbers(), _people(tables, within, users), revision)
+    people = _people(tables, within, users, everyone)
+    arrays = Arrays(numbers or PrivilegeNumbers(), people, revision)
     effects = [tables["allow"], tables["deny"]]
     grantees = [effects[0].texts[2], effects[1].texts[2], tables["owners"].texts[1]]
     grantee_codes = [arrays.people.principals.find(texts) for texts in grantees]
+    shared_scopes = {scope: roles for group in everyone for scope, roles in people.group_scoped.get(group, {}).items()}
     entities, entity_codes = _united(
         [
             effects[0].texts[1],
@@ -144,6 +148,7 @@ def build_arrays(
             tables["owners"].texts[0],
             tables["members"].texts[0],
             tables["scoped"].texts[1],
+            arrow.texts(list(shared_scopes)),
         ]
     )
     granted: list[_GrantedBits] = []
@@ -177,6 +182,10 @@ def build_arrays(
         for (user, place), roles in scoped.items():
             if (scope_place := int(place_of_entity[entity_codes[4][place]])) >= 0:
                 found[int(scoped_numbers[user]), scope_place] = roles
+        for place, shared in zip(entity_codes[5], shared_scopes.values(), strict=True):
+            if (scope_place := int(place_of_entity[place])) >= 0:
+                for user in range(len(users) + 1):
+                    found[user, scope_place] = (*found.get((user, scope_place), ()), *shared)
         arrays.scopes[type_] = Scopes(found)
     return arrays
 
@@ -189,23 +198,33 @@ def _united(arrays: Sequence[pa.Array]) -> tuple[pa.Array, list[Codes]]:
 
 
 def _people(
-    tables: Mapping[str, EncodedTable], within: Mapping[str, tuple[str, str]], users: pa.Array
+    tables: Mapping[str, EncodedTable],
+    within: Mapping[str, tuple[str, str]],
+    users: pa.Array,
+    everyone: tuple[str, ...],
 ) -> UserPrincipals:
     groups = _listed(tables["group_principals"])
+    of_everyone = [p for group in everyone for p in groups.get(group, (f"group:{group}",))]
     table = tables["principals"]
     user_codes, principal_codes = table.columns
     used, codes = np.unique(principal_codes, return_inverse=True)
     used_principals = table.texts[1].take(arrow.integers(used))
-    principals, (numbers, _) = _united([used_principals, arrow.texts([p for own in groups.values() for p in own])])
+    of_groups = [p for own in groups.values() for p in own]
+    principals, (numbers, _, shared) = _united([used_principals, arrow.texts(of_groups), arrow.texts(of_everyone)])
     known_users = TextDictionary.of(users)
-    lists = Lists(known_users.find(table.texts[0])[user_codes], numbers[codes], len(users))
+    pairs = known_users.find(table.texts[0])[user_codes] << 32 | numbers[codes]
+    if everyone:
+        everybody = np.arange(len(users) + 1)  # the last one is whom no row names
+        pairs = np.unique(np.append(pairs, (everybody[:, np.newaxis] << 32 | shared).ravel()))
+    lists = Lists(pairs >> 32, pairs & 0xFFFFFFFF, len(users) + len(everyone))
     people = UserPrincipals(known_users, TextDictionary.of(principals), lists)
+    people.stranger = len(users) if everyone else -1
     people.within, people.roles_of_roles, people.groups = dict(within), {}, groups
     people.service_admins = frozenset(user for (user,) in tables["service_admins"].rows())
-    of_groups: dict[str, dict[str, tuple[str, ...]]] = {}
+    group_scoped: dict[str, dict[str, tuple[str, ...]]] = {}
     for (name, scope), roles in _scoped_texts(tables["group_scoped"]).items():
-        of_groups.setdefault(name, {})[scope] = roles
-    people.group_scoped = of_groups
+        group_scoped.setdefault(name, {})[scope] = roles
+    people.group_scoped = group_scoped
     return people
 
 

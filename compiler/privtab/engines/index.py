@@ -27,6 +27,8 @@ _PEOPLE = ""
 """The people's part, among names of shards."""
 OWNER = 1
 SEPARATOR = "\n"
+_MOST_CALLERS = 1 << 16
+"""Users whose principals are kept together with those of every user."""
 _SHAPE_ERRORS = (KeyError, TypeError, AttributeError, ValueError)
 
 
@@ -178,6 +180,9 @@ class Index:
     entity_attributes: Mapping[str, Mapping[str, Any]] = {}
     """Key → attribute → value."""
 
+    everyone: tuple[str, ...] = ()
+    """The group of every user, if the policy has one: an engine says so (`RowEngine`)."""
+
     def __init__(self, document: Mapping[str, Any]) -> None:
         """Read `data.privtab_state.<system>`. Raises PolicyError if it is not an index."""
         try:
@@ -297,12 +302,26 @@ class Index:
         return (principal for principal in principals if principal in owners)
 
     def principals(self, user: str, groups: Iterable[str] = ()) -> tuple[str, ...]:
-        """The principals of a user, and those of the groups that a request brings."""
+        """The principals of a user, with those of the groups that a request brings, and of the group of every user."""
         listed = self.users.get(user, ())
+        groups = (*groups, *self.everyone)
         if not groups:
             return listed
-        of_groups = (p for group in groups for p in self.groups.get(group, (f"group:{group}",)))
-        return tuple(dict.fromkeys((*listed, *of_groups)))
+        return tuple(dict.fromkeys((*listed, *chain.from_iterable(map(self.of_group, groups)))))
+
+    def of_group(self, group: str) -> tuple[str, ...]:
+        """The principals of a group by name."""
+        return self.groups.get(group, (f"group:{group}",))
+
+    @property
+    def callers(self) -> Mapping[str, tuple[str, ...]]:
+        """The principals of the users whom rows name, each with those of every user."""
+        return _Callers(self) if self.everyone else self.users
+
+    @property
+    def stranger(self) -> tuple[str, ...]:
+        """The principals of a user whom no row names."""
+        return tuple(dict.fromkeys(chain.from_iterable(map(self.of_group, self.everyone))))
 
     def active(self, principals: Iterable[str], roles: Collection[str]) -> tuple[str, ...]:
         """Of a user's principals, those that count for what is allowed if only some roles are active."""
@@ -320,6 +339,7 @@ class Index:
     def scopes(self, user: str, groups: Iterable[str] = ()) -> Mapping[str, Iterable[str]]:
         """The declared roles that a user holds within scopes, by the scope's key."""
         of_user = self.scoped.get(user, {})
+        groups = (*groups, *self.everyone)
         if not groups:
             return of_user
         found = {key: set(roles) for key, roles in of_user.items()}
@@ -327,6 +347,23 @@ class Index:
             for key, roles in self.group_scoped.get(group, {}).items():
                 found.setdefault(key, set()).update(roles)
         return found
+
+
+class _Callers(dict[str, tuple[str, ...]]):
+    """The principals of users, each with those of every user: united on first look-up."""
+
+    def __init__(self, index: Index) -> None:
+        super().__init__()
+        self._index = index
+
+    def get(self, user: str, default: Any = None) -> Any:
+        """As Mapping.get."""
+        found = super().get(user)
+        if found is None and user in self._index.users:
+            if len(self) >= _MOST_CALLERS:
+                self.clear()
+            found = self[user] = self._index.principals(user)
+        return default if found is None else found
 
 
 def in_parts(document: Mapping[str, Any]) -> bool:

@@ -31,6 +31,8 @@ class GrantSemantics:
     denies: bool
     owner_holds: tuple[str, ...]
     request_groups: bool
+    everyone: tuple[str, ...]
+    """The group of every user, if there is one."""
     active_roles: bool
     """Whether requests may name the active roles of their callers."""
     inactive_owners: bool
@@ -58,6 +60,7 @@ class GrantSemantics:
             denies=semantics["deny"] == "overrides",
             owner_holds=tuple(owner["holds"]) if owner else (),
             request_groups="request" in semantics["groups"],
+            everyone=(semantics["everyone"],) if "everyone" in semantics else (),
             active_roles="active_roles" in semantics,
             inactive_owners=semantics.get("inactive_owners", False),
             roles={

@@ -49,6 +49,7 @@ class RowEngine:
 
     def _read(self) -> None:
         self.semantics = GrantSemantics.read(self.program)
+        self.index.everyone = self.semantics.everyone
         self.reader = ConditionReader(self.program)
         self.locations = Locations(self.reader.shapes, self.index.places, self.index.containers)
         # Number all privileges now, so that threads that make plans later do not change the index.

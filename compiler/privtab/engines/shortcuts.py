@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from privtab.engines.conditions import ALWAYS, RESOURCE, Atom
@@ -12,7 +12,6 @@ from privtab.names import is_wildcard
 
 Shortcut: TypeAlias = Callable[[str, str], bool | None]
 """Decides (user, path of the resource). None: the path or the user may be malformed, which the engine reports."""
-Users: TypeAlias = Mapping[str, tuple[str, ...]]
 
 _NOBODY: tuple[str, ...] = ()
 _NOTHING: Table = {}
@@ -45,7 +44,7 @@ def shortcut(plan: FormPlan) -> Shortcut | None:
     levels = [_level(plan, type_, depth, required) for type_, depth in chain]
     inherited = all(plan.semantics.inherits(atom.privilege) for atom in required)
     simple = rest == ALWAYS and inherited and plan.semantics.denies and not plan.owner_bits
-    return _conjunction(levels, plan.index.users) if simple else _by_facts(plan, levels)
+    return _conjunction(levels, plan) if simple else _by_facts(plan, levels)
 
 
 def _level(plan: FormPlan, type_: str, depth: int, required: Sequence[Atom]) -> Level:
@@ -64,15 +63,16 @@ def _level(plan: FormPlan, type_: str, depth: int, required: Sequence[Atom]) -> 
     )
 
 
-def _conjunction(levels: Sequence[Level], users: Users) -> Shortcut:
+def _conjunction(levels: Sequence[Level], plan: FormPlan) -> Shortcut:
     """For conditions that need some inherited privileges and nothing else, with denials."""
+    users, stranger = plan.index.callers, plan.index.stranger or _NOBODY
     upper = tuple((level.table, level.needed, level.checked) for level in levels[:-1])
     last, last_needed, last_looked = levels[-1][:3]
 
     def answer(user: str, path: str) -> bool | None:
-        principals = users.get(user, _NOBODY)
+        principals = users.get(user, stranger)
         if (
-            (principals is _NOBODY and not _is_name(user))
+            (principals is stranger and not _is_name(user))
             or "%" in path
             or "*" in path
             or "?" in path
@@ -111,14 +111,15 @@ def _conjunction(levels: Sequence[Level], users: Users) -> Shortcut:
 
 def _by_facts(plan: FormPlan, levels: Sequence[Level]) -> Shortcut:
     """For all other conditions: gather the atoms along the path into one number, and evaluate the condition on it."""
-    users, decide, owner_bits = plan.index.users, plan.decide, plan.owner_bits
+    users, stranger = plan.index.callers, plan.index.stranger or _NOBODY
+    decide, owner_bits = plan.decide, plan.owner_bits
     inherited, denies = plan.inherited, plan.semantics.denies
     slashes = len(levels) - 1
 
     def answer(user: str, path: str) -> bool | None:
-        principals = users.get(user, _NOBODY)
+        principals = users.get(user, stranger)
         if (
-            (principals is _NOBODY and not _is_name(user))
+            (principals is stranger and not _is_name(user))
             or "%" in path
             or "*" in path
             or "?" in path

@@ -213,6 +213,7 @@ def _semantics(part: _JsonObject) -> Semantics:
         grantees=_kinds(part, "grantees"),
         assignees=_kinds(part, "assignees"),
         groups=tuple(_one_of(group, part.where, GroupSource) for group in part.texts("groups")),
+        everyone=part.text_or_none("everyone") if "everyone" in part.document else None,
         hierarchy=tuple(
             _one_of(kind, part.where, HierarchyKind)
             for kind in (part.texts("hierarchy") if "hierarchy" in part.document else ())

@@ -247,6 +247,8 @@ class Semantics:
     assignees: tuple[OwnerKind, ...] = KINDS
     """The kinds of principals that roles may be assigned to; to roles only with a hierarchy of them."""
     groups: tuple[GroupSource, ...] = ("state",)
+    everyone: str | None = None
+    """The name of the group that every user belongs to, whatever rows and requests say."""
     hierarchy: tuple[HierarchyKind, ...] = ()
     """The kinds of principals that contain others of their kind: groups in groups, roles held by roles."""
     active_roles: RoleNarrowing = "none"
@@ -254,6 +256,11 @@ class Semantics:
     inactive_owners: bool = False
     """Whether ownership through a role that does not count is ownership all the same."""
     gate: str | None = None
+
+    @property
+    def everyones(self) -> frozenset[str]:
+        """The groups of every user: that of `everyone`, if there is one."""
+        return frozenset(() if self.everyone is None else (self.everyone,))
 
     def inherits(self, privilege: Privilege | None) -> bool:
         """As `Program.inherits`."""

@@ -127,6 +127,7 @@ def semantics_json(semantics: Semantics) -> dict[str, Any]:
         **({} if semantics.grantees == KINDS else {"grantees": list(semantics.grantees)}),
         **({} if semantics.assignees == KINDS else {"assignees": list(semantics.assignees)}),
         "groups": list(semantics.groups),
+        **({} if semantics.everyone is None else {"everyone": semantics.everyone}),
         **({"hierarchy": list(semantics.hierarchy)} if semantics.hierarchy else {}),
         **({} if semantics.active_roles == "none" else {"active_roles": semantics.active_roles}),
         **({"inactive_owners": True} if semantics.inactive_owners else {}),

@@ -46,6 +46,7 @@ class Holdings:
         sources = program.semantics.groups
         self._takes_state_groups = "state" in sources
         self._takes_request_groups = "request" in sources
+        self._everyone = program.semantics.everyones
         self._nests_groups = "groups" in program.semantics.hierarchy
         self._bound = {role.name for role in program.roles.values() if role.scope is not None}
         self.locations = locations(program, state)
@@ -60,12 +61,9 @@ class Holdings:
 
     def groups(self, user: str, request_groups: Collection[str] = ()) -> frozenset[str]:
         """The names of the groups that the user is in, with the groups that contain these."""
-        from_request = self.above(request_groups) if self._takes_request_groups else _NOBODY
-        return (
-            from_request | self._values_where("memberships", "user", user, "group")
-            if self._takes_state_groups
-            else from_request
-        )
+        from_request = frozenset(request_groups) if self._takes_request_groups else _NOBODY
+        found = self.above(from_request | self._everyone)
+        return found | self._values_where("memberships", "user", user, "group") if self._takes_state_groups else found
 
     def above(self, groups: Collection[str]) -> frozenset[str]:
         """Some groups, with the groups that contain them."""

@@ -54,14 +54,15 @@ def people_parts(program: Program, state: State) -> PeopleParts:
     state = closed(program, state.plain("an index by columns"))
     used_parts = uses(program)
     people = _People(program, state, used_parts)
-    request_groups = people.groups if used_parts.request_groups else people.groups[:0]
+    alone = np.array([used_parts.request_groups or people.names[n].as_py() in used_parts.everyone for n in people.groups])
+    groups_alone = people.groups[alone.astype(np.bool_)]
     admins, admin_names = _sorted(coded_column(state, "service_admins", "user"))
     parts = {
         "service_admins": Part(lambda: [(once(admins),)], (Level(admin_names, '"', '":true', ","),), ""),
         "principals": people.principals(people.users, "user:"),
         "scoped": people.scoped(people.users, "user:"),
-        "group_principals": people.principals(request_groups, "group:"),
-        "group_scoped": people.scoped(request_groups, "group:"),
+        "group_principals": people.principals(groups_alone, "group:"),
+        "group_scoped": people.scoped(groups_alone, "group:"),
     }
     return PeopleParts(parts, people.within, people.holding(people.users))
 

@@ -242,6 +242,8 @@ class UsedParts:
     """Whether the groups of the state count."""
     request_groups: bool
     """Whether the groups that a request brings count."""
+    everyone: frozenset[str]
+    """The group of every user, as `group:…`, if there is one."""
     roles_of_roles: bool = False
     """Whether the roles that a role holds are looked up, which active roles bring."""
 
@@ -254,6 +256,7 @@ def uses(program: Program) -> UsedParts:
     """
     narrows = program.semantics.active_roles == "request"
     roles_of_roles = narrows and "roles" in program.semantics.hierarchy
+    everyone = frozenset(f"group:{group}" for group in program.semantics.everyones)
     if not program.rules:
         return UsedParts(
             member_types=frozenset(program.entities),
@@ -262,6 +265,7 @@ def uses(program: Program) -> UsedParts:
             service_admins=True,
             state_groups="state" in program.semantics.groups,
             request_groups="request" in program.semantics.groups,
+            everyone=everyone,
             roles_of_roles=roles_of_roles,
         )
     member_types: set[str] = set()
@@ -279,5 +283,6 @@ def uses(program: Program) -> UsedParts:
         service_admins=service_admins,
         state_groups="state" in program.semantics.groups,
         request_groups="request" in program.semantics.groups,
+        everyone=everyone,
         roles_of_roles=roles_of_roles,
     )

@@ -161,7 +161,7 @@ def _people(program: Program, state: State, used: UsedParts) -> Parts:
     found: IndexDocument = {"within": dict(sorted(within.items(), key=lambda item: item[1]))}
     timed: IndexDocument = {}
     for kind, part, scoped_part in (("user", "principals", "scoped"), ("group", "group_principals", "group_scoped")):
-        named = holders if kind == "user" or used.request_groups else ()
+        named = holders if kind == "user" or used.request_groups else used.everyone & holders
         members = {p: groups.get(p, {}) for p in sorted(p for p in named if p.startswith(f"{kind}:"))}
         found[part], timed[part], found[scoped_part], timed[scoped_part] = {}, {}, {}, {}
         for name, principals, later in _held(members, held, changing):

@@ -119,6 +119,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("grantees", "kinds", "who grants may be to: user, group, role; all, where absent"),
         Key("assignees", "kinds", "who roles may be assigned to: user, group, role; all, where absent"),
         Key("groups", "groups", "where groups come from: `state`, `request`"),
+        Key("everyone", "privilege_name", "the group that every user belongs to without any row: `public`"),
         Key("hierarchy", "hierarchy", "which principals contain others: `groups`, `roles`"),
         Key(
             "active_roles",

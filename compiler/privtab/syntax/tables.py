@@ -276,6 +276,7 @@ def _semantics(reader: PolicyReader, node: Node) -> SemanticsDecl:
     mistakes_before = reader.mistakes
     owner = _owner(reader, fields["owner"][1]) if "owner" in fields else None
     owner_known = reader.mistakes == mistakes_before
+    everyone = reader.name(fields["everyone"][1], "a group", "privilege") if "everyone" in fields else None
 
     def word(name: str) -> str | None:
         return reader.choice(fields[name][1], name, f"`{name}`") if name in fields else None
@@ -295,6 +296,7 @@ def _semantics(reader: PolicyReader, node: Node) -> SemanticsDecl:
         groups=words("groups") or ("state",),
         hierarchy=words("hierarchy"),
         active_roles=cast(Literal["none", "request", "request_grants"], word("active_roles") or "none"),
+        everyone=everyone and everyone.value,
         gate=_gate(reader, fields["gate"][1]) if "gate" in fields else None,
         owner_known=owner_known,
     )

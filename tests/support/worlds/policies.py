@@ -9,7 +9,7 @@ from random import Random
 
 from privtab.names import quoted
 from worlds import active, attributes, below, flat, hierarchy, implies, nested
-from worlds.names import PRIVILEGES, ROLES
+from worlds.names import GROUPS, PRIVILEGES, ROLES
 
 
 @dataclass
@@ -103,6 +103,9 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
         semantics.append("gate: member (top)")
     if rnd.random() < 0.3:
         semantics.append(f"groups: [{rnd.choice(['state, request', 'request'])}]")
+    everyone = random.Random(f"everyone {seed}")
+    if everyone.random() < 0.3:
+        semantics.append(f"everyone: {everyone.choice([*GROUPS, 'unnamed'])}")
     semantics += hierarchy.declared(draft.generator("hierarchy"))
     lines += [attributes.DECLARED.rstrip()] if draft.generator("attributes") else []
     semantics += active.declared(draft.generator("active"))

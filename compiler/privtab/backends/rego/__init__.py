@@ -127,7 +127,7 @@ class Emitter(Functions):
 
     def _may_hold_without_rows(self, rule: Rule) -> bool:
         """Whether the row may hold for a user without any rows in the state, and so for an empty user name."""
-        if "request" in self.program.semantics.groups:
+        if "request" in self.program.semantics.groups or self.program.semantics.everyone is not None:
             return True
         return any(map(self._needs_no_row, (call_condition(rule), item_condition(rule))))
 
@@ -220,7 +220,7 @@ def render(
         f"{base}/policy.rego": _template("policy.rego.j2").render(**common),
         f"{base}/lib/lib.rego": _template("lib.rego.j2").render(
             **common,
-            groups="request" if "request" in program.semantics.groups else "state",
+            **_named_groups(program),
             layout="sharded" if sharded else "whole",
             roles_of_roles="roles" in program.semantics.hierarchy,
             role_grants=role_grants(program),
@@ -443,3 +443,22 @@ __all__ = ["files", "render"]
 def files(policy: Compilation) -> Mapping[str, str]:
     """The Rego modules of the policy bundle."""
     return render(policy.optimised, policy.name, sharded=policy.sharded)
+
+
+def _named_groups(program: Program) -> dict[str, str]:
+    """The groups of a caller that no row gives them: the template for them, the Rego expression of their names, and its words.
+
+    `everyone`: the name of the group of every user, if requests bring others besides.
+    """
+    asked, everyone = "request" in program.semantics.groups, program.semantics.everyone
+    brought = {"groups": "request", "everyone": ""}
+    if asked and everyone:
+        both = "the request brings, and of the group of every user"
+        return brought | {"named_groups": "named_groups", "which": both, "everyone": quoted(everyone)}
+    if everyone:
+        return brought | {"named_groups": f"[{quoted(everyone)}]", "which": "every user is in"}
+    return brought | {
+        "groups": "request" if asked else "state",
+        "named_groups": "input.subject.properties.groups",
+        "which": "the request brings",
+    }
