@@ -48,6 +48,7 @@ def fixed_point(
         return tuple(inside)
 
     found: set[tuple[str, str | None]] = {(f"user:{user}", None)}
+    found |= {(f"group:{group}", None) for group in program.semantics.everyones}
     if "request" in sources:
         found |= {(f"group:{group}", None) for group in request_groups}
     while True:

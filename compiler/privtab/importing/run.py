@@ -319,8 +319,11 @@ class _Collector:
             self._note_row(table, row, "macro", "it names somebody or something else for each request")
             return
         if not self._everyone.isdisjoint(row.values()):
-            self._note_row(table, row, "everyone", "a state has no principal that everyone is")
-            return
+            group = self._program.semantics.everyone
+            if group is None:
+                self._note_row(table, row, "everyone", "the policy declares no group that everyone is in")
+                return
+            row = {name: f"group:{group}" if cell in self._everyone else cell for name, cell in row.items()}
         column = next((name for name in ENTITIES if name in row), None)
         if column is None or not self._is_pattern(row[column]):
             self.found.row(table, row)

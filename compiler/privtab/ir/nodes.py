@@ -262,6 +262,11 @@ class Semantics:
         """The groups of every user: that of `everyone`, if there is one."""
         return frozenset(() if self.everyone is None else (self.everyone,))
 
+    @property
+    def everybody(self) -> str | None:
+        """The principal that every user is: `group:…`."""
+        return self.everyone and f"group:{self.everyone}"
+
     def inherits(self, privilege: Privilege | None) -> bool:
         """As `Program.inherits`."""
         return ((privilege and privilege.inheritance) or self.inheritance) == "down"

@@ -15,6 +15,7 @@ from privtab.ir.nodes import RESOURCE, Has, Program, Rule, Target
 from privtab.moments import ALWAYS
 from privtab.pushdown.document import MappingDocument, NativeNames
 from privtab.pushdown.rights import (
+    EVERYONE,
     Account,
     Inventory,
     NativeGrant,
@@ -238,8 +239,14 @@ class _Rows:
 
     def member(self, member: str, role: str) -> None:
         """A principal is a member of a role or a group."""
+        if role == self.program.semantics.everybody:
+            self.left_out[f"memberships: every user is in `{self.program.semantics.everyone}`"] += 1
+            return
         account, held = self.account(member), self.account(role)
         if account is None or held is None:
+            return
+        if account == EVERYONE:
+            self.refuse("S301", f"{self.document.target} gives {held} to accounts one by one, and not to everyone")
             return
         links = self.document.traits.links
         if links is None or (account.kind, held.kind) in links:
@@ -264,7 +271,7 @@ class _Rows:
                 return
         account = self.account(row.grantee)
         if account is not None and account.kind not in self.document.traits.grantees:
-            kinds = " and ".join(f"{kind}s" for kind in self.document.traits.grantees)
+            kinds = " and ".join(f"{kind}s" for kind in self.document.traits.grantees if kind != "everyone")
             self.refuse("S301", f"{self.document.target} gives privileges to {kinds} only, and not to {account}")
             return
         given = privilege_names(self.program).privileges_of(row.privilege, type_, row.effect)
@@ -310,6 +317,9 @@ class _Rows:
         object_, account = self.object(entity), self.account(owner)
         if object_ is None or account is None:
             return
+        if account == EVERYONE:
+            self.refuse("S301", f"in {self.document.target}, not everyone owns {object_}")
+            return
         others = [
             r for r in self.rights if isinstance(r, NativeOwnership) and r.object == object_ and r.owner != account
         ]
@@ -335,7 +345,7 @@ class _Rows:
             self.outside += 1
             return None
         account = self.names.account(principal)
-        return account if self.check_name(account, principal) else None
+        return account if account == EVERYONE or self.check_name(account, principal) else None
 
     def check_name(self, item: Account | Object, principal: str | None) -> bool:
         """Whether the target can have a name, and no other principal has it there; a finding if not."""
@@ -475,6 +485,8 @@ class _Expansion:
 
     def _reached(self, account: Account) -> frozenset[str]:
         """The users who hold what an account holds."""
+        if account == EVERYONE:
+            return frozenset(self.users)
         seen, waiting = {account}, [account]
         while waiting:
             for member in self._members[waiting.pop()] - seen:

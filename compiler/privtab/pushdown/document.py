@@ -14,7 +14,7 @@ from privtab.errors import FormatError, PolicyInvalid
 from privtab.importing.template import Template
 from privtab.ir.nodes import Program
 from privtab.names import KINDS, decode_name, encode_name, last_name
-from privtab.pushdown.rights import OWNER, Account, AccountKind, Object, Traits
+from privtab.pushdown.rights import EVERYONE, OWNER, Account, AccountKind, Object, Traits
 from privtab.request import Entity
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.principal_rows import entity_named
@@ -328,6 +328,8 @@ class NativeNames:
 
     def account(self, principal: str) -> Account:
         """The account that a principal (`user:…`, `group:…`, `role:…`) is."""
+        if principal == self._program.semantics.everybody:
+            return EVERYONE
         kind, _, name = principal.partition(":")
         entity = entity_named(self._program, kind, name)
         # In the target, a name is of what contains all of its objects.

@@ -34,6 +34,11 @@ class Account:
         return "everyone" if self.kind == "everyone" else f"{self.kind} {self.name}{at}"
 
 
+EVERYONE = Account("everyone", "")
+WITH_EVERYONE: tuple[AccountKind, ...] = ("login", "group", "role", "everyone")
+"""All kinds of accounts, for targets that grant to each of them."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Object:
     """An object of the target: its kind there, and its native names from the outermost down."""

@@ -10,6 +10,7 @@ from privtab.ir.nodes import Program
 from privtab.pushdown.desired import DesiredRights, accounts_of, desired_rights, users_of
 from privtab.pushdown.document import MappingDocument, NativeNames, Needed
 from privtab.pushdown.rights import (
+    EVERYONE,
     GRANT_OPTION,
     OWNER,
     Account,
@@ -111,7 +112,7 @@ class NativeDecisions:
 
     def _held(self, account: Account) -> frozenset[Account]:
         """The account, everyone, and all roles that it holds."""
-        held, waiting = {account, Account("everyone", "")}, [account]
+        held, waiting = {account, EVERYONE}, [account]
         while waiting:
             for role in self._roles[waiting.pop()] - held:
                 held.add(role)
@@ -174,7 +175,8 @@ def push(
             if not document.traits.knows_names:
                 objects = {right.object for right in rights if isinstance(right, NativeGrant)}
                 inventory = replace(inventory, accounts=inventory.accounts | named, objects=inventory.objects | objects)
-            accounts = frozenset(account for account in named if account.kind != "login" or document.traits.adds_logins)
+            added = ("login", "group", "role") if document.traits.adds_logins else ("group", "role")
+            accounts = frozenset(account for account in named if account.kind in added)
             plan = difference(session.moved(inventory, rights), rights, accounts, revoke_foreign=revoke_foreign)
             requests = session.requests(plan)
             if compare:

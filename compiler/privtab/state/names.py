@@ -242,7 +242,7 @@ class UsedParts:
     """Whether the groups of the state count."""
     request_groups: bool
     """Whether the groups that a request brings count."""
-    everyone: frozenset[str]
+    everyone: frozenset[str] = frozenset()
     """The group of every user, as `group:…`, if there is one."""
     roles_of_roles: bool = False
     """Whether the roles that a role holds are looked up, which active roles bring."""

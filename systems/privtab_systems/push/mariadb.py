@@ -18,6 +18,8 @@ from sqlalchemy.dialects.mysql.base import MySQLDialect
 from privtab.errors import PushError, UsageError
 from privtab.pushdown.document import MappingDocument
 from privtab.pushdown.rights import (
+    EVERYONE,
+    WITH_EVERYONE,
     Account,
     DefaultRole,
     Inventory,
@@ -59,6 +61,7 @@ TRAITS = Traits(
         "procedure": _ROUTINE,
     },
     inherits=True,
+    grantees=WITH_EVERYONE,
     owners=False,
     login_hosts=True,
 )
@@ -275,7 +278,7 @@ def _account(name: str, host: str, accounts: set[Account]) -> Account:
 
 
 def _login(name: str, host: str) -> Account:
-    return Account("everyone", "") if not host and name == "PUBLIC" else Account("login", name, host)
+    return EVERYONE if not host and name == "PUBLIC" else Account("login", name, host)
 
 
 def _holder(right: Right) -> Account | None:

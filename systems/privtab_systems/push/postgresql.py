@@ -15,7 +15,9 @@ from sqlalchemy.dialects.postgresql.base import PGDialect
 from privtab.errors import PushError, UsageError
 from privtab.pushdown.document import MappingDocument
 from privtab.pushdown.rights import (
+    EVERYONE,
     GRANT_OPTION,
+    WITH_EVERYONE,
     Account,
     DefaultRole,
     Inventory,
@@ -52,6 +54,7 @@ TRAITS = Traits(
         "type": ("schema", "type"),
     },
     privileges={kind: (*names, *(name + GRANT_OPTION for name in names)) for kind, names in _PLAIN.items()},
+    grantees=WITH_EVERYONE,
     one_namespace=True,
 )
 LONGEST_NAME = 63
@@ -165,7 +168,7 @@ class PostgreSql:
 
     def _accounts(self) -> tuple[set[Account], set[Account], dict[int, Account]]:
         """All roles, those of superusers, and all by their ids."""
-        by_id: dict[int, Account] = {0: Account("everyone", "")}
+        by_id: dict[int, Account] = {0: EVERYONE}
         unlimited = set()
         for oid, name, login, superuser in self._sql.rows("select oid, rolname, rolcanlogin, rolsuper from pg_roles"):
             account = Account("login", name) if login else Account("role", name)

@@ -14,7 +14,18 @@ from privtab import strict_json
 from privtab._staged import write
 from privtab.errors import PushError, UsageError
 from privtab.pushdown.document import MappingDocument
-from privtab.pushdown.rights import Account, AccountKind, Inventory, NativeGrant, Object, PushPlan, Right, Traits
+from privtab.pushdown.rights import (
+    EVERYONE,
+    WITH_EVERYONE,
+    Account,
+    AccountKind,
+    Inventory,
+    NativeGrant,
+    Object,
+    PushPlan,
+    Right,
+    Traits,
+)
 from privtab.pushdown.target import Options
 
 TRAITS = Traits(
@@ -23,6 +34,7 @@ TRAITS = Traits(
     denials=True,
     inherits=None,
     links=(),
+    grantees=WITH_EVERYONE,
     owners=False,
     groups_are_roles=False,
     knows_names=False,
@@ -30,7 +42,7 @@ TRAITS = Traits(
 EVERYTHING = "*"
 LABEL = "privtab:"
 """How the label of a pushed policy begins; the name of the push follows."""
-_EVERYONE = "public"
+_PUBLIC = Account("group", "public")
 """The group of Ranger that everybody is in."""
 _PRINCIPALS: Mapping[str, AccountKind] = {"users": "login", "groups": "group", "roles": "role"}
 _EFFECTS = {"policyItems": "allow", "denyPolicyItems": "deny"}
@@ -54,8 +66,8 @@ def name_problem(item: Account | Object) -> str | None:
             return f"`{name}` would be a macro"
         if isinstance(item, Object) and set(name) & set("*?"):
             return f"`{name}` would be a pattern"
-    if isinstance(item, Account) and item.kind == "group" and item.name == _EVERYONE:
-        return "everybody is in the group of this name"
+    if item == _PUBLIC:
+        return "everybody is in the group of this name: the policy can say so, `semantics: {everyone: public}`"
     return None
 
 
@@ -171,9 +183,10 @@ class Ranger:
             for item in policy.get(key) or ():
                 if item.get("conditions") or item.get("delegateAdmin"):
                     return None
-                accounts = [
+                named = [
                     Account(kind, name) for plural, kind in _PRINCIPALS.items() for name in item.get(plural) or ()
                 ]
+                accounts = [EVERYONE if account == _PUBLIC else account for account in named]
                 words = [
                     access["type"] for access in item.get("accesses") or () if access.get("isAllowed") is not False
                 ]
@@ -229,7 +242,7 @@ def _items(rights: Iterator[NativeGrant]) -> list[dict[str, Any]]:
     """The items of one effect: accounts with the same privileges share one."""
     privileges: dict[Account, set[str]] = defaultdict(set)
     for right in rights:
-        privileges[right.account].add(right.privilege)
+        privileges[_PUBLIC if right.account == EVERYONE else right.account].add(right.privilege)
     accounts: dict[tuple[str, ...], list[Account]] = defaultdict(list)
     for account, words in sorted(privileges.items()):
         accounts[tuple(sorted(words))].append(account)
