@@ -44,6 +44,8 @@ class Attribute:
     """Of an entity: the types that have it."""
     origins: tuple[Origin, ...] = ("request",)
     """Where values come from. With both, the value that a request gives takes the place of the state's."""
+    default: Scalar | None = None
+    """Of a request: the value where a request gives none."""
 
     def fits(self, value: object) -> bool:
         """Whether a value given by a request is of the type."""
@@ -118,7 +120,8 @@ class Attribute:
         bounds = {"range": [self.lowest, self.highest]} if self.type == "integer" else {}
         on = {"on": list(self.on)} if self.on else {}
         origins = {} if self.origins == ("request",) else {"from": list(self.origins)}
-        return {"type": self.type, **listed, **bounds, **on, **origins}
+        default = {} if self.default is None else {"default": self.default}
+        return {"type": self.type, **listed, **bounds, **on, **origins, **default}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Attribute:
@@ -131,6 +134,7 @@ class Attribute:
             highest=highest,
             on=tuple(value.get("on", ())),
             origins=tuple(value.get("from", ("request",))),
+            default=value.get("default"),
         )
 
 

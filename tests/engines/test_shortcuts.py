@@ -1,72 +1,50 @@
-"""A shortcut answers as the engine does, or not at all."""
+"""The shortcuts of the Python engine answer as the reference, or leave the answer to the engine, in generated worlds."""
 
 from __future__ import annotations
 
-import random
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 import worlds
+from seeds import seeds
 
-from privtab import pipeline
+from privtab.attributes import NONE_GIVEN
+from privtab.pipeline import policy_artifacts
 from privtab.engines.index import Index
 from privtab.engines.python import LazyShortcuts, PythonEngine
-from privtab.errors import InvalidRequest
-from privtab.pipeline import policy_artifacts
+from privtab.pipeline import program_of
 from privtab.reference.evaluate import Reference
-from privtab.request import Entity, Request
+from privtab.source import SourceFile
 from privtab.state.index import index
-from privtab.vocabulary import Vocabulary
+
+NOBODY = ("", "*", "?", "%", "group:hr", "user:ann", "ann\n", 5, None)
+"""What is no name of a user."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_quick_answers_are_the_references(seed: int, tmp_path: Path) -> None:
-    answered = total = 0
-    for number in range(seed * 1000, seed * 1000 + 20):
-        policy = tmp_path / f"{number}.yaml"
-        policy.write_text(worlds.policy(number), encoding="utf-8")
-        program = pipeline.load_program(policy)
-        document = policy_artifacts(program).program
-        state = worlds.state(program, number)
-        reference = Reference(program, state)
-        ways = LazyShortcuts(PythonEngine(document, Index(index(program, state))))
-        for request in worlds.requests(program, number, 12):
-            if request.with_ or request.flags or request.groups:
-                continue
-            answer = ways[request.resource.type, request.action](request.user, request.resource.id)
-            total += 1
-            answered += answer is not None
-            assert answer in (None, reference.decide(request).allowed), (policy.read_text(), request)
-    assert answered > total / 10
+@pytest.mark.parametrize("features", [(), ("hierarchy", "implies", "any"), ("attributes",), ("active", "below")], ids=str)
+@pytest.mark.parametrize("seed", seeds(range(400, 440), quick=8))
+def test_a_shortcut_answers_as_the_reference(seed: int, features: tuple[str, ...]) -> None:
+    program = program_of(SourceFile(path="world.yaml", text=worlds.policy(seed, f"world{seed}", features)))
+    state = worlds.state(program, seed)
+    engine = PythonEngine(policy_artifacts(program).program, Index(index(program, state)))
+    reference, shortcuts = Reference(program, state), LazyShortcuts(engine)
+    for request in worlds.requests(program, seed, per_rule=6):
+        answer = shortcuts[request.resource.type, request.action](request.user, request.resource.id)
+        if answer is not None:
+            plain = replace(request, groups=(), flags=frozenset(), with_={}, active_roles=None, attributes=NONE_GIVEN)
+            assert answer == reference.decide(plain).allowed, plain
+        for name in NOBODY:
+            assert not shortcuts[request.resource.type, request.action](name, request.resource.id), (name, request)  # type: ignore[arg-type]
 
 
-def test_invalid_requests_have_no_quick_answer(tmp_path: Path) -> None:
-    policy = tmp_path / "p.yaml"
-    policy.write_text(
-        "privtab: 1\nsystem: s\nversion: '1'\nentities: {a: {b: {c:}}}\nprivileges: [P]\n"
-        "semantics: {inheritance: down, deny: overrides, owner: {kinds: [user]}}\n"
-        "tables: {c: {simple: P (c), other: P (c) or owner (a)}}\n"
-    )
-    program = pipeline.load_program(policy)
-    document = policy_artifacts(program).program
-    ways = LazyShortcuts(PythonEngine(document, Index(index(program, worlds.state(program, 1)))))
-    vocabulary = Vocabulary.from_program(document)
-    chance = random.Random(3)
-    refused = 0
-    for _ in range(5000):
-        path = "".join(chance.choice("aaaa///%25é") for _ in range(chance.randint(0, 7)))
-        for operation in ("simple", "other"):
-            answer = ways["c", operation]("ann", path)
-            try:
-                vocabulary.check(Request(user="ann", action=operation, resource=Entity("c", path)))
-            except InvalidRequest:
-                refused += 1
-                assert answer is None, path
-    assert 1000 < refused < 9990
-    for operation in ("simple", "other"):
-        assert ways["c", operation]("nobody", "x/y/z") is False
-        assert ways["c", operation]("", "x/y/z") is None
-        assert ways["c", operation](None, "x/y/z") is None  # type: ignore[arg-type]
-        assert ways["c", operation]("\ud800", "x/y/z") is None
-    assert ways["c", "fly"]("ann", "x/y/z") is None
+def test_a_shortcut_of_each_kind_was_compared() -> None:
+    """Worlds with and without a group of every user have conditions that shortcuts decide."""
+    decided = set()
+    for seed in range(400, 408):
+        program = program_of(SourceFile(path="world.yaml", text=worlds.policy(seed, f"world{seed}")))
+        state = worlds.state(program, seed)
+        shortcuts = LazyShortcuts(PythonEngine(policy_artifacts(program).program, Index(index(program, state))))
+        for request in worlds.requests(program, seed, per_rule=6):
+            answer = shortcuts[request.resource.type, request.action](request.user, request.resource.id)
+            decided.add((program.semantics.everyone is not None, answer))
+    assert decided == {(everyone, answer) for everyone in (False, True) for answer in (None, False, True)}

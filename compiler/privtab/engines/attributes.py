@@ -22,6 +22,13 @@ class Operand:
     type: str = ""
     held: bool = False
     """Whether the state may give the value."""
+    default: Any = None
+    """The value where the request gives none."""
+
+    @property
+    def ungiven(self) -> bool:
+        """Whether there may be a value although the request gives none."""
+        return self.held or self.default is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +59,10 @@ class Comparison:
 def operand(value: Mapping[str, Any], slot: str, declared: Attributes) -> Operand:
     """Read an operand of the program's JSON; `slot` is that of the resource of its condition."""
     of, name = value["of"], value["attribute"]
-    from_state = "state" in declared.of(of)[name].origins
+    attribute = declared.of(of)[name]
+    from_state = "state" in attribute.origins
     if of != "entity":
-        return Operand(of, name, held=from_state)
+        return Operand(of, name, held=from_state, default=attribute.default)
     return Operand(of, name, value["slot"] or slot, value["type"], from_state)
 
 
@@ -88,7 +96,7 @@ class RequestValues:
         """The value of an attribute, None if it is absent; `path` is that of its entity, None if the request does not name it."""
         name = operand.attribute
         if operand.of == "request":
-            return self.given.request.get(name)
+            return self.given.request.get(name, operand.default)
         if operand.of == "user":
             from_request, from_state = self.given.user.get(name), self.of_user
         elif path is None:

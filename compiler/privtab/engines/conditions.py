@@ -173,7 +173,7 @@ class ConditionReader:
             tuple(right) if isinstance(right, list) else self._operand(right, slot, form),
         )
         unnamed = any(term.of == "entity" and self.unnamed(term.type, term.slot, form) for term in compared.operands)
-        possible = form.attributes or all(term.held for term in compared.operands)
+        possible = form.attributes or all(term.ungiven for term in compared.operands)
         return Atom("compare", comparison=compared) if possible and not unnamed else NEVER
 
     def _operand(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> Operand:

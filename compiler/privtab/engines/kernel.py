@@ -318,6 +318,8 @@ class Kernel:
     def _values(self, operand: Operand, batch: Batch) -> tuple[list[Any], Codes]:
         """The values of an attribute for distinct names, and the number of the name for each request."""
         index, name = self.plan.index, operand.attribute
+        if operand.of == "request":  # of requests that give no attributes
+            return [operand.default], np.zeros(len(batch.user_positions), np.int64)
         if operand.of == "user":
             users = batch.names.to_pylist()
             return [index.user_attributes.get(user, {}).get(name) for user in users], batch.user_positions

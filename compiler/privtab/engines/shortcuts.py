@@ -37,7 +37,7 @@ def shortcut(plan: FormPlan) -> Shortcut | None:
     # Each entity down the path adds one name.
     straight = [depth for _, depth in chain] == list(range(1, len(chain) + 1))
     on_path = all(any(step.type == type_ for type_, _ in chain) for step in plan.steps)
-    plain = len(plan.form.types) == 1 and plan.form.named and not plan.semantics.roles
+    plain = len(plan.form.types) == 1 and plan.form.named and not (plan.semantics.roles or plan.comparisons)
     if not (straight and on_path and plain):
         return None
     required, rest = needed(plan.condition)

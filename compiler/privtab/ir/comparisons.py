@@ -152,9 +152,13 @@ class _Search:
         return {term: value for term, value in chosen.items() if value is not None} | words
 
     def _domain(self, term: Term) -> list[Scalar | None]:
-        """The values to try, none of them first."""
+        """The values to try: none of them first, or the default, which stands for none."""
         constants = {constant for bound, _ in self._literals for constant in bound.constants}
-        return [None, *representatives(self._types[term], constants, self._types.values())]
+        type_ = self._types[term]
+        if type_.default is not None:
+            constants.add(type_.default)
+        found = representatives(type_, constants, self._types.values())
+        return [None, *found] if type_.default is None else sorted(found, key=lambda value: value != type_.default)
 
 
 def representatives(type_: Attribute, constants: Collection[Scalar], types: Collection[Attribute]) -> list[Scalar]:

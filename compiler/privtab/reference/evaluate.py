@@ -216,7 +216,8 @@ class EvaluationContext:
             case "user":
                 return self.attributes.user.get(term.attribute)
             case "request":
-                return self.attributes.request.get(term.attribute)
+                default = self.program.attributes.request[term.attribute].default
+                return self.attributes.request.get(term.attribute, default)
             case "entity":
                 path = self.path(term.target) if term.target is not None else ()
                 return self.given.get((path[-1], term.attribute)) if path else None

@@ -161,9 +161,26 @@ def _attribute(reader: PolicyReader, kind: AttributeKind, name: Word, node: Node
     attribute = _type(reader, types[0], fields[types[0]][1])
     if attribute is None:
         return None
+    if "default" in fields:
+        attribute = _with_default(reader, kind, what, attribute, *fields["default"])
     written = tuple(dict.fromkeys(cast("Origin", source.value) for source in sources or ()))
     origins = ("request",) if kind == "request" else written or ("state",)
     return AttributeDecl(kind=kind, name=name, type=replace(attribute, origins=origins), on=on)
+
+
+def _with_default(
+    reader: PolicyReader, kind: AttributeKind, what: str, attribute: Attribute, key: Scalar, node: Node
+) -> Attribute:
+    """The attribute with its default, which only attributes of requests have: rows of the state say what others are."""
+    if kind != "request" or attribute.type == "set":
+        why = "is a set" if kind == "request" else "is not of the request"
+        reader.take(misspelt.wrong_value_other(reader.span(key), f"{what} {why}, so it has no `default`", "leave it out"))
+        return attribute
+    value = node.value if isinstance(node, Scalar) and node.style != "*" else None
+    if not isinstance(value, str | int) or not attribute.fits(value):
+        reader.wrong(node, f"the default of {what}", attribute.describe())
+        return attribute
+    return replace(attribute, default=value)
 
 
 def _type(reader: PolicyReader, type_: TypeName, node: Node) -> Attribute | None:

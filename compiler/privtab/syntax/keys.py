@@ -109,6 +109,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
             "from",
             "of a user or an entity: `state`, `request` or both, where values come from; `state` where absent",
         ),
+        Key("default", "scalar", "of the request: the value where a request gives none"),
         Key("note", "text", "a remark"),
     ),
     "semantics": (

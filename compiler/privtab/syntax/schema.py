@@ -80,6 +80,7 @@ _SHAPES: dict[str, dict[str, Any]] = {
     "open": {"type": "string", "pattern": _WORD},
     "privilege_name": {"type": "string", "pattern": _PRIVILEGE},
     "flag": {"type": "boolean"},
+    "scalar": {"type": ["string", "boolean", "integer"]},
     "creator": {"enum": [True, False, "active_role"]},
     "levels": {"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": 1, "maximum": MOST_LEVELS}]},
     "line": _LINE,

@@ -36,6 +36,16 @@ attributes:
     team: text
 """
 TEXTS = ("one", "two words", "3")
+DEFAULTS = {"mfa: bool": "mfa: {bool: true, default: true}", "hour: {integer: [0, 3]}": "hour: {integer: [0, 3], default: 2}"}
+DEFAULTS["    team: text"] = "    team: {text: true, default: one}"
+
+
+def declared(rnd: random.Random) -> str:
+    """The attributes of a policy; some of the request have a default."""
+    text = DECLARED
+    for plain, with_default in DEFAULTS.items():
+        text = text.replace(plain, with_default) if rnd.random() < 0.3 else text
+    return text.rstrip()
 
 
 def comparison(draft: Draft, type_: str, objects: Sequence[str]) -> str | None:

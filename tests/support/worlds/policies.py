@@ -107,7 +107,7 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
     if everyone.random() < 0.3:
         semantics.append(f"everyone: {everyone.choice([*GROUPS, 'unnamed'])}")
     semantics += hierarchy.declared(draft.generator("hierarchy"))
-    lines += [attributes.DECLARED.rstrip()] if draft.generator("attributes") else []
+    lines += [attributes.declared(random.Random(f"defaults {seed}"))] if draft.generator("attributes") else []
     semantics += active.declared(draft.generator("active"))
     lines += ["semantics:", *(f"  {s}" for s in semantics)]
     if rnd.random() < 0.5:

@@ -228,6 +228,7 @@ def render(
             paths=key_paths(program),
             shapes=key_shapes(program),
             attributes=_given_attributes(program),
+            defaults=any(attribute.default is not None for attribute in program.attributes.request.values()),
             held=_held_attributes(program),
         ),
         f"{base}/explain/explain.rego": _template("explain.rego.j2").render(
