@@ -9,10 +9,9 @@ import worlds
 from seeds import seeds
 
 from privtab.attributes import NONE_GIVEN
-from privtab.pipeline import policy_artifacts
 from privtab.engines.index import Index
 from privtab.engines.python import LazyShortcuts, PythonEngine
-from privtab.pipeline import program_of
+from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
 from privtab.source import SourceFile
 from privtab.state.index import index
@@ -21,7 +20,9 @@ NOBODY = ("", "*", "?", "%", "group:hr", "user:ann", "ann\n", 5, None)
 """What is no name of a user."""
 
 
-@pytest.mark.parametrize("features", [(), ("hierarchy", "implies", "any"), ("attributes",), ("active", "below")], ids=str)
+@pytest.mark.parametrize(
+    "features", [(), ("hierarchy", "implies", "any"), ("attributes",), ("active", "below")], ids=str
+)
 @pytest.mark.parametrize("seed", seeds(range(400, 440), quick=8))
 def test_a_shortcut_answers_as_the_reference(seed: int, features: tuple[str, ...]) -> None:
     program = program_of(SourceFile(path="world.yaml", text=worlds.policy(seed, f"world{seed}", features)))

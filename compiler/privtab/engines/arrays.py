@@ -7,6 +7,7 @@ from copy import copy
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 
 from privtab.arrow import Codes, Lists, Truth
 from privtab.engines.index import Index, PrivilegeNumbers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, Literal, TypeAlias, TypeVar, assert_never
 
 from privtab.attributes import Attributes
@@ -98,16 +99,20 @@ class ConditionReader:
         A set with `any` becomes one for each level, all of whose `any` are at the same distance from the nearest.
         """
         atoms: list[Mapping[str, Any]] = []
-        numbers: dict[tuple[int, str], int] = {}
+        numbers: dict[tuple[int | str, ...], int] = {}
         found: dict[tuple[int, ...], None] = {}
         for set_ in sets:
             listed = [(number, rule["atoms"][number]) for number in set_]
-            choices = [form.levels[atom["slot"]] for _, atom in listed if atom.get("level") == "any"]
+            places = [place for _, atom in listed for place in (atom, atom.get("left", {}), atom.get("right", {}))]
+            choices = [form.levels[place["slot"]] for place in places if place.get("level") == "any"]
             for distance in range(max(choices, default=1)):
                 row: list[int] = []
                 for number, atom in listed:
                     for place in self._located_atom(atom, form, distance):
-                        key = number, place.get("type", "")
+                        key = (
+                            number,
+                            *(side.get("type", "") for side in (place, place.get("left", {}), place.get("right", {}))),
+                        )
                         if key not in numbers:
                             numbers[key] = len(atoms)
                             atoms.append(place)
@@ -117,7 +122,9 @@ class ConditionReader:
 
     def _located_atom(self, atom: Mapping[str, Any], form: RequestShape, distance: int) -> list[Mapping[str, Any]]:
         if atom.get("kind") == "compare":
-            return [{**atom, **{side: self._located_atom(atom[side], form, 0)[0] for side in ("left", "right")}}]
+            # One of both at most means several levels.
+            sides = product(*(self._located_atom(atom[side], form, distance) for side in ("left", "right")))
+            return [{**atom, "left": left, "right": right} for left, right in sides]
         type_ = atom.get("type")
         if type_ not in self.nested:
             return [atom]
@@ -166,22 +173,24 @@ class ConditionReader:
                 raise ValueError(f"`{name}` is not a condition")
 
     def _compare(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
-        right = value["right"]
-        compared = Comparison(
-            self._operand(value["left"], slot, form),
-            value["operator"],
-            tuple(right) if isinstance(right, list) else self._operand(right, slot, form),
-        )
+        left, right, operator = value["left"], value["right"], value["operator"]
+        rights: list[Any] = [tuple(right)] if isinstance(right, list) else self._operands(right, slot, form)
+        join = _any if "any" in (left.get("level"), isinstance(right, Mapping) and right.get("level")) else _all
+        lefts = self._operands(left, slot, form)
+        return join(self._compare_at(Comparison(one, operator, other), form) for one, other in product(lefts, rights))
+
+    def _compare_at(self, compared: Comparison, form: RequestShape) -> Condition:
         unnamed = any(term.of == "entity" and self.unnamed(term.type, term.slot, form) for term in compared.operands)
         possible = form.attributes or all(term.ungiven for term in compared.operands)
         return Atom("compare", comparison=compared) if possible and not unnamed else NEVER
 
-    def _operand(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> Operand:
+    def _operands(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> list[Operand]:
+        """An attribute, of each level of a type that nests if it is of several."""
         found = operand(value, slot, self.attributes)
         if found.type not in self.nested:
-            return found
-        [type_] = self.targets(found.type, value.get("level", "nearest"), found.slot, form)
-        return replace(found, type=type_)
+            return [found]
+        types = self.targets(found.type, value.get("level", "nearest"), found.slot, form)
+        return [replace(found, type=type_) for type_ in types]
 
     def _can(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
         rule = self.rules[value["type"]][value["operation"]]

@@ -110,6 +110,15 @@ def misplaced_nested_holder(span: Span, word: str, written: str) -> Diagnostic:
     )
 
 
+def misplaced_nested_compared_twice(span: Span, written: str) -> Diagnostic:
+    """Build the finding for a comparison of several levels with several levels."""
+    return MISPLACED_NESTED.at(
+        span,
+        f"`{written}` is compared with several levels, and is that of several itself",
+        "compare the levels one by one with the nearest or the first",
+    )
+
+
 def misplaced_nested_compared(span: Span, written: str) -> Diagnostic:
     """Build the finding for an attribute of a level that may be several entities, or of different types."""
     return MISPLACED_NESTED.at(

@@ -36,6 +36,7 @@ from privtab.ir.nodes import (
     WithSlot,
     nested_on,
 )
+from privtab.paths import SEVERAL
 
 LEVELS_ABOVE = frozenset(
     {
@@ -184,6 +185,32 @@ def move(formula: Formula, slot: str) -> Formula:
     return mapped(formula, leaf)
 
 
+def several(atom: Formula) -> Target | None:
+    """The target of an atom that means several levels of a type that nests; None if it means one."""
+    match atom:
+        case Compare():
+            return next((target for target in atom.targets if target.level in SEVERAL), None)
+        case Has(target=target) | Owner(target=target) | Member(target=target) if target.level in SEVERAL:
+            return target
+        case _:
+            return None
+
+
+def on_each_level(program: Program, atom: Atom, levels: int) -> tuple[Atom, ...]:
+    """An atom about `any` or `every` level as one about each, the nearest first, on a path with this many levels."""
+    whole = several(atom)
+    assert whole is not None
+    assert isinstance(atom, Has | Owner | Member | Compare)
+    found = located(program, whole, levels)
+    if isinstance(atom, Compare):
+
+        def at(one: Target) -> Compare:
+            return with_targets(atom, lambda target: one if target == whole else target)
+
+        return tuple(map(at, found))
+    return tuple(replace(atom, target=one) for one in found)
+
+
 def with_targets(compare: Compare, change: Callable[[Target], Target]) -> Compare:
     """The comparison with other entities in place of its own."""
 
@@ -232,9 +259,13 @@ class RequestAlgebra(Algebra[T]):
 
     def fold(self, formula: Formula) -> T:
         """As Algebra.fold."""
+        if not (self._nested and self.levels):
+            return super().fold(formula)
+        if isinstance(formula, Compare) and (whole := several(formula)) is not None:
+            join = self.any_of if whole.level == "any" else self.all_of
+            return join(map(self.atom, on_each_level(self.program, formula, self.levels[whole.slot])))
         if (
-            not (self._nested and self.levels)
-            or not isinstance(formula, Has | Owner | Member | HasBelow | OwnsBelow)
+            not isinstance(formula, Has | Owner | Member | HasBelow | OwnsBelow)
             or formula.target.type not in self._nested
         ):
             return super().fold(formula)

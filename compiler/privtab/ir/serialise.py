@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, assert_never, get_args
 
 from privtab._once import once
 from privtab.ir.canonical import Canonical, Leaf, Listing, canonical
-from privtab.ir.formula import anchor, asked_condition, call_condition
+from privtab.ir.formula import anchor, asked_condition, call_condition, several
 from privtab.ir.names import constants_text, inheriting
 from privtab.ir.nodes import (
     And,
@@ -254,7 +254,8 @@ def _listed(form: Canonical, condition: Formula, flags: frozenset[str], types: M
 
 
 def _about_any_level(atom: Leaf) -> bool:
-    return isinstance(atom, Has | Owner | Member) and atom.target.level == "any"
+    target = several(atom)
+    return target is not None and target.level == "any"
 
 
 def variant_key(flags: tuple[str, ...], types: dict[str, str]) -> str:

@@ -23,6 +23,8 @@ from privtab.ir.formula import (
     disjunction,
     followed,
     located,
+    on_each_level,
+    several,
     uses_below,
     with_conditions,
     with_targets,
@@ -35,8 +37,6 @@ from privtab.ir.nodes import (
     Compare,
     EntityType,
     Formula,
-    Has,
-    Member,
     Owner,
     OwnsBelow,
     Program,
@@ -58,9 +58,8 @@ def located_sets(program: Program, sets: MinimalSets, levels: Levels) -> Minimal
     """
     found: dict[tuple[Leaf, ...], None] = {}
     for atoms in sets:
-        choices = [
-            levels[a.target.slot] for a in atoms if isinstance(a, Has | Owner | Member) and a.target.level == "any"
-        ]
+        targets = [target for atom in atoms if (target := several(atom)) is not None]
+        choices = [levels[target.slot] for target in targets if target.level == "any"]
         for distance in range(max(choices, default=1)):
             found[tuple(at for atom in atoms for at in _located_atoms(program, atom, levels, distance))] = None
     return tuple(found)
@@ -71,7 +70,13 @@ def _located_atoms(program: Program, atom: Leaf, levels: Levels, distance: int) 
         yield atom
         return
     if isinstance(atom, Compare):
-        yield with_targets(atom, lambda target: located(program, target, levels[target.slot])[0])
+        whole = several(atom)
+        each = (atom,) if whole is None else on_each_level(program, atom, levels[whole.slot])
+        if whole is not None and whole.level == "any":
+            each = (each[min(distance, len(each) - 1)],)
+        for one in each:
+            assert isinstance(one, Compare)
+            yield with_targets(one, lambda target: located(program, target, levels[target.slot])[0])
         return
     targets = located(program, atom.target, levels[atom.target.slot])
     if atom.target.level == "any":
@@ -85,10 +90,10 @@ def levels_that_matter(*conditions: tuple[Program, Formula]) -> int:
     last, quantified, owned = 1, 0, False
     for program, formula in conditions:
         for atom in {node for node in followed(program, formula) if isinstance(node, ATOMS)}:
+            # A condition holds or fails by one level for each `any` and `every`.
+            quantified += several(atom) is not None
             if not isinstance(atom, ServiceAdmin | Compare):
                 last = 2 if atom.target.level == "parent" else last
-                # A condition holds or fails by one level for each `any` and `every`.
-                quantified += atom.target.level in ("any", "every")
                 owned = owned or isinstance(atom, Owner | OwnsBelow)
     most = 1 + last + quantified  # the outermost, the last ones, and those
     if _rows_stay([program for program, _ in conditions], owned=owned):
@@ -227,10 +232,18 @@ class _AtLevels(Rebuilder):
         if isinstance(atom, ServiceAdmin):
             return atom
         if isinstance(atom, Compare):
-            return with_targets(atom, self._single)
+            return self._compare(atom)
         targets = located(self._unrolling.program, atom.target, self._levels.get(atom.target.slot, 1))
         join = disjunction if atom.target.level == "any" else conjunction
         return join(*(replace(atom, target=target) for target in targets))
+
+    def _compare(self, compare: Compare) -> Formula:
+        whole = several(compare)
+        if whole is None:
+            return with_targets(compare, self._single)
+        join = disjunction if whole.level == "any" else conjunction
+        each = on_each_level(self._unrolling.program, compare, self._levels.get(whole.slot, 1))
+        return join(*(with_targets(one, self._single) for one in each if isinstance(one, Compare)))
 
     def can(self, can: Can) -> Formula:
         return replace(can, target=self._single(can.target))

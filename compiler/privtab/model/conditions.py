@@ -16,7 +16,7 @@ from privtab.model import nodes as m
 from privtab.model.names import DeclaredNames
 from privtab.model.select import ChosenRow
 from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, PRIVILEGE_ATTRIBUTE
-from privtab.paths import Level
+from privtab.paths import SEVERAL, Level
 from privtab.request import ACTIVE_ROLES
 from privtab.syntax import expression as x
 from privtab.syntax.nodes import Cell, ConditionCell
@@ -365,6 +365,11 @@ def _compared(scope: Scope, comparison: x.Comparison, cell: Cell) -> m.Compared 
     if left is None or right is None:
         return None
     spot = m.CellPart(cell, comparison.left.start, comparison.left.end)
+    several = [use for use in (left, right) if isinstance(use, m.TermUse) and use.place and use.place.level in SEVERAL]
+    if len(several) > 1:
+        span = cell.part(comparison.left.start, comparison.left.end)
+        scope.fail(unsound_types.misplaced_nested_compared_twice(span, comparison.left.text))
+        return None
     wrong = _mismatch(comparison, left, right, cell)
     if wrong is not None:
         scope.fail(wrong)
@@ -385,10 +390,10 @@ def _term(scope: Scope, written: x.Name, cell: Cell) -> m.TermUse | None:
     if head in ("user", "request") and head not in scope.objects:
         kind = "user" if head == "user" else "request"
     else:
-        place = scope.place(x.Name(head, written.start, written.start + len(head)), cell)
+        place = scope.place(x.Name(head, written.start, written.start + len(head), selector=written.selector), cell)
         if place is None:
             return None
-    if place is not None and place.level not in ("nearest", "first"):
+    if (place is None and written.selector is not None) or (place is not None and place.level == "parent"):
         scope.fail(unsound_types.misplaced_nested_compared(span, head))
         return None
     declared = scope.names.attributes.of(kind)

@@ -6,13 +6,13 @@ It is deliberately simple: `EvaluationContext.holds` evaluates a condition as wr
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
 from privtab.attributes import holds
 from privtab.effects import with_changes
 from privtab.ir.canonical import Leaf, Listing
-from privtab.ir.formula import anchor, asked_condition, located, resolve
+from privtab.ir.formula import anchor, asked_condition, located, on_each_level, resolve, several
 from privtab.ir.names import atom_words
 from privtab.ir.nodes import (
     NEVER,
@@ -169,9 +169,9 @@ class EvaluationContext:
             case ByType():
                 body = dict(formula.cases).get(self.types[formula.slot])
                 return body is not None and self.holds(body, results)
-            case Has() | Owner() | Member() if formula.target.level in ("any", "every"):
-                join = any if formula.target.level == "any" else all
-                return join(self.holds(replace(formula, target=target)) for target in self.located(formula.target))
+            case Has() | Owner() | Member() | Compare() if (whole := several(formula)) is not None:
+                join = any if whole.level == "any" else all
+                return join(map(self.holds, on_each_level(self.program, formula, self.levels[whole.slot])))
             case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | Compare():
                 return self.why(formula) is not None
             case _:

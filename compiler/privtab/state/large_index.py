@@ -54,7 +54,9 @@ def people_parts(program: Program, state: State) -> PeopleParts:
     state = closed(program, state.plain("an index by columns"))
     used_parts = uses(program)
     people = _People(program, state, used_parts)
-    alone = np.array([used_parts.request_groups or people.names[n].as_py() in used_parts.everyone for n in people.groups])
+    alone = np.array(
+        [used_parts.request_groups or people.names[n].as_py() in used_parts.everyone for n in people.groups]
+    )
     groups_alone = people.groups[alone.astype(np.bool_)]
     admins, admin_names = _sorted(coded_column(state, "service_admins", "user"))
     parts = {

@@ -174,7 +174,9 @@ def _with_default(
     """The attribute with its default, which only attributes of requests have: rows of the state say what others are."""
     if kind != "request" or attribute.type == "set":
         why = "is a set" if kind == "request" else "is not of the request"
-        reader.take(misspelt.wrong_value_other(reader.span(key), f"{what} {why}, so it has no `default`", "leave it out"))
+        reader.take(
+            misspelt.wrong_value_other(reader.span(key), f"{what} {why}, so it has no `default`", "leave it out")
+        )
         return attribute
     value = node.value if isinstance(node, Scalar) and node.style != "*" else None
     if not isinstance(value, str | int) or not attribute.fits(value):

@@ -214,19 +214,22 @@ class _Tree(Transformer[Token, Expression]):
     def anyone(self, children: list[Any]) -> Expression:
         return Word("anyone", _name(children[0]))
 
+    def attribute(self, children: list[Token | None]) -> Name:
+        return self.level(children if children[0] is not None else [children[1], None])
+
     def true_(self, children: list[Any]) -> Expression:
-        word = _name(children[0])
+        word = children[0]
         return Comparison(word, "=", (Constant(value=True, word=word),))
 
     def compared(self, children: list[Any]) -> Expression:
         left, relation, *operands = children
-        if operands[0].type == "ATTRIBUTE":
-            return Comparison(_name(left), str(relation), _name(operands[0]))
-        return Comparison(_name(left), str(relation), tuple(map(_constant, operands)))
+        if isinstance(operands[0], Name):
+            return Comparison(left, str(relation), operands[0])
+        return Comparison(left, str(relation), tuple(map(_constant, operands)))
 
     def contained(self, children: list[Any]) -> Expression:
         word, _, attribute = children
-        return Comparison(_name(attribute), "contains", (_constant(word),))
+        return Comparison(attribute, "contains", (_constant(word),))
 
     def effect(self, children: list[Any]) -> EffectTerm:
         *names, targets = children

@@ -183,9 +183,7 @@ class Ranger:
             for item in policy.get(key) or ():
                 if item.get("conditions") or item.get("delegateAdmin"):
                     return None
-                named = [
-                    Account(kind, name) for plural, kind in _PRINCIPALS.items() for name in item.get(plural) or ()
-                ]
+                named = [Account(kind, name) for plural, kind in _PRINCIPALS.items() for name in item.get(plural) or ()]
                 accounts = [EVERYONE if account == _PUBLIC else account for account in named]
                 words = [
                     access["type"] for access in item.get("accesses") or () if access.get("isAllowed") is not False

@@ -11,6 +11,7 @@ from privtab.attributes import Attribute, GivenAttributes
 from privtab.ir.nodes import Program
 from privtab.request import Entity
 from privtab.state.nodes import AttributeRow, State
+from worlds import nested
 from worlds.names import entity, names
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ attributes:
     team: text
 """
 TEXTS = ("one", "two words", "3")
-DEFAULTS = {"mfa: bool": "mfa: {bool: true, default: true}", "hour: {integer: [0, 3]}": "hour: {integer: [0, 3], default: 2}"}
+DEFAULTS = {
+    "mfa: bool": "mfa: {bool: true, default: true}",
+    "hour: {integer: [0, 3]}": "hour: {integer: [0, 3], default: 2}",
+}
 DEFAULTS["    team: text"] = "    team: {text: true, default: one}"
 
 
@@ -55,6 +59,7 @@ def comparison(draft: Draft, type_: str, objects: Sequence[str]) -> str | None:
         return None
     on, other = rnd.choice(["entity", *objects]), rnd.choice(["entity", *objects])
     near = rnd.choice([on, *(above for above in draft.chain(type_) if above != "user")])
+    [near] = nested.levels(draft.generator("nested"), [near]) if near != on else [near]
     order = rnd.choice(["=", "<", "<=", ">", ">="])
     return rnd.choice(
         [

@@ -103,10 +103,7 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
         semantics.append("gate: member (top)")
     if rnd.random() < 0.3:
         semantics.append(f"groups: [{rnd.choice(['state, request', 'request'])}]")
-    everyone = random.Random(f"everyone {seed}")
-    if everyone.random() < 0.3:
-        semantics.append(f"everyone: {everyone.choice([*GROUPS, 'unnamed'])}")
-    semantics += hierarchy.declared(draft.generator("hierarchy"))
+    semantics += [*_everyone(random.Random(f"everyone {seed}")), *hierarchy.declared(draft.generator("hierarchy"))]
     lines += [attributes.declared(random.Random(f"defaults {seed}"))] if draft.generator("attributes") else []
     semantics += active.declared(draft.generator("active"))
     lines += ["semantics:", *(f"  {s}" for s in semantics)]
@@ -126,6 +123,11 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
     if rnd.random() < 0.5:
         lines += ["any:", f"  every: {{requires: '{_expression(draft, 'top', 1, ())}', gate: none}}"]
     return "\n".join(lines) + "\n"
+
+
+def _everyone(rnd: random.Random) -> list[str]:
+    """The group of every user, in some policies: one with rows or without."""
+    return [f"everyone: {rnd.choice([*GROUPS, 'unnamed'])}"] if rnd.random() < 0.3 else []
 
 
 def _further(draft: Draft, inheritance: str) -> dict[str, str]:

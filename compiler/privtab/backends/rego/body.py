@@ -9,9 +9,7 @@ from functools import lru_cache
 from typing import TypeAlias, assert_never
 
 from privtab._nodes import dataclass as node
-from privtab.ir.formula import (
-    anchor,
-)
+from privtab.ir.formula import anchor, several
 from privtab.ir.nodes import (
     ALWAYS,
     RESOURCE,
@@ -37,6 +35,7 @@ from privtab.ir.nodes import (
     nested_on,
 )
 from privtab.names import small_letters
+from privtab.paths import SEVERAL
 
 
 @node(frozen=True, slots=True, kw_only=True)
@@ -192,8 +191,11 @@ class Body:
         match formula:
             case And():
                 return tuple(line for part in formula.parts for line in self.lines_of(name, part))
-            case Has(target=target) | Owner(target=target) | Member(target=target) if target.level in ("any", "every"):
+            case Has(target=target) | Owner(target=target) | Member(target=target) if target.level in SEVERAL:
                 return (self._on_levels(formula),)
+            case Compare() if (whole := several(formula)) is not None:
+                helper = self.functions.names.take(f"{name}_{whole.level}_level")
+                self.helpers.append(self._clause(helper, self.args, self._comparison_on_levels(formula, whole)))
             case Has(privilege=privilege, target=target):
                 return (f'lib.has(user, "{privilege}", {self.keys(target)})',)
             case Owner(target=target):
@@ -245,10 +247,25 @@ class Body:
             operand = f"{{{', '.join(constants)}}}" if operator == "in" else constants[0]
         return f"{left} {'==' if operator == '=' else operator} {operand}"
 
+    def _levels(self, target: Target) -> str:
+        """The expression for the keys down to each level of the type that nests."""
+        first = self.program.chain(target.type).index(target.type)
+        return f"lib.levels({self.path(target)}, {first}, {self._behind(target)})"
+
+    def _comparison_on_levels(self, compare: Compare, whole: Target) -> tuple[str, ...]:
+        """The lines of a comparison of `any` or `every` level: `keys` is the path down to one."""
+        levels = self._levels(whole)
+        line = self._comparison(compare)
+        if whole.level == "any":
+            return (f"some keys in {levels}", "lib.complete(keys)", line)
+        return (f"every keys in {levels} {{\n\t\tlib.complete(keys)\n\t\t{line}\n\t}}",)
+
     def _value(self, term: Term) -> str:
         """The expression for the value of an attribute; undefined if it is absent."""
         if term.target is not None:
-            return f'lib.entity_value({self.place(term.target)}, "{term.attribute}")'
+            one_level = "keys[0], keys[count(keys) - 1]" if self.functions.sharded else "keys[count(keys) - 1]"
+            place = one_level if term.target.level in SEVERAL else self.place(term.target)
+            return f'lib.entity_value({place}, "{term.attribute}")'
         return (
             f'lib.user_value(user, "{term.attribute}")'
             if term.kind == "user"
@@ -257,9 +274,7 @@ class Body:
 
     def _on_levels(self, atom: Has | Owner | Member) -> str:
         """The line for an atom about one or each level of the type that nests."""
-        target = atom.target
-        first = self.program.chain(target.type).index(target.type)
-        levels = f"lib.levels({self.path(target)}, {first}, {self._behind(target)})"
+        target, levels = atom.target, self._levels(atom.target)
         match atom:
             case Has():
                 return f'lib.has_{target.level}(user, "{atom.privilege}", {levels})'
