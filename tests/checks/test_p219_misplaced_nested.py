@@ -49,5 +49,15 @@ def test_an_attribute_of_a_level(only: Callable[..., Any]) -> None:
     assert found.help == "name a type: that means the nearest one"
 
 
+def test_several_levels_on_both_sides(only: Callable[..., Any]) -> None:
+    found = only(f"{ATTRIBUTES}tables:\n  item: {{look: any shelf.color = every shelf.color}}\n", "P219")
+    assert found.message == "`shelf.color` is compared with several levels, and is that of several itself"
+
+
+@pytest.mark.parametrize("level", ["any", "every", "first"])
+def test_an_attribute_of_several_levels(level: str, codes: Callable[[str], list[str]]) -> None:
+    assert "P219" not in codes(f"{ATTRIBUTES}tables:\n  item: {{look: {level} shelf.color = item.color}}\n")
+
+
 def test_an_attribute_of_the_nearest_level(codes: Callable[[str], list[str]]) -> None:
     assert "P219" not in codes(f"{ATTRIBUTES}tables:\n  item: {{look: READ (item) and shelf.color = item.color}}\n")

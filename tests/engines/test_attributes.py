@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.index import index
-from privtab.state.nodes import Grant, State
+from privtab.state.nodes import AttributeRow, Grant, State
 
 POLICY = """
 privtab: 1
@@ -208,6 +209,54 @@ def test_the_client_takes_attributes_and_names_what_is_wrong(tmp_path: Path) -> 
         ):
             with pytest.raises(InvalidRequest, match=message):
                 client.check("ann", "read", "table:c/s/t", attributes=wrong)
+
+
+LEVELS = """
+privtab: 1
+system: levels
+version: "1"
+entities: {catalog: {folder: {page: }}}
+types: {folder: {nested: true}}
+attributes:
+  entity: {managed: {bool: true, on: [folder]}}
+  request: {mode: {enum: [read, list], default: read}}
+tables:
+  page:
+    every: every folder.managed = false
+    any: any folder.managed
+    first: first folder.managed
+    near: folder.managed
+    read: request.mode = read
+    list: request.mode in {list}
+"""
+MANAGED = {"c/a": "true", "c/a/b": "false", "c/x": "false"}
+ON_LEVELS = {
+    "c/a/b/p": {"any", "first", "read"},
+    "c/a/p": {"any", "first", "near", "read"},
+    "c/x/p": {"every", "read"},
+    "c/x/y/p": {"read"},
+    "c/a/b/z/p": {"any", "first", "read"},
+}
+"""By page, what is allowed: a folder without a value is not false, either."""
+
+
+def test_levels_and_defaults(opa_binary: Path) -> None:
+    rows = (AttributeRow(entity=Entity("folder", f), attribute="managed", value=v) for f, v in MANAGED.items())
+    state = State(attributes=tuple(rows))
+    asked = [
+        (Request(user="ann", action=action, resource=Entity("page", page)), action in allowed)
+        for page, allowed in ON_LEVELS.items()
+        for action in ("every", "any", "first", "near", "read", "list")
+    ]
+    listing = GivenAttributes(request={"mode": "list"})
+    asked += [(replace(request, attributes=listing), request.action == "list") for request, _ in asked[4:6]]
+    with serving([LEVELS], opa_binary) as (url, [world]), http.Session() as session:
+        put_state(session, url, world.program, state)
+        reference = Reference(world.program, state)
+        assert [reference.decide(request).allowed for request, _ in asked] == [allowed for _, allowed in asked]
+        assert differences(session, url, world, state, [request for request, _ in asked]) == []
+        engine = PythonEngine(world.artifacts.program, Index(index(world.program, state)))
+        assert engine.allow_many([request for request, _ in asked] * 40) == [allowed for _, allowed in asked] * 40
 
 
 def test_policies_without_attributes_ignore_what_others_declare() -> None:

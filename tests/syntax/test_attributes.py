@@ -31,7 +31,7 @@ def test_every_type() -> None:
 attributes:
   user: {name: text, rank: {integer: [0, 9], from: request}}
   entity: {class: {enum: [a, b], on: [shelf], from: request}, tags: {set: [x, y], from: [state, request]}}
-  request: {mfa: bool, hour: integer}
+  request: {mfa: bool, hour: integer, mode: {enum: [read, list], default: list}}
 """)
     assert found == []
     assert policy is not None
@@ -43,7 +43,11 @@ attributes:
         "class": Attribute(type="enum", values=("a", "b"), on=("shelf",)),
         "tags": Attribute(type="set", values=("x", "y"), on=("shop", "shelf"), origins=("state", "request")),
     }
-    assert policy.attributes.request == {"mfa": Attribute(type="bool"), "hour": Attribute(type="integer")}
+    assert policy.attributes.request == {
+        "mfa": Attribute(type="bool"),
+        "hour": Attribute(type="integer"),
+        "mode": Attribute(type="enum", values=("read", "list"), default="list"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -62,6 +66,10 @@ attributes:
         ("entity: {class: {enum: [a], on: [shelv], from: request}}", "P102 unknown entity type `shelv`"),
         ("request: {with: text}", "P009 `with` has a meaning of its own in the context of a request"),
         ("user: {groups: {text: true, from: request}}", "P009 `groups` has a meaning of its own in the properties"),
+        ("request: {mode: {enum: [a], default: b}}", "P008 the default of the attribute `mode` must be one of `a`"),
+        ("request: {mfa: {bool: true, default: 1}}", "P008 the default of the attribute `mfa` must be true or false"),
+        ("request: {how: {set: [a], default: a}}", "P009 the attribute `how` is a set, so it has no `default`"),
+        ("user: {rank: {integer: true, default: 1}}", "P009 the attribute `rank` is not of the request, so it has no"),
         ("users: {name: text}", "P006 unknown key `users` in `attributes`"),
     ],
 )

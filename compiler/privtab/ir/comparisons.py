@@ -45,7 +45,9 @@ class Comparisons:
         """As `values`: attributes that no comparison connects are looked at on their own."""
         found: dict[Term, Value] = {}
         left = {compare: frozenset(map(self.term, compare.terms)) for compare in (*true, *false)}
-        for first in sorted(true, key=repr):
+        # Where there is a default, a comparison can hold although no value is chosen.
+        by_default = (c for c in false if any(self.type_of(self.term(term)).default is not None for term in c.terms))
+        for first in (*sorted(true, key=repr), *sorted(by_default, key=repr)):
             if first not in left:
                 continue
             part, terms = {first}, left.pop(first)

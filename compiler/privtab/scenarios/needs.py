@@ -11,7 +11,7 @@ from privtab.attributes import Scalar
 from privtab.diagnostics import Span
 from privtab.errors import Undecided, UsageError
 from privtab.ir.comparisons import Comparisons
-from privtab.ir.formula import asked_condition, leaves, types_of
+from privtab.ir.formula import asked_condition, leaves, several, types_of
 from privtab.ir.nodes import RESOURCE, Atom, Compare, HasBelow, OwnsBelow, Program, Target, Term
 from privtab.ir.serialise import vocabulary
 from privtab.locations import GrowingLocations, Locations
@@ -185,12 +185,19 @@ class Callers(CallerSemantics):
         """The comparisons of the condition, about the entities of the request."""
         slots = {RESOURCE: self.request.resource, **self.request.with_}
 
+        def keys_of(target: Target) -> list[str]:
+            return [key for key in self._path_keys(slots[target.slot]) if key.partition(":")[0] == target.type]
+
         def key_of(target: Target) -> str | None:
-            keys = [key for key in self._path_keys(slots[target.slot]) if key.partition(":")[0] == target.type]
+            keys = keys_of(target)
             return None if not keys else keys[0] if target.level == "first" else keys[-1]
 
-        found = (about_request(atom, key_of) for atom in asked if isinstance(atom, Compare))
-        yield from (compare for compare in found if compare is not None)
+        for atom in asked:
+            if isinstance(atom, Compare):
+                whole = several(atom)
+                each = [] if whole is None else [{whole: key} for key in keys_of(whole)]
+                named = (about_request(atom, lambda t, own=own: own.get(t) or key_of(t)) for own in each or [{}])  # type: ignore[misc]
+                yield from (compare for compare in named if compare is not None)
 
     def _with_places(self, ways: Ways) -> Ways:
         """The ways, with each entity on which something may be held that is asked for on an entity or below."""
