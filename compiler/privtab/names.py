@@ -14,6 +14,10 @@ from privtab.errors import InvalidRequest
 PrincipalKind: TypeAlias = Literal["user", "group", "role"]
 KINDS: tuple[PrincipalKind, ...] = ("user", "group", "role")
 """The kinds of principals."""
+LEFT_OUT = ""
+"""The type of an object that a request leaves out."""
+NO_OBJECT = "none"
+"""How a row says among the types of an object that requests may leave it out."""
 WILDCARDS = "*?%"
 """Wildcards of other systems. Here they would be ordinary names, so names that consist of them are refused."""
 ANY_PRIVILEGE = "any privilege"

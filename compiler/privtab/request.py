@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from privtab.attributes import NO_ATTRIBUTES, NONE_GIVEN, Attribute, Attributes, Given, GivenAttributes
 from privtab.effects import Effect, effects_of, with_changes
 from privtab.errors import InvalidRequest
-from privtab.names import bare_name
+from privtab.names import LEFT_OUT, bare_name
 
 _DENY = "deny "
 MOST_WAYS = 2
@@ -133,6 +133,14 @@ class Request:
         if self.active_roles and type(self.active_roles) is tuple:
             bare = tuple(bare_name(r, "role") if type(r) is str else r for r in self.active_roles)
             object.__setattr__(self, "active_roles", bare)
+
+    def objects(self, slots: Iterable[str]) -> dict[str, Entity]:
+        """The resource, in the slot with the empty name, and those of some further objects that the request has."""
+        return {"": self.resource, **{slot: self.with_[slot] for slot in slots if slot in self.with_}}
+
+    def types(self, slots: Iterable[str]) -> dict[str, str]:
+        """The types of some further objects; `LEFT_OUT` for one that the request has not."""
+        return {slot: self.with_[slot].type if slot in self.with_ else LEFT_OUT for slot in slots}
 
     @property
     def plain(self) -> bool:

@@ -10,6 +10,7 @@ from privtab.attributes import NO_ATTRIBUTES, Attributes, check_given
 from privtab.errors import InvalidRequest
 from privtab.hints import hint
 from privtab.names import (
+    LEFT_OUT,
     check_characters,
     check_user,
     decode_name,
@@ -136,15 +137,17 @@ class Vocabulary:
             )
         for name, types in shape.withs.items():
             entity = request.with_.get(name)
+            if entity is None and LEFT_OUT in types:
+                continue
             if entity is None:
                 raise InvalidRequest(
                     f"`{request.action}` on `{request.resource.type}` needs context.with.{name}: "
                     f"an entity of type {' or '.join(types)}"
                     + hint(name, [other for other in request.with_ if other not in shape.withs])
                 )
-            if entity.type not in types:
+            if entity.type not in types or not entity.type:
                 raise InvalidRequest(
-                    f"context.with.{name} is a `{entity.type}`; it must be of type {' or '.join(types)}"
+                    f"context.with.{name} is a `{entity.type}`; it must be of type {' or '.join(filter(None, types))}"
                 )
             self.check_path(entity)
 

@@ -92,7 +92,7 @@ def open_without_flag(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 def requires_nothing(condition: m.Condition, *, flags: bool) -> bool:
-    """Whether the condition always holds if the request sets all flags, or none. A `can` counts as a requirement."""
+    """Whether the condition always holds if the request sets all flags and has all objects, or none. A `can` counts as a requirement."""
     from privtab.model import nodes as m
 
     match condition:
@@ -102,35 +102,42 @@ def requires_nothing(condition: m.Condition, *, flags: bool) -> bool:
             return any(requires_nothing(part, flags=flags) for part in parts)
         case m.Required(body=body):
             return not flags or requires_nothing(body, flags=flags)
+        case m.LeftOut():
+            return not flags
         case m.HoldsPrivilege() | m.Related() | m.IsSelf() | m.IsServiceAdmin() | m.CanDo() | m.Compared():
             return False
         case _:
             assert_never(condition)
 
 
-def _first(condition: m.Condition) -> m.Required | None:
+def _first(condition: m.Condition) -> m.Required | m.LeftOut | None:
     """The first `when` that opens the condition; None if `anyone` beside it states that it is meant to be open."""
     from privtab.model import nodes as m
 
     match condition:
-        case m.Required():
+        case m.Required() | m.LeftOut():
             return condition
         case m.AllOf(parts=parts):
-            return None if m.AllOf() in parts else next(filter(None, map(_first, parts)), None)
+            found = (_first(part) for part in parts if m.AllOf() not in parts)
         case m.AnyOf(parts=parts):
-            return next(filter(None, (_first(part) for part in parts if requires_nothing(part, flags=False))), None)
+            found = (_first(part) for part in parts if requires_nothing(part, flags=False))
         case _:
             return None
+    return next((first for first in found if first is not None), None)
 
 
-def _open_without_flag_finding(condition: m.Condition, first: m.Required) -> Diagnostic:
-    from privtab.model.nodes import flags as whens
+def _open_without_flag_finding(condition: m.Condition, first: m.Required | m.LeftOut) -> Diagnostic:
+    from privtab.model import nodes as m
 
-    flags = tuple(dict.fromkeys(when.flag for when in whens(condition)))
+    flags = dict.fromkeys(node.flag for node in m.walk(condition) if isinstance(node, m.Required))
+    objects = dict.fromkeys(node.slot for node in m.walk(condition) if isinstance(node, m.LeftOut))
+    named = (("flag", tuple(flags)), ("object", tuple(objects)))
+    without = [f"the {what}{'s' if len(names) > 1 else ''} {listed(names)}" for what, names in named if names]
+    word = first.flag if isinstance(first, m.Required) else first.slot
     return OPEN_WITHOUT_FLAG.at(
         first.spot.span,
-        f"without the flag{'s' if len(flags) > 1 else ''} {listed(flags)} this condition holds for every caller",
-        f"put it beside what is always required: `A and (B when {first.flag})`",
+        f"without {' and '.join(without)} this condition holds for every caller",
+        f"put it beside what is always required: `A and (B when {word})`",
     )
 
 

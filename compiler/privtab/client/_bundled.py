@@ -188,7 +188,7 @@ class ActiveBundles:
         """Raise DecisionUnavailable for a request that needs a missing shard; its names were checked."""
         chains = self.active.vocabulary.chains
         shape = self.active.vocabulary.check_operation(request.resource.type, request.action)
-        entities = (request.resource, *(request.with_[slot] for slot in shape.withs), *items)
+        entities = (*request.objects(shape.withs).values(), *items)
         needed = {f"{chains[entity.type][0][0]}:{entity.id.partition('/')[0]}" for entity in entities}
         if not needed.isdisjoint(self.opened.missing):
             raise protocol.no_shard(self.active.system, needed & self.opened.missing)

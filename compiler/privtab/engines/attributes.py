@@ -84,10 +84,9 @@ class RequestValues:
         of_user, of_entities = index.user_attributes.get(request.user, _NOTHING), index.entity_attributes
         if not request.attributes:
             return cls(of_user=of_user, held=of_entities) if of_user or of_entities else NO_VALUES
-        objects = (("", request.resource), *((slot, request.with_[slot]) for slot in slots))
         entities = {
             (str(entity), name): value
-            for slot, entity in objects
+            for slot, entity in request.objects(slots).items()
             for name, value in request.attributes.of_slot(slot).items()
         }
         return cls(given=request.attributes, entities=entities, of_user=of_user, held=of_entities)

@@ -78,11 +78,8 @@ class RowEngine:
                 return False
             caller = self.caller(request)
             return not caller.unheld and located[0].holds(caller, located[1])
-        resource = request.resource
-        paths = {RESOURCE: beginnings(resource.id)}
         plan = self.plan(request)
-        for slot in self.shapes[resource.type, request.action][1]:
-            paths[slot] = beginnings(request.with_[slot].id)
+        paths = {slot: beginnings(entity.id) for slot, entity in self._objects(request).items()}
         caller = self.caller(request)
         return not caller.unheld and plan.holds(caller, paths)
 
@@ -94,7 +91,7 @@ class RowEngine:
         if self.reader.flat:
             return [n for n, item in enumerate(items) if self.allow(replace(request, resource=item))]
         plan = self._plan(request, self._levels(request, items[0]), named=True)
-        paths = {slot: beginnings(request.with_[slot].id) for slot in self.shapes[resource.type, request.action][1]}
+        paths = {slot: beginnings(entity.id) for slot, entity in self._objects(request).items()}
         caller = self.caller(request)
         if caller.unheld:
             return []
@@ -128,8 +125,7 @@ class RowEngine:
 
     def _objects(self, request: Request) -> dict[str, Entity]:
         """The objects of a request, by slot."""
-        slots = self.shapes[request.resource.type, request.action][1]
-        return {RESOURCE: request.resource, **{slot: request.with_[slot] for slot in slots}}
+        return request.objects(self.shapes[request.resource.type, request.action][1])
 
     def located(self, request: Request) -> tuple[FormPlan, dict[str, list[str]]] | None:
         """The plan for a request, and the beginnings of the paths of its objects; None if no row places one of these."""
@@ -188,7 +184,7 @@ class RowEngine:
     def _plan(self, request: Request, levels: Mapping[str, int], *, named: bool) -> FormPlan:
         resource = request.resource
         flags, slots = self.shapes[resource.type, request.action]
-        types = {slot: request.with_[slot].type for slot in slots}
+        types = request.types(slots)
         has_attributes = bool(request.attributes)
         return self.plan_of(
             resource.type,

@@ -356,7 +356,7 @@ def followed(program: Program, formula: Formula) -> Iterator[Formula]:
 def recipients(program: Program, rule: Rule) -> tuple[WithSlot, ...]:
     """The objects of a delegating row that are principals: one of them is the principal that the request names."""
     slots = rule.withs if rule.delegations else ()
-    return tuple(slot for slot in slots if all(program.entities[type_].principal for type_ in slot.types))
+    return tuple(slot for slot in slots if all(program.entities[type_].principal for type_ in slot.named))
 
 
 def atoms(formula: Formula) -> Iterator[Atom]:

@@ -15,7 +15,7 @@ from privtab._once import once
 from privtab.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
 from privtab.diagnostics import Span
 from privtab.effects import BY_ACTIVE_ROLE, EffectKind
-from privtab.names import KINDS
+from privtab.names import KINDS, LEFT_OUT
 from privtab.paths import Level
 
 RESOURCE = ""
@@ -312,10 +312,15 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithSlot:
-    """A second object of a request and the types that it may have."""
+    """A second object of a request and the types that it may have, `LEFT_OUT` the last of them if requests may leave it out."""
 
     name: str
     types: tuple[str, ...]
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The types of the object where a request has it."""
+        return tuple(type_ for type_ in self.types if type_ != LEFT_OUT)
 
     @property
     def polymorphic(self) -> bool:

@@ -15,7 +15,7 @@ from privtab.ir.nodes import RESOURCE
 from privtab.model import nodes as m
 from privtab.model.names import DeclaredNames
 from privtab.model.select import ChosenRow
-from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, PRIVILEGE_ATTRIBUTE
+from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, NO_OBJECT, PRIVILEGE_ATTRIBUTE
 from privtab.paths import SEVERAL, Level
 from privtab.request import ACTIVE_ROLES
 from privtab.syntax import expression as x
@@ -42,6 +42,8 @@ class Scope:
     """Whether conditions may refer to owners."""
     owner_privileges: frozenset[str] = frozenset()
     objects: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    optional: set[str] = field(default_factory=set)
+    """The `with` objects that requests may leave out."""
     rows_unknown: frozenset[str] = frozenset()
     """Types whose rows could not be read; the empty name stands for all types."""
     poisoned_objects: set[str] = field(default_factory=set)
@@ -92,7 +94,14 @@ class Scope:
                     )
                 if flag.text in self.names.attributes.request:
                     self.fail(unsound_rows.attribute_hides_flag(cell.part(flag.start, flag.end), flag.text))
-                return None if inner is None else m.Required(inner, flag.text, m.CellPart(cell, word.start, flag.end))
+                spot = m.CellPart(cell, word.start, flag.end)
+                if inner is not None and flag.text in self.optional:
+                    return m.AnyOf((m.LeftOut(flag.text, self.objects[flag.text], spot), inner))
+                if flag.text in self.objects:
+                    advice = f"write `[{', '.join(self.objects[flag.text])}, {NO_OBJECT}]` where it is declared"
+                    message = f"`{flag.text}` is an object that every request has"
+                    self.fail(misspelt.wrong_value_other(cell.part(flag.start, flag.end), message, advice))
+                return None if inner is None else m.Required(inner, flag.text, spot)
             case x.Comparison():
                 condition = _compared(self, expression, cell)
                 self.poisoned |= condition is None
@@ -203,7 +212,7 @@ class Scope:
         if target.selector is not None:
             return self._selected(target, target.selector, cell)
         if name in self.objects:
-            return m.TargetSlot(name, self.objects[name], name, spot, target.below)
+            return m.TargetSlot(name, self.objects[name], name, spot, target.below, optional=name in self.optional)
         if name in self.poisoned_objects:
             self.poisoned = True
             return None

@@ -14,7 +14,7 @@ from privtab.model import nodes as m
 from privtab.model.names import resolve_names
 from privtab.model.rows import Rows
 from privtab.model.select import ChosenRow, find_variant, read_as, select
-from privtab.names import ANY_PRIVILEGE
+from privtab.names import ANY_PRIVILEGE, LEFT_OUT
 from privtab.paths import Level
 from privtab.syntax.nodes import Reading, RowDecl, rows_of
 
@@ -146,13 +146,15 @@ class Lowering:
                 return _any(self.formula(part) for part in parts)
             case m.Required(body=body, flag=flag):
                 return ir.When(flag=flag, body=self.formula(body))
+            case m.LeftOut(slot=slot):
+                return ir.ByType(slot=slot, cases=((LEFT_OUT, ir.ALWAYS),), text=f"no {slot}")
             case _:
                 assert_never(condition)
 
     def compared(self, condition: m.Compared) -> ir.Formula:
         """A comparison, with a case for each type of an object whose type is known only from the request."""
         for place in condition.places:
-            if len(place.types) > 1:
+            if len(place.types) > 1 or place.optional:
                 cases = tuple((t, self.compared(_narrowed(condition, place.slot, t))) for t in place.types)
                 return ir.ByType(slot=place.slot, cases=cases, text=f"attribute ({place.slot})")
         right = condition.right
@@ -218,7 +220,7 @@ class Lowering:
         accepts: Callable[[str], bool] = lambda _: True,
     ) -> ir.Formula:
         """The formula at a place; if the type is known only from the request, with a case for each fitting type."""
-        if len(place.types) == 1:
+        if len(place.types) == 1 and not place.optional:
             return make(self.target(place.slot, place.types[0], place.level))
         cases = tuple((type_, make(self.target(place.slot, type_))) for type_ in place.types if accepts(type_))
         return ir.ByType(slot=place.slot, cases=cases, text=f"{text} ({place.slot})")
@@ -229,7 +231,7 @@ def _narrowed(condition: m.Compared, slot: str, type_: str) -> m.Compared:
 
     def narrowed(use: m.TermUse) -> m.TermUse:
         fits = use.place is not None and use.place.slot == slot
-        return replace(use, place=replace(use.place, types=(type_,))) if fits and use.place else use
+        return replace(use, place=replace(use.place, types=(type_,), optional=False)) if fits and use.place else use
 
     right = condition.right
     return replace(

@@ -116,6 +116,8 @@ class TargetSlot:
     below: bool = False
     """Whether it is enough to hold something on an entity below."""
     level: Level = "nearest"
+    optional: bool = False
+    """Whether requests may leave the object out; then nothing holds there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,15 @@ class Required:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """The request has no object in an optional slot, whose types these are."""
+
+    slot: str
+    types: tuple[str, ...]
+    spot: CellPart
+
+
+@dataclass(frozen=True, slots=True)
 class TermUse:
     """An attribute of the caller, of a place, or of the request, and its type."""
 
@@ -219,7 +230,9 @@ class Compared:
         return tuple(use.place for use in uses if use.place is not None)
 
 
-Condition: TypeAlias = HoldsPrivilege | Related | IsSelf | IsServiceAdmin | CanDo | AllOf | AnyOf | Required | Compared
+Condition: TypeAlias = (
+    HoldsPrivilege | Related | IsSelf | IsServiceAdmin | CanDo | AllOf | AnyOf | Required | LeftOut | Compared
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +321,7 @@ def walk(condition: Condition) -> Iterator[Condition]:
 def terms(condition: Condition | None) -> Iterator[Term]:
     """Every term of a condition, from left to right."""
     nodes = () if condition is None else walk(condition)
-    return (node for node in nodes if not isinstance(node, AllOf | AnyOf | Required))
+    return (node for node in nodes if not isinstance(node, AllOf | AnyOf | Required | LeftOut))
 
 
 def alternatives(condition: Condition | None) -> Iterator[AnyOf]:

@@ -14,7 +14,7 @@ from privtab.model.conditions import Scope, fitting_types, privilege_names
 from privtab.model.names import DeclaredNames, unbound
 from privtab.model.nodes import PairKey
 from privtab.model.select import ChosenRow
-from privtab.names import ANY_PRIVILEGE
+from privtab.names import ANY_PRIVILEGE, LEFT_OUT, NO_OBJECT
 from privtab.syntax.expression import Name
 from privtab.syntax.nodes import ConditionCell, ConflictDecl, EffectCell, RowBody, RowDecl, Tables, Word
 
@@ -60,7 +60,10 @@ class Rows:
             gate=gate,
             requires=requires,
             each=each,
-            withs=tuple(WithSlot(name=name, types=types) for name, types in scope.objects.items()),
+            withs=tuple(
+                WithSlot(name=name, types=(*types, LEFT_OUT) if name in scope.optional else types)
+                for name, types in scope.objects.items()
+            ),
             outcomes=tuple(outcome for outcome in outcomes if outcome.kind not in DELEGATION),
             delegations=tuple(outcome for outcome in outcomes if outcome.kind in DELEGATION),
             creates=creates,
@@ -124,11 +127,15 @@ class Rows:
                 if all(cell.expression is not None for cell in cells):
                     scope.found.append(unsound_rows.object_without_types(with_.types_span, name))
             else:
-                known = [word.value for word in with_.types if names.check_type(word, scope.found)]
-                if len(known) == len(with_.types):
+                words = [word for word in with_.types if word.value != NO_OBJECT or NO_OBJECT in names.entities]
+                known = [word.value for word in words if names.check_type(word, scope.found)]
+                if known and len(known) == len(words):
                     scope.objects[name] = tuple(dict.fromkeys(known))
+                    scope.optional |= {name} if len(words) < len(with_.types) else set()
                 else:
                     scope.poisoned_objects.add(name)
+                    if not words:
+                        scope.fail(unsound_rows.object_without_types(with_.types_span, name))
 
     def _outcomes(self, operation: str, body: RowBody, scope: Scope) -> tuple[m.ResolvedEffect, ...]:
         outcomes = [outcome for cell in body.effects for outcome in self._effects(cell, scope)]
@@ -153,6 +160,9 @@ class Rows:
                 scope.refuse_below("an effect", (target,), cell.cell)
                 if place is not None and place.level != "nearest":
                     scope.fail(unsound_types.effect_on_level(place.spot.span, place.written))
+                elif place is not None and place.optional:
+                    message, advice = f"`{place.written}` may be left out", "name an object that each request has"
+                    scope.fail(misspelt.wrong_value_other(place.spot.span, message, advice))
                 elif place is not None and len(place.types) > 1:
                     scope.fail(unsound_rows.effect_on_many_types(place.spot.span, place.written, place.types))
                 elif place is not None and delegates and (place.slot, place.types[0]) != (RESOURCE, scope.entity):

@@ -238,6 +238,8 @@ def _form(condition: m.Condition) -> Hashable:
             return _any(_form(part) for part in parts)
         case m.Required(body=body, flag=flag):
             return ("when", flag, _form(body))
+        case m.LeftOut(slot=slot):
+            return ("no", slot)
         case _:
             assert_never(condition)
 

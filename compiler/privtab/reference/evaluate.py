@@ -110,8 +110,9 @@ class EvaluationContext:
         self.principals, self.scoped, self.roles, self.groups = self.holdings.of_user(request.user, groups)
         self.narrow(request.active_roles, groups)
         rule = self.program.rules[request.resource.type, request.action]
-        entities = {RESOURCE: request.resource, **{slot_.name: request.with_[slot_.name] for slot_ in rule.withs}}
-        self.types: Mapping[str, str] = {slot: entity.type for slot, entity in entities.items()}
+        slots = [slot.name for slot in rule.withs]
+        entities = request.objects(slots)
+        self.types: Mapping[str, str] = {RESOURCE: request.resource.type, **request.types(slots)}
         self.given = self.given_of(entities)
         self.complete = {slot for slot, entity in entities.items() if reference.vocabulary.complete(entity)}
         self.locate(entities)

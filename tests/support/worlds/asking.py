@@ -12,6 +12,7 @@ from unusual_names import UNUSABLE
 from privtab.characters import is_unicode
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
+from privtab.names import LEFT_OUT
 from privtab.request import NOT_SET, Entity, Request
 from worlds import active, attributes, flat
 from worlds.names import entity, names
@@ -24,6 +25,7 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
     found = []
     values = random.Random(f"attributes {seed}")
     endings = random.Random(f"endings {seed}")
+    leaving_out = random.Random(f"left out {seed}")
     for rule in program.rules.values():
         for _ in range(per_rule):
             resource = entity(program, rule.entity, rnd)
@@ -40,7 +42,12 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
                     action=rule.operation,
                     resource=resource,
                     groups=tuple(g for g in (*known.groups, "other") if rnd.random() < 0.2),
-                    with_={w.name: entity(program, rnd.choice(w.types), rnd) for w in rule.withs},
+                    with_={
+                        w.name: named
+                        for w in rule.withs
+                        if (named := entity(program, rnd.choice(w.named), rnd))
+                        and not (LEFT_OUT in w.types and leaving_out.random() < 0.5)
+                    },
                     flags=stated_flags(rule, frozenset(f for f in ("force", "Force", "unheard") if rnd.random() < 0.3)),
                 )
             )

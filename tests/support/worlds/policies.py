@@ -188,10 +188,15 @@ def _row(draft: Draft, type_: str, operation: str) -> list[str]:
     if rnd.random() < 0.3:
         types = rnd.sample(list(draft.parents), k=rnd.randint(1, 3))
         withs = (("thing", types),)
-        parts.append(f"with: {{thing: {types[0] if len(types) == 1 else '[' + ', '.join(types) + ']'}}}")
+        optional = ["none"] * (Random(f"optional {draft.seed} {type_} {operation}").random() < 0.4)
+        listed = types[0] if len(types) == 1 and not optional else f"[{', '.join([*types, *optional])}]"
+        parts.append(f"with: {{thing: {listed}}}")
     shape = rnd.random()
     if shape < 0.8 or withs:
-        parts.append(f"requires: '{_expression(draft, type_, 3, withs)}'")
+        required = _expression(draft, type_, 3, withs)
+        if parts and "none" in parts[0]:
+            required = required.replace("when force", "when thing")
+        parts.append(f"requires: '{required}'")
     if shape >= 0.65:
         parts.append(f"each: '{_expression(draft, type_, 2, ())}'")
     if draft.gate and rnd.random() < 0.2:

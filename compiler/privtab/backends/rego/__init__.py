@@ -28,7 +28,7 @@ from privtab.ir.formula import (
 from privtab.ir.names import inheriting
 from privtab.ir.nodes import ALWAYS, And, Can, Compare, Formula, Program, Rule, Self, When, nested_on
 from privtab.ir.serialise import source_text, vocabulary
-from privtab.names import ANY_PRIVILEGE
+from privtab.names import ANY_PRIVILEGE, LEFT_OUT
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -213,6 +213,7 @@ def render(
         "unusable": UNUSABLE,
         "plain": PLAIN,
         "opaque": sorted(vocabulary(program).opaque),
+        "optional_objects": any(LEFT_OUT in slot.types for rule in program.rules.values() for slot in rule.withs),
     }
     several_words = any(" " in privilege for privilege in program.grantable)
     base = f"privtab/{name}"

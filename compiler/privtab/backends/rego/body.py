@@ -34,7 +34,7 @@ from privtab.ir.nodes import (
     When,
     nested_on,
 )
-from privtab.names import small_letters
+from privtab.names import LEFT_OUT, small_letters
 from privtab.paths import SEVERAL
 
 
@@ -228,7 +228,9 @@ class Body:
             case ByType():
                 helper = self.functions.names.take(f"{name}_for_{formula.slot}")
                 of_type = f'input.context["with"].{formula.slot}.type == '
-                self._helper(helper, [(case, (f'{of_type}"{type_}"',)) for type_, case in formula.cases])
+                lines = {type_: f'{of_type}"{type_}"' for type_, _ in formula.cases}
+                lines |= {LEFT_OUT: f"count({formula.slot}_path) == 0"} if LEFT_OUT in lines else {}
+                self._helper(helper, [(case, (lines[type_],)) for type_, case in formula.cases])
             case OwnsAny():
                 # A path without its last key is fine here: each key is looked up on its own.
                 return (f"lib.owns_any(user, {self.keys(formula.target, exact=False)})",)
