@@ -44,6 +44,7 @@ from privtab.engines.kernel import Batch, Kernel, in_columns
 from privtab.engines.rows import RowEngine
 from privtab.engines.varying import Answers, Rows, allow_rows, decide_rows, lengths, with_nameless, with_unusable
 from privtab.errors import InvalidRequest
+from privtab.names import LEFT_OUT
 from privtab.request import NOT_SET, Entity, Request, flag_name
 from privtab.vocabulary import Vocabulary, check_role_names
 
@@ -130,7 +131,8 @@ class Batches:
         if lengths - {len(names)}:
             raise ValueError("the columns are not equally long")
         answers = _none(len(names))
-        kinds = [action, type, *(kind for kind, _ in (with_ or {}).values()), *varying_flags.values()]
+        objects = (_given(kind, withs[slot]) for slot, (kind, _) in (with_ or {}).items())
+        kinds = [action, type, *objects, *varying_flags.values()]
         for (one_action, one_type, *others), rows in combinations(kinds, len(names)):
             if one_action is None or one_type is None:
                 answers.reasons[slice(None) if rows is None else rows] = NULL
@@ -226,7 +228,7 @@ class Batches:
         if wrong := form.wrong(rule):
             answers.reasons[:] = wrong
             return answers
-        kinds = {RESOURCE: form.type, **{slot: str(form.withs[slot]) for slot in rule["with"]}}
+        kinds = {RESOURCE: form.type, **form.given(rule["with"])}
         reader = self.engine.reader
         columns = {slot: (kind, ids if slot == RESOURCE else withs[slot]) for slot, kind in kinds.items()}
         lists = [column for column in (groups, active) if column is not None]
@@ -313,7 +315,7 @@ class Batches:
         users = batch.names.take(pa.array(batch.user_positions)).to_pylist()
         columns = {}
         for slot, paths in batch.paths.items():
-            kind = form.type if slot == RESOURCE else form.withs[slot]
+            kind = form.type if slot == RESOURCE else form.types[slot]
             columns[slot] = [Entity(str(kind), path) for path in paths.whole().to_pylist()]
         decisions = (
             self.one_by_one.allow(
@@ -332,12 +334,20 @@ class Batches:
     def _kernel(self, form: Form, *, named: bool) -> Kernel | None:
         """The kernel for a form, or None if it cannot be evaluated in columns."""
         flags, slots = self.engine.shapes[form.type, form.action]
-        withs = {slot: str(form.withs[slot]) for slot in slots}
+        withs = {slot: form.types.get(slot, LEFT_OUT) for slot in slots}
         key = (form.type, form.action, form.flags & flags, named, *withs.items())
         if key not in self._kernels:
             plan = self.engine.plan_of(form.type, form.action, form.flags, withs, named=named)
             self._kernels[key] = Kernel(plan, self.arrays) if in_columns(plan) else None
         return self._kernels[key]
+
+
+def _given(kind: Value, paths: pa.Array) -> Value:
+    """The types of objects, null where a row has no object."""
+    if not paths.null_count:
+        return kind
+    kinds = pa.repeat(pa.scalar(kind, pa.string()), len(paths)) if isinstance(kind, str) else texts(kind)
+    return pc.if_else(paths.is_null(), pa.scalar(None, kinds.type), kinds)
 
 
 def _none(rows: int) -> Answers:

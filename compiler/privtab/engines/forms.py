@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from privtab.arrow import Codes
 from privtab.engines.columns import FLAG, NULL, OK, UNKNOWN, WITH, TextPool, texts
+from privtab.names import LEFT_OUT
 from privtab.request import NOT_SET, flag_name
 
 Value: TypeAlias = str | TextPool
@@ -67,7 +68,7 @@ class Form:
     action: str
     flags: frozenset[str]
     withs: Mapping[str, str | None]
-    """The type of each given `with` object; None for a null."""
+    """The type of each given `with` object; None where rows have none."""
 
     def wrong(self, rule: Mapping[str, Any] | None) -> int:
         """Why rows are no valid requests, whatever their names are; OK if they may be. `rule`: the operation in the program."""
@@ -76,6 +77,15 @@ class Form:
         if not set(map(flag_name, self.flags)).issuperset(rule.get("required_flags", ())):
             return FLAG
         slots: Mapping[str, Sequence[str]] = rule["with"]
-        if any(slot in self.withs and self.withs[slot] is None for slot in slots):
+        if any(slot in self.withs and self.types[slot] == LEFT_OUT not in types for slot, types in slots.items()):
             return NULL
-        return WITH if any(self.withs.get(slot) not in types for slot, types in slots.items()) else OK
+        return WITH if any(self.types.get(slot, LEFT_OUT) not in types for slot, types in slots.items()) else OK
+
+    @property
+    def types(self) -> Mapping[str, str]:
+        """The types of the `with` objects; `LEFT_OUT` for one that these rows have not."""
+        return {slot: type_ or LEFT_OUT for slot, type_ in self.withs.items()}
+
+    def given(self, slots: Container[str]) -> dict[str, str]:
+        """The types of the objects in some slots that these rows have."""
+        return {slot: type_ for slot, type_ in self.withs.items() if slot in slots and type_}

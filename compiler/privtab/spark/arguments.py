@@ -15,6 +15,7 @@ from privtab.attributes import Attribute, check_given, given_attributes, request
 from privtab.engines.columns import ATTRIBUTE, REASONS
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import did_you_mean, hint
+from privtab.names import LEFT_OUT
 from privtab.request import flag_name
 from privtab.spark.attribute_columns import (
     AttributeColumn,
@@ -403,7 +404,7 @@ class ArgumentReader:
         if isinstance(action, str) and isinstance(kind, str):
             shape = self.vocabulary.check_operation(kind, action)
             for slot, types in shape.withs.items():
-                if slot not in slots:
+                if slot not in slots and LEFT_OUT not in types:
                     raise InvalidRequest(f"`{action}` on `{kind}` needs with_: `{slot}`, of type {' or '.join(types)}")
             for flag in sorted(shape.missing_flags(flags)):
                 raise InvalidRequest(f"`{action}` on `{kind}` needs the flag `{flag}`: True, False or a column")

@@ -20,6 +20,7 @@ from privtab.client import connect as connect_to
 from privtab.engines.columns import ATTRIBUTE, DEPTH, FLAG, MALFORMED, NAME, NO_ROLE, NULL, UNKNOWN, WITH, distinct
 from privtab.engines.given import GivenColumns
 from privtab.errors import DecisionError, InvalidRequest, UsageError
+from privtab.names import LEFT_OUT
 from privtab.request import NOT_SET, Entity, Request
 from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike, read_arguments
 from privtab.spark.attribute_columns import AttributesLike, values
@@ -221,9 +222,11 @@ def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> 
         return FLAG
     withs: dict[str, Entity] = {}
     for slot, types in shape.withs.items():
+        slot_type, slot_path = (cells.get(f"with_{slot}_{half}") for half in ("type", "path"))
+        if slot_path is None and LEFT_OUT in types:
+            continue
         if slot not in layout.slots:
             return WITH
-        slot_type, slot_path = cells[f"with_{slot}_type"], cells[f"with_{slot}_path"]
         if slot_type is None:
             return NULL
         if slot_type not in types:
