@@ -167,8 +167,10 @@ class TextDictionary:
         return found
 
 
-def hashed(texts: pa.Array) -> Codes:
+def hashed(texts: pa.Array, seed: int = 0, skipped: Codes | None = None) -> Codes:
     """A number for each text, which few others share; never negative.
+
+    `seed`: below 2**64; another gives other numbers. `skipped`: for each text, how many bytes at its beginning do not count.
 
     >>> first, second, third = hashed(arrow.texts(["a", "ab", "a"]))
     >>> first == third, first == second
@@ -179,7 +181,9 @@ def hashed(texts: pa.Array) -> Codes:
     padded[: len(signs)] = signs
     words = np.ndarray(len(signs) + 1, "<u8", padded.data, strides=(1,))  # the eight bytes from each byte on
     begins, left = offsets[:-1], np.diff(offsets)
-    found = left.astype(np.uint64)
+    if skipped is not None:
+        begins, left = begins + skipped, left - skipped
+    found = left.astype(np.uint64) ^ np.uint64(seed)
     rows = np.arange(len(texts))
     while len(rows):
         word = words[begins] & _FIRST_BYTES[np.minimum(left, 8)]

@@ -132,16 +132,22 @@ def decide(
     def decide_by_state(state_: Any) -> DataFrame:
         choice = choose_plan(request, program, state_, plan=plan, limits=limits, refresh=refresh)
         log.info("decide: %s", choice, extra={"plan": choice.plan, "figures": dict(choice.figures)})
+        if choice.selected:
+            from privtab.spark.needed import decide_by_needed
+
+            coded = decide_by_needed(request, program, state_, choice, limits or Limits())
+            if coded is not None:
+                return with_answer_columns(request, *coded, allowed, reason, effects)
         if choice.plan == "portions":
             from privtab.spark.portions import decide_by_portions
 
-            coded = decide_by_portions(
+            divided = decide_by_portions(
                 request,
                 program,
                 spark_state(program, state_, frame.sparkSession),
                 pin=limits is not None and limits.pin,
             )
-            return with_answer_columns(request, *coded, allowed, reason, effects)
+            return with_answer_columns(request, *divided, allowed, reason, effects)
         return _by_kernel(request, program, state_, allowed, reason, effects, refresh)
 
     return to_caller(

@@ -14,12 +14,14 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
+from privtab.arrow import Codes, Truth
 from privtab.engines.columns import REASONS, distinct, is_ascii
+from privtab.engines.lookups import HashIndex, hashed
 from privtab.spark.arguments import RequestColumns
 from privtab.spark.attribute_columns import AttributeColumn, values
 from privtab.spark.following import FollowedState, current_engine
 from privtab.spark.frames import flag_column
-from privtab.spark.shipping import ShippedBytes
+from privtab.spark.shipping import ShippedBytes, WorkerCache, contents
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -43,6 +45,20 @@ CODES = (None, NOT_GRANTED, *REASONS[1:], NO_ANSWER, CHANGED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NamedPaths:
+    """The paths that requests name, and all of their beginnings, by hashes that nobody can foresee."""
+
+    seed: int
+    shipped: ShippedBytes
+
+    def have(self, texts: pa.Array, skipped: Codes | None = None) -> Truth:
+        """On an executor: whether each path is one of them; `skipped` as in `hashed`."""
+        table: HashIndex = _NAMED.get(self.shipped.digest, lambda: contents(self.shipped))
+        found: Truth = table.find(hashed(texts, self.seed, skipped)) >= 0
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """The columns that a worker receives, by canonical name and in order, and the constants of all rows."""
 
@@ -52,9 +68,16 @@ class Layout:
     flags: tuple[str, ...]
     given: tuple[AttributeColumn, ...] = ()
     rows: int = ROWS
+    named: NamedPaths | None = None
+    """If the state is a part that was made for some paths: these."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The columns with the paths of objects."""
+        return ("path", *(f"with_{slot}_path" for slot in self.slots))
 
     @classmethod
-    def of(cls, request: RequestColumns, rows: int = ROWS) -> Layout:
+    def of(cls, request: RequestColumns, rows: int = ROWS, named: NamedPaths | None = None) -> Layout:
         """The layout of requests."""
         return cls(
             columns=tuple(request.columns),
@@ -63,14 +86,18 @@ class Layout:
             flags=request.flags,
             given=request.given,
             rows=rows,
+            named=named,
         )
 
 
 def decide_by_kernel(
-    request: RequestColumns, shipped: ShippedBytes | FollowedState, *, rows: int = ROWS
+    request: RequestColumns, shipped: ShippedBytes | FollowedState, *, rows: int = ROWS, named: NamedPaths | None = None
 ) -> tuple[DataFrame, Column, Column]:
-    """The frame with the additional column `asked.code`, and the columns `allowed` and `reason` computed from it."""
-    return _coded(request, shipped, Layout.of(request, rows)), *answer_columns(request)
+    """The frame with the additional column `asked.code`, and the columns `allowed` and `reason` computed from it.
+
+    `named`: the paths that the state was made for; a request of another one is denied.
+    """
+    return _coded(request, shipped, Layout.of(request, rows, named)), *answer_columns(request)
 
 
 def answer_columns(request: RequestColumns) -> tuple[Column, Column]:
@@ -135,6 +162,8 @@ def _batches_function(
 
 
 # --- on executors ----------------------------------------------------------------------------------------------------
+
+_NAMED: WorkerCache[str, HashIndex] = WorkerCache()
 
 
 def decided_codes(
@@ -205,7 +234,11 @@ def _decided(batches: Batches, layout: Layout, columns: list[pa.Array]) -> np.nd
         active_roles=cells.get("active_roles"),
         attributes=values(layout.given, cells),
     )
-    return np.where(answers.allowed & (answers.reasons == 0), 0, answers.reasons + 1).astype(np.int8)
+    found = np.where(answers.allowed & (answers.reasons == 0), 0, answers.reasons + 1).astype(np.int8)
+    for name in () if layout.named is None else layout.paths:
+        assert layout.named is not None
+        found[~layout.named.have(cells[name].fill_null("")) & (found <= 1)] = CODES.index(CHANGED)
+    return found
 
 
 def readable(column: pa.Array) -> pa.Array:
