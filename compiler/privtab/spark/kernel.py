@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.arrow import Codes, Truth
 from privtab.engines.columns import REASONS, distinct, is_ascii
-from privtab.engines.lookups import HashIndex, hashed
+from privtab.engines.lookups import TextDictionary
 from privtab.spark.arguments import RequestColumns
 from privtab.spark.attribute_columns import AttributeColumn, values
 from privtab.spark.following import FollowedState, current_engine
@@ -45,20 +44,6 @@ CODES = (None, NOT_GRANTED, *REASONS[1:], NO_ANSWER, CHANGED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamedPaths:
-    """The paths that requests name, and all of their beginnings, by hashes that nobody can foresee."""
-
-    seed: int
-    shipped: ShippedBytes
-
-    def have(self, texts: pa.Array, skipped: Codes | None = None) -> Truth:
-        """On an executor: whether each path is one of them; `skipped` as in `hashed`."""
-        table: HashIndex = _NAMED.get(self.shipped.digest, lambda: contents(self.shipped))
-        found: Truth = table.find(hashed(texts, self.seed, skipped)) >= 0
-        return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """The columns that a worker receives, by canonical name and in order, and the constants of all rows."""
 
@@ -68,8 +53,8 @@ class Layout:
     flags: tuple[str, ...]
     given: tuple[AttributeColumn, ...] = ()
     rows: int = ROWS
-    named: NamedPaths | None = None
-    """If the state is a part that was made for some paths: these."""
+    named: ShippedBytes | None = None
+    """If the state is a part that was made for some paths: a TextDictionary of these and of all that they begin with."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -77,7 +62,7 @@ class Layout:
         return ("path", *(f"with_{slot}_path" for slot in self.slots))
 
     @classmethod
-    def of(cls, request: RequestColumns, rows: int = ROWS, named: NamedPaths | None = None) -> Layout:
+    def of(cls, request: RequestColumns, rows: int = ROWS, named: ShippedBytes | None = None) -> Layout:
         """The layout of requests."""
         return cls(
             columns=tuple(request.columns),
@@ -91,7 +76,11 @@ class Layout:
 
 
 def decide_by_kernel(
-    request: RequestColumns, shipped: ShippedBytes | FollowedState, *, rows: int = ROWS, named: NamedPaths | None = None
+    request: RequestColumns,
+    shipped: ShippedBytes | FollowedState,
+    *,
+    rows: int = ROWS,
+    named: ShippedBytes | None = None,
 ) -> tuple[DataFrame, Column, Column]:
     """The frame with the additional column `asked.code`, and the columns `allowed` and `reason` computed from it.
 
@@ -163,7 +152,7 @@ def _batches_function(
 
 # --- on executors ----------------------------------------------------------------------------------------------------
 
-_NAMED: WorkerCache[str, HashIndex] = WorkerCache()
+_NAMED: WorkerCache[str, TextDictionary] = WorkerCache()
 
 
 def decided_codes(
@@ -235,10 +224,16 @@ def _decided(batches: Batches, layout: Layout, columns: list[pa.Array]) -> np.nd
         attributes=values(layout.given, cells),
     )
     found = np.where(answers.allowed & (answers.reasons == 0), 0, answers.reasons + 1).astype(np.int8)
-    for name in () if layout.named is None else layout.paths:
-        assert layout.named is not None
-        found[~layout.named.have(cells[name].fill_null("")) & (found <= 1)] = CODES.index(CHANGED)
+    if layout.named is not None:
+        named = named_paths(layout.named)
+        for name in layout.paths:
+            found[(named.find(cells[name].fill_null("")) < 0) & (found <= 1)] = CODES.index(CHANGED)
     return found
+
+
+def named_paths(shipped: ShippedBytes) -> TextDictionary:
+    """The paths that a part of a state was made for."""
+    return _NAMED.get(shipped.digest, lambda: contents(shipped))
 
 
 def readable(column: pa.Array) -> pa.Array:

@@ -7,7 +7,6 @@ entities that are named or lie above one that is. What is left is often a small 
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,23 +17,22 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab import arrow
-from privtab.arrow import Codes
-from privtab.engines.lookups import HashIndex, hashed
+from privtab.engines.lookups import TextDictionary
 from privtab.engines.packed import digest
 from privtab.engines.packed import packed as flat
 from privtab.ir.nodes import Program
+from privtab.spark import kernel
 from privtab.spark.arguments import RequestColumns
 from privtab.spark.choose import SMALLER, size_of
-from privtab.spark.kernel import Layout, NamedPaths, combined_batches, decide_by_kernel, readable
+from privtab.spark.kernel import Layout, combined_batches, decide_by_kernel, named_paths, readable
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.portions import kept, union
 from privtab.spark.preflight import check_executors
-from privtab.spark.shipping import PackedState
+from privtab.spark.shipping import PackedState, ShippedBytes
 from privtab.spark.state.row_checks import each_row
-from privtab.spark.state.tables import packed
+from privtab.spark.state.tables import packed, unpacked
 from privtab.spark.states import batches_of, cache_key, memoised
 from privtab.spark.states import readable as readable_state
-from privtab.state.coded import once
 from privtab.state.findings import stops
 
 if TYPE_CHECKING:
@@ -42,12 +40,10 @@ if TYPE_CHECKING:
 
     from privtab.spark.choose import Choice, Limits
 
-MOST_PATHS = 1 << 24
-"""Most paths that the driver collects the hashes of, each counted for every task that has it."""
+MOST_BYTES = 1 << 28
+"""Most bytes of paths that the driver collects, before those are dropped that several tasks have."""
 ROWS = 1 << 16
 """Rows that are checked at once."""
-MERGED = 1 << 20
-"""Hashes, beside as many as were found before, from which on repeated ones are dropped."""
 log = logging.getLogger("privtab.spark")
 
 
@@ -63,12 +59,12 @@ def decide_by_needed(
     assert read is not None
     check_executors(spark)
     memoised(("part", policy.digest, *cache_key(state)), state, lambda: True)
-    rows, seed = sum(read.raw_counts().values()), secrets.randbits(64)
-    hashes = _named(request, max(shape.most for shape in policy.vocabulary.shapes.values()), seed)
-    if hashes is None or (choice.plan == "kernel" and len(hashes) * SMALLER > rows):
+    rows = sum(read.raw_counts().values())
+    paths = _named(request, max(shape.most for shape in policy.vocabulary.shapes.values()))
+    if paths is None or (choice.plan == "kernel" and len(paths) * SMALLER > rows):
         return None
-    content = flat(HashIndex(hashes))
-    named = NamedPaths(seed=seed, shipped=PackedState(digest=digest(content), content=content).ship(spark))
+    content = flat(TextDictionary.of(paths))
+    named = PackedState(digest=digest(content), content=content).ship(spark)
     parts = {
         table: kept(packed(read.raw(table), partial(_needed_rows, policy.as_program, table, named)))
         for table in choice.selected
@@ -84,38 +80,25 @@ def decide_by_needed(
     return decide_by_kernel(request, shipped, named=named)
 
 
-def _named(request: RequestColumns, most: int, seed: int) -> Codes | None:
-    """The distinct hashes of the paths that requests name, and of their beginnings, if they have at most `most` names.
-
-    None if there are too many.
-    """
-    paths = [request.columns[name].cast("string").alias(name) for name in Layout.of(request).paths]
-    found = kept(
-        request.frame.select(*paths).mapInArrow(partial(_path_hashes, most, seed), "paths bigint, hashes binary")
-    )
-    if (found.agg(F.sum("paths").alias("paths")).collect()[0]["paths"] or 0) > MOST_PATHS:
+def _named(request: RequestColumns, most: int) -> pa.Array | None:
+    """The distinct paths that requests name, and all that those of at most `most` names begin with. None if they take too many bytes."""
+    columns = [request.columns[name].cast("string").alias(name) for name in Layout.of(request).paths]
+    found = kept(packed(request.frame.select(*columns), partial(_paths, most)))
+    if (found.agg(F.sum("bytes").alias("bytes")).collect()[0]["bytes"] or 0) > MOST_BYTES:
         return None
-    parts = found.select("hashes").toArrow().column("hashes")
-    empty = hashed(arrow.texts([""]), seed)
-    return once(np.concatenate([empty, *(np.frombuffer(part.as_buffer(), np.int64) for part in parts)]))
+    texts = unpacked(found)
+    return pa.chunked_array([arrow.texts([""]), *([] if texts is None else texts.column("path").chunks)]).unique()
 
 
 # --- on executors ----------------------------------------------------------------------------------------------------
 
 
-def _path_hashes(most: int, seed: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow`: how many distinct paths and beginnings of paths a task has, and their hashes, unless these are too many."""
-    found, parts = np.zeros(0, np.int64), list[Codes]()
-    for pieces in combined_batches((tuple(batch.columns) for batch in batches), ROWS):
-        if len(found) > MOST_PATHS:
-            continue
-        columns = (readable(pa.concat_arrays(column)) for column in zip(*pieces, strict=True))
-        parts += [hashed(beginning, seed) for column in columns for beginning in _beginnings(column, most)]
-        if sum(map(len, parts)) > len(found) + MERGED:
-            found, parts = once(np.concatenate([found, *parts])), []
-    found = once(np.concatenate([found, *parts]))
-    hashes = b"" if len(found) > MOST_PATHS else found.tobytes()
-    yield pa.RecordBatch.from_arrays([pa.array([len(found)]), pa.array([hashes], pa.binary())], ["paths", "hashes"])
+def _paths(most: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Distinct paths and beginnings of paths, from columns of paths."""
+    for part in combined_batches((tuple(batch.columns) for batch in batches), kernel.ROWS):
+        columns = (readable(pa.concat_arrays(pieces)) for pieces in zip(*part, strict=True))
+        texts = [beginning for column in columns for beginning in _beginnings(column, most)]
+        yield pa.RecordBatch.from_arrays([pa.chunked_array(texts, pa.string()).unique()], ["path"])
 
 
 def _beginnings(paths: pa.Array, most: int) -> Iterator[pa.Array]:
@@ -129,7 +112,7 @@ def _beginnings(paths: pa.Array, most: int) -> Iterator[pa.Array]:
 
 
 def _needed_rows(
-    program: Program, table: str, named: NamedPaths, batches: Iterable[pa.RecordBatch]
+    program: Program, table: str, named: ShippedBytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a table about named entities; and those that make the state unusable, for the driver to report."""
     names: list[str] = []
@@ -147,7 +130,7 @@ def _needed_rows(
             raw, checked = found
             entities = checked.columns["of" if table == "members" else "entity"]
             types = arrow.numbers(pc.find_substring(entities.array, ":")) + 1
-            about_named = np.append(named.have(entities.array, types), False)[entities.codes]
+            about_named = np.append(named_paths(named).may_have(entities.array, types), False)[entities.codes]
             needed[raw.numbers[about_named & checked.valid] - 1] = True
         needed[[f.place.row - 1 for f in findings if f.severity == "error" and stops(program, f)]] = True
         yield batch.filter(arrow.truths(needed))

@@ -120,7 +120,7 @@ def collected(rows: DataFrame) -> pa.Table:
 
 
 def packed(rows: DataFrame, select: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = iter) -> DataFrame:
-    """Compressed batches of the rows, or of what `select` gives for the batches of a task, with the number of rows in each."""
+    """Compressed batches of the rows, or of what `select` gives for the batches of a task, each with its rows and bytes counted."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in select(batches):
@@ -128,9 +128,10 @@ def packed(rows: DataFrame, select: Callable[[Iterator[pa.RecordBatch]], Iterato
             with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
                 writer.write_batch(batch)
             content = pa.array([sink.getvalue().to_pybytes()], pa.binary())
-            yield pa.RecordBatch.from_arrays([pa.array([batch.num_rows]), content], ["rows", "batch"])
+            counts = [pa.array([batch.num_rows]), pa.array([batch.nbytes])]
+            yield pa.RecordBatch.from_arrays([*counts, content], ["rows", "bytes", "batch"])
 
-    return rows.mapInArrow(pack, "rows bigint, batch binary")
+    return rows.mapInArrow(pack, "rows bigint, bytes bigint, batch binary")
 
 
 def unpacked(batches: DataFrame) -> pa.Table | None:
