@@ -5,14 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from privtab.errors import UsageError
 from privtab.ir.formula import uses_below
 from privtab.ir.support import Feature
 from privtab.moments import FIRST, text
-from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, read_arguments
-from privtab.spark.attribute_columns import AttributesLike
+from privtab.spark.arguments import RequestArguments, RequestColumns, read_arguments
 from privtab.spark.following import BY_BATCH, REFRESH, check_refresh, followed
 from privtab.spark.frames import opened as opened_frame
 from privtab.spark.moments import Moment, is_column, moment_of, state_at
@@ -97,34 +96,16 @@ def plan(
     policy: PolicyLike,
     state: Any,
     *,
-    subject: ColumnLike,
-    action: ColumnLike,
-    resource: ResourceLike,
-    with_: Mapping[str, ResourceLike] | None = None,
-    flags: FlagsLike = (),
-    groups: ColumnLike | None = None,
-    active_roles: ColumnLike | None = None,
-    attributes: AttributesLike | None = None,
     plan: str = "auto",
     limits: Limits | None = None,
     refresh: float | None = REFRESH,
     at: Moment | Column = None,
+    **arguments: Unpack[RequestArguments],
 ) -> Choice:
     """The plan that `decide` would choose for these arguments, and why; nothing is decided."""
     opened = open_policy(policy)
     frame, _ = opened_frame(df)
-    request = read_arguments(
-        frame,
-        opened,
-        subject=subject,
-        action=action,
-        resource=resource,
-        with_=with_,
-        flags=flags,
-        groups=groups,
-        active_roles=active_roles,
-        attributes=attributes,
-    )
+    request = read_arguments(frame, opened, **arguments)
 
     def choice_for_state(state_: Any) -> Choice:
         return choose_plan(request, opened, state_, plan=plan, limits=limits, refresh=refresh)
@@ -162,7 +143,7 @@ def choose_plan(
     why = found.why()
     followed_by = (_followed(policy, state, refresh),) if streaming else ()
     evaluation = _evaluation(policy, request)
-    selected = () if plan == "kernel" or streaming else _selected(request, policy, state, choice, limits)
+    selected = () if plan == "kernel" else _selectable(request, policy, state, limits, fits=choice.plan == "kernel")
     if selected:
         named = " and ".join(f"`{table}`" for table in selected)
         evaluation = (f"of {named}, only the rows that the requests need are taken, if these fit", *evaluation)
@@ -170,12 +151,17 @@ def choose_plan(
     return replace(choice, steps=steps, selected=selected)
 
 
-def _selected(
-    request: RequestColumns, policy: OpenPolicy, state: Any, choice: Choice, limits: Limits
+def _selectable(
+    request: RequestColumns, policy: OpenPolicy, state: Any, limits: Limits, *, fits: bool
 ) -> tuple[str, ...]:
-    """The large tables whose rows can be told by the paths of requests, if it pays off to find those that are needed."""
+    """The large tables whose rows can be told by the paths of requests, if it pays off to find those that are needed.
+
+    `fits`: whether the whole state would fit; then a second call by it is worth its arrays.
+    """
+    if request.frame.isStreaming or limits.pin or policy.vocabulary.flat or uses_below(policy.as_program):
+        return ()
     read = readable(policy, state, request.frame.sparkSession)
-    if read is None or not read.plain or limits.pin or policy.vocabulary.flat or uses_below(policy.as_program):
+    if read is None or not read.plain:
         return ()
     if any(windows_in(source.rows) for sources in read.sources.tables.values() for source in sources):
         return ()
@@ -184,9 +170,7 @@ def _selected(
     rows = sum(counts.values())
     if rows - sum(counts[table] for table in tables) > limits.rows:
         return ()
-    # If the whole state would fit, a second call by it is worth its arrays.
-    prepared = rows <= SMALLER * limits.large or decided_before(policy, state)
-    return () if choice.plan == "kernel" and prepared else tables
+    return () if fits and (rows <= SMALLER * limits.large or decided_before(policy, state)) else tables
 
 
 def _evaluation(policy: OpenPolicy, request: RequestColumns) -> tuple[str, ...]:
@@ -237,10 +221,14 @@ def choice_for(request: RequestColumns, policy: OpenPolicy, state: Any, *, plan:
         size = bundle_size(state)
         return Choice(plan="kernel", why="a state bundle is an index already", figures={"bundles, bytes": size})
     counts = counted(policy, state, request.frame.sparkSession)
-    return _by_size(request, policy, counts, limits)
+    part = bool(_selectable(request, policy, state, limits, fits=True))
+    return _by_size(request, policy, counts, limits, part=part)
 
 
-def _by_size(request: RequestColumns, policy: OpenPolicy, counts: Mapping[str, int], limits: Limits) -> Choice:
+def _by_size(
+    request: RequestColumns, policy: OpenPolicy, counts: Mapping[str, int], limits: Limits, *, part: bool
+) -> Choice:
+    """`part`: whether a part of a state that fits is looked for, however many requests there are."""
     rows, size = sum(counts.values()), size_of(policy, counts)
     form, fits = ("index", "fits") if policy.beyond_arrays else ("arrays", "fit")
     figures: dict[str, int] = {**counts, "rows": rows, f"{form}, about, in bytes": size}
@@ -250,7 +238,7 @@ def _by_size(request: RequestColumns, policy: OpenPolicy, counts: Mapping[str, i
     if size > limits.size:
         why = f"the state's {form} would take {size >> 20:,} MiB in each executor, more than the limit of {limits.size >> 20:,}"
         return Choice(plan="portions", why=why, figures=figures)
-    if rows <= limits.large or request.frame.isStreaming:
+    if rows <= limits.large or request.frame.isStreaming or part:
         why = f"the state has {rows:,} rows, whose {form} {fits} every executor"
         return Choice(plan="kernel", why=why, figures=figures)
     distinct, repetitive = _sampled(request, limits.few)
