@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab import arrow
-from privtab.arrow import Codes, text_bytes
+from privtab.arrow import Codes, Truth, text_bytes
 
 Bits: TypeAlias = npt.NDArray[np.uint64]
 
@@ -166,9 +166,16 @@ class TextDictionary:
         found[hits[~arrow.truth(same)]] = -1
         return found
 
+    def may_have(self, texts: pa.Array, skipped: Codes | None = None) -> Truth:
+        """Whether there is a number for each text, or for another with the same hash; `skipped` as in `hashed`. Faster than `find`."""
+        if self._table is None:
+            return np.ones(len(texts), np.bool_)
+        found: Truth = self._table.find(hashed(texts, skipped)) >= 0
+        return found
 
-def hashed(texts: pa.Array) -> Codes:
-    """A number for each text, which few others share; never negative.
+
+def hashed(texts: pa.Array, skipped: Codes | None = None) -> Codes:
+    """A number for each text, which few others share; never negative. `skipped`: how many bytes at its beginning do not count.
 
     >>> first, second, third = hashed(arrow.texts(["a", "ab", "a"]))
     >>> first == third, first == second
@@ -179,6 +186,8 @@ def hashed(texts: pa.Array) -> Codes:
     padded[: len(signs)] = signs
     words = np.ndarray(len(signs) + 1, "<u8", padded.data, strides=(1,))  # the eight bytes from each byte on
     begins, left = offsets[:-1], np.diff(offsets)
+    if skipped is not None:
+        begins, left = begins + skipped, left - skipped
     found = left.astype(np.uint64)
     rows = np.arange(len(texts))
     while len(rows):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, cast
+from typing import TYPE_CHECKING, Any, Required, TypeAlias, TypedDict, assert_never, cast
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column
@@ -47,6 +47,19 @@ _NO_USER = "^(?:(?i:user|group|role):|[*?%]+(?s:(?!.)))"
 NULL = "null"
 _ENTITY = "give a column of entities `type:path` or the name of one, or a pair (type, column of paths or list of columns of names)"
 _LONGEST = 2**31 - 1
+
+
+class RequestArguments(TypedDict, total=False):
+    """The keyword arguments of `decide` that say what a row asks; `read_arguments` defines the defaults."""
+
+    subject: Required[ColumnLike]
+    action: Required[ColumnLike]
+    resource: Required[ResourceLike]
+    with_: Mapping[str, ResourceLike] | None
+    flags: FlagsLike
+    groups: ColumnLike | None
+    active_roles: ColumnLike | None
+    attributes: AttributesLike | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,20 +5,22 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from privtab.errors import UsageError
+from privtab.ir.formula import uses_below
 from privtab.ir.support import Feature
 from privtab.moments import FIRST, text
-from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, read_arguments
-from privtab.spark.attribute_columns import AttributesLike
+from privtab.spark.arguments import RequestArguments, RequestColumns, read_arguments
 from privtab.spark.following import BY_BATCH, REFRESH, check_refresh, followed
 from privtab.spark.frames import opened as opened_frame
 from privtab.spark.moments import Moment, is_column, moment_of, state_at
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.preflight import workers
 from privtab.spark.state.bundles import bundle_size, is_bundle
-from privtab.spark.states import counted, timed_rows
+from privtab.spark.state.schemas import LOCATED, windows_in
+from privtab.spark.state.tables import PACKED
+from privtab.spark.states import counted, decided_before, readable, timed_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -41,6 +43,8 @@ class Limits:
     Spark cannot detect a random function that is not declared as one (`asNondeterministic`)."""
 
 
+SMALLER = 2
+"""How many times smaller than a state that fits the part that requests need must be, about, for it to be looked for."""
 PlanName = Literal["kernel", "portions"]
 _WIDTH: Mapping[str, int] = {
     "grants": 64,
@@ -73,6 +77,8 @@ class Choice:
     figures: Mapping[str, int] = field(default_factory=dict)
     steps: tuple[str, ...] = ()
     """How executors get privtab, and for a stream, how it follows the state."""
+    selected: tuple[str, ...] = ()
+    """The tables of which only the rows that the requests need are taken, if these fit."""
 
     def __str__(self) -> str:
         """Readable text: `kernel: the state has 12 rows …`, then the figures, then the steps."""
@@ -90,34 +96,16 @@ def plan(
     policy: PolicyLike,
     state: Any,
     *,
-    subject: ColumnLike,
-    action: ColumnLike,
-    resource: ResourceLike,
-    with_: Mapping[str, ResourceLike] | None = None,
-    flags: FlagsLike = (),
-    groups: ColumnLike | None = None,
-    active_roles: ColumnLike | None = None,
-    attributes: AttributesLike | None = None,
     plan: str = "auto",
     limits: Limits | None = None,
     refresh: float | None = REFRESH,
     at: Moment | Column = None,
+    **arguments: Unpack[RequestArguments],
 ) -> Choice:
     """The plan that `decide` would choose for these arguments, and why; nothing is decided."""
     opened = open_policy(policy)
     frame, _ = opened_frame(df)
-    request = read_arguments(
-        frame,
-        opened,
-        subject=subject,
-        action=action,
-        resource=resource,
-        with_=with_,
-        flags=flags,
-        groups=groups,
-        active_roles=active_roles,
-        attributes=attributes,
-    )
+    request = read_arguments(frame, opened, **arguments)
 
     def choice_for_state(state_: Any) -> Choice:
         return choose_plan(request, opened, state_, plan=plan, limits=limits, refresh=refresh)
@@ -154,7 +142,35 @@ def choose_plan(
     found = workers(request.frame.sparkSession)
     why = found.why()
     followed_by = (_followed(policy, state, refresh),) if streaming else ()
-    return replace(choice, steps=(found.step() if why is None else why, *_evaluation(policy, request), *followed_by))
+    evaluation = _evaluation(policy, request)
+    selected = () if plan == "kernel" else _selectable(request, policy, state, limits, fits=choice.plan == "kernel")
+    if selected:
+        named = " and ".join(f"`{table}`" for table in selected)
+        evaluation = (f"of {named}, only the rows that the requests need are taken, if these fit", *evaluation)
+    steps = (found.step() if why is None else why, *evaluation, *followed_by)
+    return replace(choice, steps=steps, selected=selected)
+
+
+def _selectable(
+    request: RequestColumns, policy: OpenPolicy, state: Any, limits: Limits, *, fits: bool
+) -> tuple[str, ...]:
+    """The large tables whose rows can be told by the paths of requests, if it pays off to find those that are needed.
+
+    `fits`: whether the whole state would fit; then a second call by it is worth its arrays.
+    """
+    if request.frame.isStreaming or limits.pin or policy.vocabulary.flat or uses_below(policy.as_program):
+        return ()
+    read = readable(policy, state, request.frame.sparkSession)
+    if read is None or not read.plain:
+        return ()
+    if any(windows_in(source.rows) for sources in read.sources.tables.values() for source in sources):
+        return ()
+    counts = read.raw_counts()
+    tables = tuple(table for table in LOCATED if counts[table] > PACKED)
+    rows = sum(counts.values())
+    if rows - sum(counts[table] for table in tables) > limits.rows:
+        return ()
+    return () if fits and (rows <= SMALLER * limits.large or decided_before(policy, state)) else tables
 
 
 def _evaluation(policy: OpenPolicy, request: RequestColumns) -> tuple[str, ...]:
@@ -205,13 +221,16 @@ def choice_for(request: RequestColumns, policy: OpenPolicy, state: Any, *, plan:
         size = bundle_size(state)
         return Choice(plan="kernel", why="a state bundle is an index already", figures={"bundles, bytes": size})
     counts = counted(policy, state, request.frame.sparkSession)
-    return _by_size(request, policy, counts, limits)
+    part = bool(_selectable(request, policy, state, limits, fits=True))
+    return _by_size(request, policy, counts, limits, part=part)
 
 
-def _by_size(request: RequestColumns, policy: OpenPolicy, counts: Mapping[str, int], limits: Limits) -> Choice:
-    rows = sum(counts.values())
-    form, fits, widths = ("index", "fits", _INDEX_WIDTH) if policy.beyond_arrays else ("arrays", "fit", _WIDTH)
-    size = sum(count * widths[table] for table, count in counts.items())
+def _by_size(
+    request: RequestColumns, policy: OpenPolicy, counts: Mapping[str, int], limits: Limits, *, part: bool
+) -> Choice:
+    """`part`: whether a part of a state that fits is looked for, however many requests there are."""
+    rows, size = sum(counts.values()), size_of(policy, counts)
+    form, fits = ("index", "fits") if policy.beyond_arrays else ("arrays", "fit")
     figures: dict[str, int] = {**counts, "rows": rows, f"{form}, about, in bytes": size}
     if rows > limits.rows:
         why = f"the state has {rows:,} rows; more than {limits.rows:,} are not collected on the driver"
@@ -219,7 +238,7 @@ def _by_size(request: RequestColumns, policy: OpenPolicy, counts: Mapping[str, i
     if size > limits.size:
         why = f"the state's {form} would take {size >> 20:,} MiB in each executor, more than the limit of {limits.size >> 20:,}"
         return Choice(plan="portions", why=why, figures=figures)
-    if rows <= limits.large or request.frame.isStreaming:
+    if rows <= limits.large or request.frame.isStreaming or part:
         why = f"the state has {rows:,} rows, whose {form} {fits} every executor"
         return Choice(plan="kernel", why=why, figures=figures)
     distinct, repetitive = _sampled(request, limits.few)
@@ -229,6 +248,12 @@ def _by_size(request: RequestColumns, policy: OpenPolicy, counts: Mapping[str, i
         return Choice(plan="portions", why=why, figures=figures)
     why = f"the state has {rows:,} rows, whose {form} {fits} every executor, and there are many requests"
     return Choice(plan="kernel", why=why, figures=figures)
+
+
+def size_of(policy: OpenPolicy, counts: Mapping[str, int]) -> int:
+    """About how many bytes the arrays or the index of a state take, by the number of rows in each table."""
+    widths = _INDEX_WIDTH if policy.beyond_arrays else _WIDTH
+    return sum(count * widths[table] for table, count in counts.items())
 
 
 def _sampled(request: RequestColumns, few_requests: int) -> tuple[int, bool]:

@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
@@ -15,7 +15,14 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from privtab.effects import Effect
 from privtab.engines.conditions import RESOURCE, ConditionReader
 from privtab.errors import UsageError
-from privtab.spark.arguments import ColumnLike, FlagsLike, RequestColumns, ResourceLike, read_arguments
+from privtab.spark.arguments import (
+    ColumnLike,
+    FlagsLike,
+    RequestArguments,
+    RequestColumns,
+    ResourceLike,
+    read_arguments,
+)
 from privtab.spark.attribute_columns import AttributesLike
 from privtab.spark.choose import Limits, choose_plan
 from privtab.spark.following import REFRESH, FollowedState, followed
@@ -35,17 +42,9 @@ NO_TIME = "null"
 log = logging.getLogger("privtab.spark")
 
 
-class BatchArguments(TypedDict, total=False):
+class BatchArguments(RequestArguments, total=False):
     """The keyword arguments of `decide`, for functions that pass them on; `decide` defines the defaults."""
 
-    subject: Required[ColumnLike]
-    action: Required[ColumnLike]
-    resource: Required[ResourceLike]
-    with_: Mapping[str, ResourceLike] | None
-    flags: FlagsLike
-    groups: ColumnLike | None
-    active_roles: ColumnLike | None
-    attributes: AttributesLike | None
     plan: str
     limits: Limits | None
     allowed: str
@@ -104,10 +103,11 @@ def decide(
     frame, to_caller = opened(df, new)
     check_names(frame, allowed, reason, effects)
     program = open_policy(policy)
-    request = read_arguments(
-        frame, program, subject=subject, action=action, resource=resource, with_=with_, flags=flags, groups=groups, active_roles=active_roles,
-        attributes=attributes, taken=new, again=effects is not None,
-    )  # fmt: skip
+    arguments: RequestArguments = {
+        "subject": subject, "action": action, "resource": resource, "with_": with_, "flags": flags, "groups": groups,
+        "active_roles": active_roles, "attributes": attributes,
+    }  # fmt: skip
+    request = read_arguments(frame, program, **arguments, taken=new, again=effects is not None)
     if effects is not None:
         request = with_effects(request, program.json)
     check_time(frame, at)
@@ -118,8 +118,7 @@ def decide(
 
         def part(rows: DataFrame, state_: Any) -> DataFrame:
             return decide(
-                rows, program, state_, subject=subject, action=action, resource=resource, with_=with_, flags=flags,
-                groups=groups, active_roles=active_roles, attributes=attributes, plan=plan, limits=limits, allowed=allowed, reason=reason, effects=effects,
+                rows, program, state_, **arguments, plan=plan, limits=limits, allowed=allowed, reason=reason, effects=effects,
                 refresh=refresh,
             )  # fmt: skip
 
@@ -132,16 +131,22 @@ def decide(
     def decide_by_state(state_: Any) -> DataFrame:
         choice = choose_plan(request, program, state_, plan=plan, limits=limits, refresh=refresh)
         log.info("decide: %s", choice, extra={"plan": choice.plan, "figures": dict(choice.figures)})
+        if choice.selected:
+            from privtab.spark.needed import decide_by_needed
+
+            coded = decide_by_needed(request, program, state_, choice, limits or Limits())
+            if coded is not None:
+                return with_answer_columns(request, *coded, allowed, reason, effects)
         if choice.plan == "portions":
             from privtab.spark.portions import decide_by_portions
 
-            coded = decide_by_portions(
+            divided = decide_by_portions(
                 request,
                 program,
                 spark_state(program, state_, frame.sparkSession),
                 pin=limits is not None and limits.pin,
             )
-            return with_answer_columns(request, *coded, allowed, reason, effects)
+            return with_answer_columns(request, *divided, allowed, reason, effects)
         return _by_kernel(request, program, state_, allowed, reason, effects, refresh)
 
     return to_caller(

@@ -10,7 +10,7 @@ import pickle
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +22,8 @@ from privtab.engines.given import GivenColumns
 from privtab.errors import DecisionError, InvalidRequest, UsageError
 from privtab.names import LEFT_OUT
 from privtab.request import NOT_SET, Entity, Request
-from privtab.spark.arguments import ColumnLike, FlagsLike, ResourceLike, read_arguments
-from privtab.spark.attribute_columns import AttributesLike, values
+from privtab.spark.arguments import RequestArguments, read_arguments
+from privtab.spark.attribute_columns import values
 from privtab.spark.deciding import check_names, with_answer_columns
 from privtab.spark.following import REFRESH, check_refresh
 from privtab.spark.frames import Frame, flag_column, opened
@@ -58,19 +58,12 @@ def decide_with(
     df: Frame,
     connect: Connect,
     *,
-    subject: ColumnLike,
-    action: ColumnLike,
-    resource: ResourceLike,
-    with_: Mapping[str, ResourceLike] | None = None,
-    flags: FlagsLike = (),
-    groups: ColumnLike | None = None,
-    active_roles: ColumnLike | None = None,
-    attributes: AttributesLike | None = None,
     on_error: Literal["fail", "deny"] = "fail",
     rows: int = ROWS,
     allowed: str = "allowed",
     reason: str = "reason",
     refresh: float | None = REFRESH,
+    **arguments: Unpack[RequestArguments],
 ) -> Frame:
     """Like `decide`, but through a decision point: executors send it the distinct requests of each chunk of `rows`.
 
@@ -91,19 +84,7 @@ def decide_with(
     if frame.isStreaming and refresh is not None:
         _check_followed(client)
     vocabulary = client.vocabulary()
-    request = read_arguments(
-        frame,
-        vocabulary,
-        subject=subject,
-        action=action,
-        resource=resource,
-        with_=with_,
-        flags=flags,
-        groups=groups,
-        active_roles=active_roles,
-        attributes=attributes,
-        taken=(allowed, reason),
-    )
+    request = read_arguments(frame, vocabulary, **arguments, taken=(allowed, reason))
     check_executors(frame.sparkSession, "requests")
     layout = Layout.of(request, rows)
     coded = mapped(request, lambda column_count: _function(point, vocabulary, layout, column_count))

@@ -15,11 +15,12 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.engines.columns import REASONS, distinct, is_ascii
+from privtab.engines.lookups import TextDictionary
 from privtab.spark.arguments import RequestColumns
 from privtab.spark.attribute_columns import AttributeColumn, values
 from privtab.spark.following import FollowedState, current_engine
 from privtab.spark.frames import flag_column
-from privtab.spark.shipping import ShippedBytes
+from privtab.spark.shipping import ShippedBytes, WorkerCache, contents
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -52,9 +53,16 @@ class Layout:
     flags: tuple[str, ...]
     given: tuple[AttributeColumn, ...] = ()
     rows: int = ROWS
+    named: ShippedBytes | None = None
+    """If the state is a part that was made for some paths: a TextDictionary of these and of all that they begin with."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The columns with the paths of objects."""
+        return ("path", *(f"with_{slot}_path" for slot in self.slots))
 
     @classmethod
-    def of(cls, request: RequestColumns, rows: int = ROWS) -> Layout:
+    def of(cls, request: RequestColumns, rows: int = ROWS, named: ShippedBytes | None = None) -> Layout:
         """The layout of requests."""
         return cls(
             columns=tuple(request.columns),
@@ -63,14 +71,22 @@ class Layout:
             flags=request.flags,
             given=request.given,
             rows=rows,
+            named=named,
         )
 
 
 def decide_by_kernel(
-    request: RequestColumns, shipped: ShippedBytes | FollowedState, *, rows: int = ROWS
+    request: RequestColumns,
+    shipped: ShippedBytes | FollowedState,
+    *,
+    rows: int = ROWS,
+    named: ShippedBytes | None = None,
 ) -> tuple[DataFrame, Column, Column]:
-    """The frame with the additional column `asked.code`, and the columns `allowed` and `reason` computed from it."""
-    return _coded(request, shipped, Layout.of(request, rows)), *answer_columns(request)
+    """The frame with the additional column `asked.code`, and the columns `allowed` and `reason` computed from it.
+
+    `named`: the paths that the state was made for; a request of another one is denied.
+    """
+    return _coded(request, shipped, Layout.of(request, rows, named)), *answer_columns(request)
 
 
 def answer_columns(request: RequestColumns) -> tuple[Column, Column]:
@@ -135,6 +151,8 @@ def _batches_function(
 
 
 # --- on executors ----------------------------------------------------------------------------------------------------
+
+_NAMED: WorkerCache[str, TextDictionary] = WorkerCache()
 
 
 def decided_codes(
@@ -205,7 +223,17 @@ def _decided(batches: Batches, layout: Layout, columns: list[pa.Array]) -> np.nd
         active_roles=cells.get("active_roles"),
         attributes=values(layout.given, cells),
     )
-    return np.where(answers.allowed & (answers.reasons == 0), 0, answers.reasons + 1).astype(np.int8)
+    found = np.where(answers.allowed & (answers.reasons == 0), 0, answers.reasons + 1).astype(np.int8)
+    if layout.named is not None:
+        named = named_paths(layout.named)
+        for name in layout.paths:
+            found[(named.find(cells[name].fill_null("")) < 0) & (found <= 1)] = CODES.index(CHANGED)
+    return found
+
+
+def named_paths(shipped: ShippedBytes) -> TextDictionary:
+    """The paths that a part of a state was made for."""
+    return _NAMED.get(shipped.digest, lambda: contents(shipped))
 
 
 def readable(column: pa.Array) -> pa.Array:

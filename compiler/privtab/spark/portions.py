@@ -29,7 +29,7 @@ from privtab.spark.policies import OpenPolicy
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import ShippedBytes, contents
 from privtab.spark.state.hierarchy import closed
-from privtab.spark.state.schemas import CANONICAL
+from privtab.spark.state.schemas import CANONICAL, LOCATED
 from privtab.spark.state.tables import from_arrow
 from privtab.spark.state.together import collected_places, shipped_places
 from privtab.spark.states import LOCAL, batches_of
@@ -60,7 +60,6 @@ FEW = 50_000
 REQUEST, ENTITY, USER = "request", "entity", "user"
 """Parts of a portion besides the tables of the state: its requests, its entities, users that no other row of the portion names."""
 CELLS = ("a", "b", "c", "d", "e")
-LOCATED = ("grants", "owners", "members")
 ATTRIBUTES = "attributes"
 WHOLE = "__whole"
 """The path of an entity from the root down, also where ids are flat."""

@@ -40,7 +40,7 @@ _lock = threading.Lock()
 
 def counted(policy: OpenPolicy, state: Any, spark: SparkSession) -> Mapping[str, int]:
     """Row count of each table of a state; of rows in Spark that are not checked yet, all of them."""
-    if (read := _readable(policy, state, spark)) is not None:
+    if (read := readable(policy, state, spark)) is not None:
         return read.raw_counts()
     rows = opened(policy, state, spark)
     if isinstance(rows, State):
@@ -62,7 +62,7 @@ def spark_state(policy: OpenPolicy, state: Any, spark: SparkSession) -> Any:
 
     def tables() -> object:
         try:
-            return state_tables(spark, policy, _readable(policy, state, spark) or state)
+            return state_tables(spark, policy, readable(policy, state, spark) or state)
         except HasWindows as error:
             return error
 
@@ -80,21 +80,21 @@ def index_of(policy: OpenPolicy, state: Any, spark: SparkSession | None = None) 
 
     if is_bundle(state):
         return bundled(policy, os.fspath(state))
-    return Index(index(_program(policy), _local(policy, state, spark)))
+    return Index(index(policy.as_program, _local(policy, state, spark)))
 
 
 def _local(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> State:
     """The rows of a state on the driver: the caller asked for that, or they were found to be few enough."""
-    read = _readable(policy, state, spark)
+    read = readable(policy, state, spark)
     if read is not None and read.plain:
         found: State = memoised(("local", policy.digest, id(spark), *cache_key(state)), (state, spark), read.local)
         return found.plain("Spark")
     rows = opened(policy, state, spark)
-    local: State = rows if isinstance(rows, State) else as_written(_program(policy), rows.local(1 << 40))
+    local: State = rows if isinstance(rows, State) else as_written(policy.as_program, rows.local(1 << 40))
     return local.plain("Spark")
 
 
-def _readable(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Read | None:
+def readable(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Read | None:
     """The rows of a state that Spark reads and that are not checked yet."""
     from privtab.spark.state.opening import read_of
 
@@ -116,7 +116,7 @@ def batches_of(policy: OpenPolicy, state: State) -> Batches:
     from privtab.state.index import index
 
     if policy.beyond_arrays:
-        return Batches(PythonEngine(policy.json, Index(index(_program(policy), state))))
+        return Batches(PythonEngine(policy.json, Index(index(policy.as_program, state))))
     return Batches.of(policy.json, arrays_of(policy, state))
 
 
@@ -125,18 +125,12 @@ def arrays_of(policy: OpenPolicy, state: State) -> Arrays:
     from privtab.engines.build_arrays import EncodedTable, build_arrays
     from privtab.state.large_index import coded_parts
 
-    parts, within = coded_parts(_program(policy), state)
+    parts, within = coded_parts(policy.as_program, state)
     tables = {
         name: EncodedTable(part.columns(), [level.texts for level in part.levels]) for name, part in parts.items()
     }
     roles = {name: (role, scope) for name, (role, scope) in within.items()}
     return build_arrays(tables, roles, policy.vocabulary.chains)
-
-
-def _program(policy: OpenPolicy) -> Any:
-    from privtab.spark.state.checked import program_of
-
-    return program_of(policy)
 
 
 def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
@@ -149,7 +143,7 @@ def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
         from privtab.spark.state.checked import checked_rows
 
         key = ("rows", policy.digest, *cache_key(state))
-        return memoised(key, state, lambda: checked_rows(_program(policy), Path(state)))
+        return memoised(key, state, lambda: checked_rows(policy.as_program, Path(state)))
     if spark is None:
         raise UsageError(
             f"a {type(state).__name__} needs a Spark session to be read: start one, or pass it as `spark=`"
@@ -164,6 +158,13 @@ def timed_rows(policy: OpenPolicy, state: Any, spark: SparkSession) -> Timed | N
     except HasWindows as error:
         return cast("Timed", error.state)
     return rows if isinstance(rows, State) and rows.windows else None
+
+
+def decided_before(policy: OpenPolicy, state: Any) -> bool:
+    """Whether requests were decided by a state, or by a part of it: then more are to be expected."""
+    key = (policy.digest, *cache_key(state))
+    with _lock:
+        return any(known in (("packed", *key), ("part", *key)) for known, _, _ in _known)
 
 
 def memoised(key: tuple[object, ...], state: Any, make: Any) -> Any:

@@ -26,7 +26,6 @@ from privtab.spark.policies import OpenPolicy
 from privtab.spark.portions import (
     DEEPEST,
     ENTITY,
-    LOCATED,
     MOST_TASKS,
     ROWS,
     USER,
@@ -38,7 +37,7 @@ from privtab.spark.portions import (
     union,
 )
 from privtab.spark.state.hierarchy import closed as with_chains
-from privtab.spark.state.schemas import CANONICAL, TABLES
+from privtab.spark.state.schemas import CANONICAL, LOCATED, TABLES
 from privtab.spark.state.shards import by_root
 from privtab.spark.state.tables import from_arrow
 from privtab.state.names import uses

@@ -22,7 +22,7 @@ from privtab.spark.state import files, row_checks
 from privtab.spark.state.checked import DENIES, program_of
 from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, schema, tables_of, windows_in
 from privtab.spark.state.sources import Sources, TableSource, open_sources
-from privtab.spark.state.tables import PACKED, SparkState, TimedTables, collected, names_of
+from privtab.spark.state.tables import PACKED, SparkState, TimedTables, collected, names_of, unpacked
 from privtab.spark.state.together import WrongRows, shipped_places, wrong_rows
 from privtab.state.checker import Checker
 from privtab.state.findings import CODES, stops
@@ -174,15 +174,25 @@ class Read:
         sources = [source for of_table in self.sources.tables.values() for source in of_table]
         return self.sources.entities is None and not any(source.not_text for source in sources)
 
-    def local(self) -> State:
+    def raw(self, table: str) -> DataFrame:
+        """The unchecked rows of all sources of a table that has any."""
+        return reduce(lambda united, frame: united.unionByName(frame), (s.rows for s in self.sources.tables[table]))
+
+    def local(self, selected: Mapping[str, DataFrame] | None = None) -> State:
         """The valid rows in this process: each source is read once, and its rows are checked here, by columns.
 
-        For a `plain` state. Raises StateInvalid if an invalid row may affect a denial.
+        For a `plain` state. `selected`: for some tables, the rows to take of all, as `packed`. Raises StateInvalid if an invalid row may
+        affect a denial.
         """
         reader = RawReader()
         for table, sources in self.sources.tables.items():
-            rows = reduce(lambda united, frame: united.unionByName(frame), (source.rows for source in sources))
-            found = collected(rows) if self.raw_counts()[table] > PACKED else rows.toArrow()
+            if selected is not None and table in selected:
+                found = unpacked(selected[table])
+                if found is None:
+                    continue
+            else:
+                rows = self.raw(table)
+                found = collected(rows) if self.raw_counts()[table] > PACKED else rows.toArrow()
             label = ", ".join(source.label for source in sources)
             columns = dict(zip(found.column_names, found.columns, strict=True))
             row_checks.read_rows(reader, label, table, {}, columns)

@@ -20,7 +20,7 @@ from privtab.spark.shipping import ShippedBytes, WorkerCache, contents
 from privtab.spark.state.schemas import CANONICAL, FINDING
 from privtab.spark.state.tables import canonical
 from privtab.state.coded import CodedColumn
-from privtab.state.large import ColumnChecker
+from privtab.state.large import CheckedTable, ColumnChecker
 from privtab.state.names import uses
 from privtab.state.nodes import StateFinding
 from privtab.state.raw import COLUMNS, NotText, RawReader, RawState
@@ -85,15 +85,11 @@ def check(
     places: Mapping[str, str] | None = None,
 ) -> CheckedBatch:
     """Check one batch of raw rows, given by column as Arrow arrays of strings."""
-    checker = _checker(_ProgramKey(program))
-    reader = RawReader()
-    raw = read_rows(reader, "", table, not_text, columns)
-    findings = list(reader.findings)
+    found, findings = each_row(program, table, not_text, columns, places)
     rows = 0
     texts: Mapping[str, CodedColumn] = {}
-    if raw is not None:
-        checked, more = checker.each_row(raw, places)
-        findings += more
+    if found is not None:
+        _, checked = found
         rows, texts = int(checked.valid.sum()), {c: t.rows(checked.valid) for c, t in checked.columns.items()}
     by_row: dict[int, list[StateFinding]] = {}
     for finding in findings:
@@ -102,6 +98,23 @@ def check(
     cells = {name: cells_of(column.take(numbers)) for name, column in columns.items()}
     named = [_json(dict(zip(cells, row, strict=True))) for row in zip(*cells.values(), strict=True)]
     return CheckedBatch(rows=rows, columns=texts, findings=list(zip(named, by_row.values(), strict=True)))
+
+
+def each_row(
+    program: Program,
+    table: str,
+    not_text: Mapping[str, str],
+    columns: Mapping[str, Any],
+    places: Mapping[str, str] | None = None,
+) -> tuple[tuple[RawTable, CheckedTable] | None, list[StateFinding]]:
+    """The complete rows of a batch, each checked alone, None if there are none; and all findings, with the number of the row in the batch."""
+    checker = _checker(_ProgramKey(program))
+    reader = RawReader()
+    raw = read_rows(reader, "", table, not_text, columns)
+    if raw is None:
+        return None, list(reader.findings)
+    checked, findings = checker.each_row(raw, places)
+    return (raw, checked), [*reader.findings, *findings]
 
 
 def read_rows(

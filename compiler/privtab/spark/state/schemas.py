@@ -27,6 +27,9 @@ A table with rows that hold for a time also has `from` and `until`, as RFC 3339 
 TABLES = ("members", "memberships", "assignments", "grants", "owners", "service_admins")
 """The tables that every state has."""
 
+LOCATED = ("grants", "owners", "members")
+"""The tables in which every row is about an entity, in the columns `type` and `path`."""
+
 MANIFEST = "_MANIFEST.json"
 """The file that completes a folder of tables that `Read.write` wrote."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
@@ -115,17 +115,30 @@ class SparkState:
 
 def collected(rows: DataFrame) -> pa.Table:
     """The rows as `toArrow` gives them; each batch travels compressed, in a twelfth of the space or so."""
+    found = unpacked(packed(rows))
+    return rows.limit(0).toArrow() if found is None else found
 
-    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
+
+def packed(rows: DataFrame, select: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = iter) -> DataFrame:
+    """Compressed batches of the rows, or of what `select` gives for the batches of a task, each with its rows and bytes counted."""
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in select(batches):
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
                 writer.write_batch(batch)
-            yield pa.RecordBatch.from_pydict({"batch": pa.array([sink.getvalue().to_pybytes()], pa.binary())})
+            content = pa.array([sink.getvalue().to_pybytes()], pa.binary())
+            counts = [pa.array([batch.num_rows]), pa.array([batch.nbytes])]
+            yield pa.RecordBatch.from_arrays([*counts, content], ["rows", "bytes", "batch"])
 
-    parts = rows.mapInArrow(packed, "batch binary").toArrow().column("batch")
+    return rows.mapInArrow(pack, "rows bigint, bytes bigint, batch binary")
+
+
+def unpacked(batches: DataFrame) -> pa.Table | None:
+    """The rows of compressed batches; None if there are no batches."""
+    parts = batches.select("batch").toArrow().column("batch")
     tables = [pa.ipc.open_stream(part.as_buffer()).read_all() for part in parts]
-    return pa.concat_tables(tables) if tables else rows.toArrow()
+    return pa.concat_tables(tables) if tables else None
 
 
 @dataclass(frozen=True, eq=False)

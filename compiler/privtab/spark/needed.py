@@ -1,0 +1,136 @@
+"""Find the rows of a large state that requests need, before any of them are collected.
+
+Requests are read first, for the paths that they name. Then the state is read once: tasks check all of its rows, and keep those about
+entities that are named or lie above one that is. What is left is often a small part, which is decided like any state that fits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
+
+from privtab import arrow
+from privtab.engines.lookups import TextDictionary
+from privtab.engines.packed import digest
+from privtab.engines.packed import packed as flat
+from privtab.ir.nodes import Program
+from privtab.spark import kernel
+from privtab.spark.arguments import RequestColumns
+from privtab.spark.choose import SMALLER, size_of
+from privtab.spark.kernel import Layout, combined_batches, decide_by_kernel, named_paths, readable
+from privtab.spark.policies import OpenPolicy
+from privtab.spark.portions import kept, union
+from privtab.spark.preflight import check_executors
+from privtab.spark.shipping import PackedState, ShippedBytes
+from privtab.spark.state.row_checks import each_row
+from privtab.spark.state.tables import packed, unpacked
+from privtab.spark.states import batches_of, cache_key, memoised
+from privtab.spark.states import readable as readable_state
+from privtab.state.findings import stops
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from privtab.spark.choose import Choice, Limits
+
+MOST_BYTES = 1 << 28
+"""Most bytes of paths that the driver collects, before those are dropped that several tasks have."""
+ROWS = 1 << 16
+"""Rows that are checked at once."""
+log = logging.getLogger("privtab.spark")
+
+
+def decide_by_needed(
+    request: RequestColumns, policy: OpenPolicy, state: Any, choice: Choice, limits: Limits
+) -> tuple[DataFrame, Column, Column] | None:
+    """As `decide_by_kernel`, by the part of the state that the requests need; None if it is no small part, or does not fit either.
+
+    `choice`: says of which tables a part is taken. Raises StateInvalid if an invalid row may affect a denial.
+    """
+    spark = request.frame.sparkSession
+    read = readable_state(policy, state, spark)
+    assert read is not None
+    check_executors(spark)
+    memoised(("part", policy.digest, *cache_key(state)), state, lambda: True)
+    rows = sum(read.raw_counts().values())
+    paths = _named(request, max(shape.most for shape in policy.vocabulary.shapes.values()))
+    if paths is None or (choice.plan == "kernel" and len(paths) * SMALLER > rows):
+        return None
+    content = flat(TextDictionary.of(paths))
+    named = PackedState(digest=digest(content), content=content).ship(spark)
+    parts = {
+        table: kept(packed(read.raw(table), partial(_needed_rows, policy.as_program, table, named)))
+        for table in choice.selected
+    }
+    sums = union(*(part.select(F.lit(table).alias("table"), "rows") for table, part in parts.items()))
+    found = {row["table"]: row["rows"] for row in sums.groupBy("table").agg(F.sum("rows").alias("rows")).collect()}
+    counts = {**read.raw_counts(), **dict.fromkeys(parts, 0), **found}
+    needed = sum(counts.values())
+    log.info("decide: the requests need %s of %s rows", f"{needed:,}", f"{rows:,}", extra={"needed": needed})
+    if needed > limits.rows or size_of(policy, counts) > limits.size:
+        return None
+    shipped = PackedState.of(batches_of(policy, read.local(parts))).ship(spark)
+    return decide_by_kernel(request, shipped, named=named)
+
+
+def _named(request: RequestColumns, most: int) -> pa.Array | None:
+    """The distinct paths that requests name, and all that those of at most `most` names begin with. None if they take too many bytes."""
+    columns = [request.columns[name].cast("string").alias(name) for name in Layout.of(request).paths]
+    found = kept(packed(request.frame.select(*columns), partial(_paths, most)))
+    if (found.agg(F.sum("bytes").alias("bytes")).collect()[0]["bytes"] or 0) > MOST_BYTES:
+        return None
+    texts = unpacked(found)
+    return pa.chunked_array([arrow.texts([""]), *([] if texts is None else texts.column("path").chunks)]).unique()
+
+
+# --- on executors ----------------------------------------------------------------------------------------------------
+
+
+def _paths(most: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Distinct paths and beginnings of paths, from columns of paths."""
+    for part in combined_batches((tuple(batch.columns) for batch in batches), kernel.ROWS):
+        columns = (readable(pa.concat_arrays(pieces)) for pieces in zip(*part, strict=True))
+        texts = [beginning for column in columns for beginning in _beginnings(column, most)]
+        yield pa.RecordBatch.from_arrays([pa.chunked_array(texts, pa.string()).unique()], ["path"])
+
+
+def _beginnings(paths: pa.Array, most: int) -> Iterator[pa.Array]:
+    """The distinct paths, then without their last names, and so on, down to the empty path."""
+    paths = paths.drop_null().unique()
+    yield paths
+    paths = paths.filter(pc.less_equal(pc.count_substring(paths, "/"), most))  # one with more names names no entity
+    while pc.any(pc.not_equal(paths, "")).as_py():
+        paths = pc.replace_substring_regex(paths, r"(\A|/)[^/]*\z", "").unique()
+        yield paths
+
+
+def _needed_rows(
+    program: Program, table: str, named: ShippedBytes, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a table about named entities; and those that make the state unusable, for the driver to report."""
+    names: list[str] = []
+
+    def columns_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Array, ...]]:
+        for batch in batches:
+            names[:] = batch.schema.names
+            yield tuple(batch.columns)
+
+    for part in combined_batches(columns_of(batches), ROWS):
+        batch = pa.RecordBatch.from_arrays([pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)], names)
+        needed = np.zeros(len(batch), np.bool_)
+        found, findings = each_row(program, table, {}, dict(zip(names, batch.columns, strict=True)))
+        if found is not None:
+            raw, checked = found
+            entities = checked.columns["of" if table == "members" else "entity"]
+            types = arrow.numbers(pc.find_substring(entities.array, ":")) + 1
+            about_named = np.append(named_paths(named).may_have(entities.array, types), False)[entities.codes]
+            needed[raw.numbers[about_named & checked.valid] - 1] = True
+        needed[[f.place.row - 1 for f in findings if f.severity == "error" and stops(program, f)]] = True
+        yield batch.filter(arrow.truths(needed))
