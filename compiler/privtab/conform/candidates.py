@@ -29,6 +29,7 @@ from privtab.scenarios.callers import (
 from privtab.scenarios.generated import Caller
 from privtab.scenarios.needs import Callers
 from privtab.scenarios.nodes import Form
+from privtab.scenarios.prove import Cell
 from privtab.scenarios.suggest import RequestNames
 
 MAX_SETTINGS = 512
@@ -68,6 +69,13 @@ class Setting:
     def shown_types(self) -> dict[str, str]:
         """The types of the objects that may have several."""
         return {slot.name: self.types[slot.name] for slot in self.rule.withs if slot.polymorphic}
+
+    @property
+    def default_cell(self) -> Cell:
+        """The cell that callers with nothing are denied."""
+        return Cell(
+            rule=self.rule, proof="default", flags=self.flags, types=self.shown_types, form=self.form, covered=False
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -321,20 +321,13 @@ def conditions(change: Callable[[Program, Rule, Formula], Formula], *parts: str)
     return Misreading(program=changed)
 
 
-@dataclass(frozen=True, slots=True)
-class _OtherAtoms(Rebuilder):
-    """Other atoms in a condition."""
-
-    change: Callable[[Atom], Formula]
-
-    def atom(self, atom: Atom) -> Formula:
-        """As Algebra.atom."""
-        return self.change(atom)
-
-
 def atoms(change: Callable[[Program, Atom], Formula]) -> Misreading:
     """A mistake by which other atoms are read in every condition."""
-    return conditions(lambda program, _, formula: _OtherAtoms(lambda atom: change(program, atom)).fold(formula))
+
+    def changed(program: Program, _: Rule, formula: Formula) -> Formula:
+        return mapped(formula, lambda leaf: leaf if isinstance(leaf, Can) else change(program, leaf))
+
+    return conditions(changed)
 
 
 def always(kind: type[object]) -> Misreading:
@@ -352,11 +345,11 @@ def slots_hold(skipped: Callable[[str], bool], _: Program, rule: Rule, formula: 
     if not rule.withs:
         return formula
 
-    def read(atom: Atom) -> Formula:
-        target = getattr(atom, "target", None)
+    def read(atom: Atom | Can) -> Formula:
+        target = None if isinstance(atom, Can) else getattr(atom, "target", None)
         return ALWAYS if target is not None and skipped(target.slot) else atom
 
-    return _OtherAtoms(read).fold(formula)
+    return mapped(formula, read)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

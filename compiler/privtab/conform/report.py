@@ -16,11 +16,12 @@ from privtab.conform.plan import NOT_ASKED
 from privtab.conform.run import Interview
 from privtab.ir.nodes import Program, Rule
 from privtab.pipeline import load_program
-from privtab.scenarios.masks import Key, RuleDependencies
+from privtab.scenarios.masks import Key, dependencies
 from privtab.scenarios.prove import Cell
 
 ORDER = (Verdict.WIDER, Verdict.BROKEN, Verdict.NARROWER, Verdict.UNTESTED, Verdict.AGREES)
 """From the worst to the best; an untested part of a row does not hide that the rest agrees."""
+WRONG = frozenset((Verdict.WIDER, Verdict.BROKEN, Verdict.NARROWER))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,7 @@ class Report:
         """The rows for which the command fails."""
         if fail_on == "none":
             return ()
-        bad = {Verdict.WIDER} if fail_on == "wider" else {Verdict.WIDER, Verdict.NARROWER, Verdict.BROKEN}
+        bad = {Verdict.WIDER} if fail_on == "wider" else WRONG
         return tuple(row for row in self.rows if _unwaived(row) & bad)
 
 
@@ -167,7 +168,7 @@ def _row(
             message=driver.message(question.request) if verdict is Verdict.BROKEN else "",
         )
         for question, answer, verdict in verdicts
-        if answer is not None and verdict in (Verdict.WIDER, Verdict.NARROWER, Verdict.BROKEN)
+        if answer is not None and verdict in WRONG
     ]
     findings.sort(key=lambda finding: (ORDER.index(finding.verdict), finding.question.rows))
     answers = Counter(answer for _, answer in found if answer is not None)
@@ -188,19 +189,21 @@ def _row(
 
 def _with_causes(plan: QuestionPlan, rows: Sequence[RowReport]) -> list[RowReport]:
     """The rows with those that they refer to and that differ in the same way: mending these may mend both."""
-    dependencies = RuleDependencies(plan.program)
     found = {(row.rule.entity, row.rule.operation): row for row in rows}
     return [
         replace(
-            row, causes=tuple(found[other].name for other in found if _is_cause(found[other], key, row, dependencies))
+            row,
+            causes=tuple(
+                other.name
+                for reached, other in found.items()
+                if row.verdict in WRONG
+                and other.verdict is row.verdict
+                and other is not row
+                and reached in dependencies(plan.program).of(key)
+            ),
         )
         for key, row in found.items()
     ]
-
-
-def _is_cause(other: RowReport, key: Key, row: RowReport, dependencies: RuleDependencies) -> bool:
-    differs = row.verdict in (Verdict.WIDER, Verdict.NARROWER, Verdict.BROKEN) and other.verdict is row.verdict
-    return differs and other is not row and (other.rule.entity, other.rule.operation) in dependencies.of(key)
 
 
 def _worst(verdicts: Iterable[Verdict]) -> Verdict:
