@@ -257,13 +257,7 @@ class Candidates:
 
     @staticmethod
     def _candidate(setting: Setting, callers: Callers, atoms: HeldSet, denied: Denied, purpose: str) -> Candidate:
-        words = ", ".join(sorted(map(str, atoms))) or "nothing"
-        if denied:
-            words += f"; denied {', '.join(sorted(map(str, denied)))}"
-        held = callers.compared.fewest(atoms)
-        assert held is not None
-        caller = callers.caller(held, denied, allowed=callers.allowed(held, denied), words=words)
-        return Candidate(setting=setting, caller=caller, purpose=purpose)
+        return Candidate(setting=setting, caller=callers.with_only(atoms, denied), purpose=purpose)
 
     def _ways(
         self, sets: MinimalSets, names: RequestNames, levels: Mapping[str, int], absent: str | None

@@ -241,39 +241,29 @@ def _waived(
 
     `partly`: the rows of which some question was not answered: whether a waiver fits them is not known.
     """
-    used: set[int] = set()
-    marked: list[RowReport] = []
-    for row in rows:
-        for number, waiver in enumerate(waivers):
-            fits = (
-                waiver.operation == row.name and str(waiver.change) == row.verdict and waiver.system in (None, system)
-            )
-            if fits and waiver.until >= today:
-                used.add(number)
-                row = replace(row, waived=waiver)  # noqa: PLW2901
-                break
-        marked.append(row)
+
+    def covers(waiver: Waiver, row: RowReport) -> bool:
+        is_of_row = waiver.operation == row.name and waiver.system in (None, system)
+        return is_of_row and str(waiver.change) == row.verdict and waiver.until >= today
+
+    marked = [replace(row, waived=next((w for w in waivers if covers(w, row)), None)) for row in rows]
+    used = {id(row.waived) for row in marked}
     unused = [
         f"the waiver for `{waiver.operation}` held until {waiver.until}: ask {waiver.who}"
         if waiver.until < today
         else f"nothing makes `{waiver.operation}` {waiver.change} here: remove the waiver"
-        for number, waiver in enumerate(waivers)
-        if number not in used and (waiver.until < today or waiver.operation not in partly)
+        for waiver in waivers
+        if id(waiver) not in used and (waiver.until < today or waiver.operation not in partly)
     ]
     return marked, tuple(unused)
 
 
 def readings_of(policy: str | Path, program: Program, variant: str | None = None) -> dict[Key, dict[str, Rule]]:
     """For each ambiguous row, the rules of its other readings, except readings with other objects."""
-    ambiguous = {key: rule for key, rule in program.rules.items() if rule.ambiguous is not None}
     found: dict[Key, dict[str, Rule]] = {}
-    names = {
-        key: [name for name, _ in rule.ambiguous.readings]
-        for key, rule in ambiguous.items()
-        if rule.ambiguous is not None
-    }
+    ambiguous = ((key, rule.ambiguous) for key, rule in program.rules.items() if rule.ambiguous is not None)
     # Each compilation takes the next reading of every row.
-    for chosen in zip_longest(*([(key, name) for name in of_row] for key, of_row in names.items())):
+    for chosen in zip_longest(*([(key, name) for name, _ in row.readings] for key, row in ambiguous)):
         selected = [pair for pair in chosen if pair is not None]
         other = load_program(policy, variant=variant, readings={f"{key[0]}/{key[1]}": name for key, name in selected})
         for key, name in selected:
