@@ -14,7 +14,6 @@ from privtab.analysis.diff.summary import holding_texts
 from privtab.ir.nodes import Program
 from privtab.pipeline import program_of
 from privtab.reference.evaluate import Reference
-from privtab.scenarios.masks import RuleDependencies
 from privtab.scenarios.mutants import Mutants
 from privtab.source import SourceFile
 
@@ -112,7 +111,7 @@ def test_verdicts_are_those_of_generated_states(seed: int) -> None:
     states = [worlds.state(before, seed * 100 + number) for number in range(4)]
     references = [Reference(before, state) for state in states]
     requests = worlds.requests(before, seed, 8)
-    mutants = [m for rule in before.rules.values() for m in Mutants(before, RuleDependencies(before)).of(rule)]
+    mutants = [m for rule in before.rules.values() for m in Mutants(before).of(rule)]
     for mutant in [m for m in mutants if m.change not in ("effect", "report") and m.rule.unnamed == m.original.unnamed][
         seed % 15 :: 15
     ]:

@@ -21,8 +21,7 @@ from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import Formula, Program, Rule
 from privtab.pipeline import find_policy, load_program
-from privtab.scenarios.masks import RuleDependencies
-from privtab.scenarios.mutants import UNSEEN, Mutants
+from privtab.scenarios.mutants import Mutants
 
 POLICY = """\
 privtab: 1
@@ -83,8 +82,8 @@ def misunderstood(path: Path, every: int) -> list[str]:
     """The faults of a policy, of every so many, whose variant is not equal in meaning to the server that has the fault."""
     program = load_program(path)
     planned = plan(program, separate=True)
-    mutants = Mutants(program, RuleDependencies(program))
-    faults = (m for rule in program.rules.values() for m in mutants.of(rule) if m.change not in UNSEEN)
+    mutants = Mutants(program)
+    faults = (m for rule in program.rules.values() for m in mutants.shown(rule))
     missed = []
     for mutant in islice(faults, 0, None, every):
         server = changed(program, mutant.rule)

@@ -20,7 +20,6 @@ from privtab.reference.evaluate import Reference
 from privtab.request import NOT_SET, Entity, Request
 from privtab.scenarios.callers import HeldAtom, smallest
 from privtab.scenarios.generated import Caller, CallerStates
-from privtab.scenarios.masks import RuleDependencies
 from privtab.scenarios.mutants import Mutants
 from privtab.scenarios.needs import Callers
 from privtab.scenarios.prove import Scoring, coverage, observe, score, suggested
@@ -92,11 +91,7 @@ def test_cases_prove_every_cell_and_notice_every_fault(reads: Reads) -> None:
 
 def test_faults_change_comparisons(reads: Reads) -> None:
     plan = reads(STATE + CASES.replace("{user: {rank: 4}}", "{user: {rank: 9}}").replace("rank: 3", "rank: 0"), POLICY)
-    found = [
-        mutant.text
-        for rule in plan.rules.values()
-        for mutant in Mutants(plan.program, RuleDependencies(plan.program)).of(rule)
-    ]
+    found = [mutant.text for rule in plan.rules.values() for mutant in Mutants(plan.program).of(rule)]
     assert "`user.rank >= 3` for `user.rank > 3`" in found
     assert "`color (item) in {gray}` for `color (item) in {red, gray}`" in found
     assert "`color (item) in {red, gray, blue}` for `color (item) in {red, gray}`" in found
@@ -283,7 +278,7 @@ def test_equivalent_mutants_differ_in_no_state(seed: int) -> None:
     for key, rule in program.rules.items():
         if not any(isinstance(atom, Compare) for atom in leaves(program, item_condition(rule))):
             continue
-        for mutant in list(Mutants(program, scoring.dependencies).of(rule))[seed % 5 :: 5]:
+        for mutant in list(Mutants(program).of(rule))[seed % 5 :: 5]:
             try:
                 if mutant.change in ("effect", "report") or not scoring.is_equivalent(mutant):
                     continue

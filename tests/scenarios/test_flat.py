@@ -12,7 +12,7 @@ from shop_policy import Reads
 
 from privtab.errors import Undecided
 from privtab.reference.evaluate import Reference
-from privtab.scenarios.masks import Observed, RuleDependencies
+from privtab.scenarios.masks import Observed
 from privtab.scenarios.mutants import Mutants
 from privtab.scenarios.prove import Scoring, coverage, observe, score, suggested
 
@@ -122,7 +122,7 @@ def test_outcomes_are_the_reference_s_and_equivalent_mutants_differ_in_no_state(
         observed = Observed(program, rule, pairs)
         decided = [reference.decide(request).allowed for request, reference in pairs]
         assert [bool(observed.allowed >> number & 1) for number in range(len(pairs))] == decided
-        for mutant in list(Mutants(program, RuleDependencies(program)).of(rule))[seed % 3 :: 3]:
+        for mutant in list(Mutants(program).of(rule))[seed % 3 :: 3]:
             try:
                 if mutant.change in ("effect", "report") or not scoring.is_equivalent(mutant):
                     continue

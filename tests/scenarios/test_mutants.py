@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from shop_policy import Reads
 
-from privtab.scenarios.masks import RuleDependencies
 from privtab.scenarios.mutants import Mutants
 
 POLICY = """\
@@ -33,7 +32,7 @@ POLICY = POLICY.replace("[READ, WRITE, {name: OWN}]", "[READ, WRITE, OWN]")
 def texts(reads: Reads, type_: str, operation: str) -> dict[str, list[str]]:
     program = reads("needs: [{ask: open store:s, by: [[member (store:s), READ (store:s)]]}]", POLICY).program
     found: dict[str, list[str]] = {}
-    for mutant in Mutants(program, RuleDependencies(program)).of(program.rules[type_, operation]):
+    for mutant in Mutants(program).of(program.rules[type_, operation]):
         found.setdefault(mutant.change, []).append(mutant.text)
     return found
 
@@ -104,9 +103,6 @@ def test_objects_of_several_types_are_changed_type_by_type(reads: Reads) -> None
 def test_a_mutant_is_another_rule(reads: Reads) -> None:
     program = reads("needs: [{ask: open store:s, by: [[member (store:s), READ (store:s)]]}]", POLICY).program
     for rule in program.rules.values():
-        mutated = [
-            (m.rule.gate, m.rule.requires, m.rule.each, m.rule.effects)
-            for m in Mutants(program, RuleDependencies(program)).of(rule)
-        ]
+        mutated = [(m.rule.gate, m.rule.requires, m.rule.each, m.rule.effects) for m in Mutants(program).of(rule)]
         assert (rule.gate, rule.requires, rule.each, rule.effects) not in mutated
         assert len(set(mutated)) == len(mutated)

@@ -11,7 +11,6 @@ from shop_policy import Reads
 
 from privtab.errors import Undecided
 from privtab.reference.evaluate import Reference
-from privtab.scenarios.masks import RuleDependencies
 from privtab.scenarios.mutants import Mutants
 from privtab.scenarios.prove import Scoring, coverage, observe, score, suggested
 
@@ -41,7 +40,7 @@ NEEDS = """needs:
 def test_faults_name_another_level(reads: Reads) -> None:
     program = reads(NEEDS, POLICY).program
     found = {
-        (type_, operation): [mutant.text for mutant in Mutants(program, RuleDependencies(program)).of(rule)]
+        (type_, operation): [mutant.text for mutant in Mutants(program).of(rule)]
         for (type_, operation), rule in program.rules.items()
     }
     assert "`READ (shelf)` for `READ (parent of shelf)`" in found["shelf", "open"]
@@ -88,7 +87,7 @@ def compare_equivalence(seed: int) -> None:
     references = [Reference(program, state) for state in states]
     # Without `each` or `creates`, a request must name its entity.
     requests = [r for r in worlds.requests(program, seed, 6) if references[0].vocabulary.complete(r.resource)]
-    mutants = [m for rule in program.rules.values() for m in Mutants(program, RuleDependencies(program)).of(rule)]
+    mutants = [m for rule in program.rules.values() for m in Mutants(program).of(rule)]
     for mutant in (
         m for number, m in enumerate(mutants) if m.change not in ("effect", "report") and number % 4 == seed % 4
     ):

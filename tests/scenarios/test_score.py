@@ -9,7 +9,6 @@ import small_policies
 from shop_policy import Reads
 
 from privtab.ir.nodes import Program
-from privtab.scenarios.masks import RuleDependencies
 from privtab.scenarios.mutants import Mutant, Mutants
 from privtab.scenarios.nodes import CasePlan
 from privtab.scenarios.prove import Score, Scoring, observe, score
@@ -149,7 +148,7 @@ def compare_equivalence(seed: int) -> None:
     if program is None:
         return
     scoring = Scoring(program, program.rules, {})
-    mutants = [m for rule in program.rules.values() for m in Mutants(program, RuleDependencies(program)).of(rule)]
+    mutants = [m for rule in program.rules.values() for m in Mutants(program).of(rule)]
     # Few of each policy: every one is asked in up to 4,096 states.
     for mutant in (m for number, m in enumerate(mutants) if m.change != "effect" and number % 5 == seed % 5):
         told_apart = differs(program, mutant)

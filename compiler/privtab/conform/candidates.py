@@ -29,6 +29,7 @@ from privtab.scenarios.callers import (
 from privtab.scenarios.generated import Caller
 from privtab.scenarios.needs import Callers
 from privtab.scenarios.nodes import Form
+from privtab.scenarios.prove import Cell
 from privtab.scenarios.suggest import RequestNames
 
 MAX_SETTINGS = 512
@@ -68,6 +69,13 @@ class Setting:
     def shown_types(self) -> dict[str, str]:
         """The types of the objects that may have several."""
         return {slot.name: self.types[slot.name] for slot in self.rule.withs if slot.polymorphic}
+
+    @property
+    def default_cell(self) -> Cell:
+        """The cell that callers with nothing are denied."""
+        return Cell(
+            rule=self.rule, proof="default", flags=self.flags, types=self.shown_types, form=self.form, covered=False
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,13 +257,7 @@ class Candidates:
 
     @staticmethod
     def _candidate(setting: Setting, callers: Callers, atoms: HeldSet, denied: Denied, purpose: str) -> Candidate:
-        words = ", ".join(sorted(map(str, atoms))) or "nothing"
-        if denied:
-            words += f"; denied {', '.join(sorted(map(str, denied)))}"
-        held = callers.compared.fewest(atoms)
-        assert held is not None
-        caller = callers.caller(held, denied, allowed=callers.allowed(held, denied), words=words)
-        return Candidate(setting=setting, caller=caller, purpose=purpose)
+        return Candidate(setting=setting, caller=callers.with_only(atoms, denied), purpose=purpose)
 
     def _ways(
         self, sets: MinimalSets, names: RequestNames, levels: Mapping[str, int], absent: str | None

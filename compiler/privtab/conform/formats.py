@@ -9,7 +9,7 @@ from privtab._resources import environment
 from privtab.analysis.diff.markdown import as_text
 from privtab.conform.mistakes import mistakes
 from privtab.conform.nodes import QuestionPlan, Verdict
-from privtab.conform.report import ORDER, Finding, Report, RowReport
+from privtab.conform.report import ORDER, WRONG, Finding, Report, RowReport
 from privtab.ir.names import atom_text
 from privtab.plural import count
 from privtab.report.junit import junit
@@ -200,9 +200,8 @@ def as_junit(report: Report) -> str:
 
 
 def _case(report: Report, row: RowReport) -> Case:
-    bad = row.verdict in (Verdict.WIDER, Verdict.NARROWER, Verdict.BROKEN)
     failure = None
-    if bad and row.waived is None:
+    if row.verdict in WRONG and row.waived is None:
         lines = [*row_notes(row), *row_lines(row.rule.span), *shown_lines(row)]
         failure = Failure(message=f"{row.name} is {row.verdict}", text="\n".join(lines), kind=str(row.verdict))
     skipped = None

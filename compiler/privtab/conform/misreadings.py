@@ -5,9 +5,9 @@ A mistake changes what the reference evaluator sees and then asks that evaluator
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from typing import Any, TypeVar
 
 from privtab.errors import InvalidRequest
 from privtab.ir.algebra import Rebuilder
@@ -20,16 +20,17 @@ from privtab.ir.nodes import (
     Can,
     Formula,
     Has,
+    HasBelow,
     Member,
     Or,
     Owner,
+    OwnsBelow,
     Program,
     Rule,
     ServiceAdmin,
     When,
 )
 from privtab.ir.serialise import vocabulary
-from privtab.names import KINDS
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
@@ -38,6 +39,7 @@ CONTINUED = "_more"
 """What a name ends with that continues another one."""
 SAME = "x"
 Names = tuple[str, ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,36 +51,39 @@ class View:
     entities: Sequence[Entity]
 
 
-def _unchanged(view: View) -> View:
-    return view
-
-
-def _as_asked(request: Request, _: Program) -> Request:
-    return request
+def _as_it_is(found: T, *_: object) -> T:
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Misreading:
+    """What a system takes a policy, rows and requests for."""
+
+    program: Callable[[Program], Program] = _as_it_is
+    view: Callable[[View], View] = _as_it_is
+    request: Callable[[Request, Program], Request] = _as_it_is
+
+    @property
+    def is_of_policy(self) -> bool:
+        """Whether rows and requests are read rightly."""
+        return self.view is _as_it_is and self.request is _as_it_is
+
+
+@dataclass(frozen=True, slots=True)
 class Mistake:
     """One kind of mistake: `text` says what such a system does, `needs` what a policy must have for it to show."""
 
     id: str
     text: str
+    misread: Misreading
     needs: str = "rights on entities"
     about_objects: bool = False
     """Whether each row of a table could be decided with it, whatever the others are."""
-    program: Callable[[Program], Program] = lambda program: program
-    view: Callable[[View], View] = _unchanged
-    request: Callable[[Request, Program], Request] = _as_asked
 
-    @property
-    def seen_without_policy(self) -> bool:
-        """Whether it is about rows or requests, not about the policy."""
-        return self.view is not _unchanged or self.request is not _as_asked
-
-    def answers(self, view: View, program: Program | None = None) -> Callable[[Request], bool]:
-        """What a system with this mistake would answer; `program`: what it makes of the policy, if that is known."""
-        reference = Reference(self.program(view.program) if program is None else program, self.view(view).state)
-        return lambda request: right_answer(reference, self.request(request, view.program))
+    def answers(self, view: View) -> Callable[[Request], bool]:
+        """What a system with this mistake would answer."""
+        reference = Reference(self.misread.program(view.program), self.misread.view(view).state)
+        return lambda request: right_answer(reference, self.misread.request(request, view.program))
 
 
 def right_answer(reference: Reference, request: Request) -> bool:
@@ -93,84 +98,135 @@ def right_answer(reference: Reference, request: Request) -> bool:
         return False
 
 
+# --- names -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renaming:
+    """Other entities and principals in the place of some, in rows and in requests; principals are texts with their kind."""
+
+    entity: Callable[[Entity], Entity] = _as_it_is
+    principal: Callable[[str], str] = _as_it_is
+
+    def _bare(self, kind: str, name: str) -> str:
+        return self.principal(f"{kind}:{name}").removeprefix(f"{kind}:")
+
+    def state(self, state: State) -> State:
+        """A state whose rows are about the others."""
+        entity, principal, bare = self.entity, self.principal, self._bare
+
+        def member(name: str) -> str:
+            return principal(name) if name.startswith("group:") else bare("user", name)
+
+        def assigned(row: Assignment) -> Assignment:
+            scope = row.scope and entity(row.scope)
+            return Assignment(principal=principal(row.principal), role=bare("role", row.role), scope=scope)
+
+        return replace(
+            state,
+            members=[(bare("user", user), entity(of)) for user, of in state.members],
+            memberships=[(member(user), bare("group", group)) for user, group in state.memberships],
+            assignments=list(map(assigned, state.assignments)),
+            grants=[replace(row, grantee=principal(row.grantee), entity=entity(row.entity)) for row in state.grants],
+            owners=[(entity(owned), principal(owner)) for owned, owner in state.owners],
+            service_admins=[bare("user", user) for user in state.service_admins],
+            attributes=[
+                replace(row, user=row.user and bare("user", row.user), entity=row.entity and entity(row.entity))
+                for row in state.attributes
+            ],
+        )
+
+    def request(self, request: Request) -> Request:
+        """A request of and about the others."""
+        return replace(
+            request,
+            user=self._bare("user", request.user),
+            groups=tuple(self._bare("group", name) for name in request.groups),
+            active_roles=request.active_roles and tuple(self._bare("role", name) for name in request.active_roles),
+            resource=self.entity(request.resource),
+            with_={slot: self.entity(one) for slot, one in request.with_.items()},
+        )
+
+    def misread(self) -> Misreading:
+        """The mistake of a system that does not tell them apart."""
+        return Misreading(
+            view=lambda view: replace(view, state=self.state(view.state)), request=lambda asked, _: self.request(asked)
+        )
+
+
+def named(changed: Callable[[Names], Names]) -> Misreading:
+    """A mistake by which names of entities are not told apart."""
+
+    def entity(found: Entity) -> Entity:
+        if not found.names:
+            return found
+        names = zip(found.names, changed(found.names), strict=True)
+        return Entity(found.type, "/".join(name and new for name, new in names))
+
+    return Renaming(entity=entity).misread()
+
+
+def called(of: str, changed: Callable[[str], str]) -> Misreading:
+    """A mistake by which names of principals of a kind are not told apart."""
+
+    def principal(text: str) -> str:
+        kind, _, name = text.partition(":")
+        return f"{kind}:{changed(name)}" if kind == of else text
+
+    return Renaming(principal=principal).misread()
+
+
 # --- rows --------------------------------------------------------------------------------------------------------------
 
 
-def with_entities(state: State, changed: Callable[[Entity], Entity]) -> State:
-    """A state whose rows are about other entities."""
-    return replace(
-        state,
-        members=[(user, changed(entity)) for user, entity in state.members],
-        assignments=[replace(row, scope=row.scope and changed(row.scope)) for row in state.assignments],
-        grants=[replace(row, entity=changed(row.entity)) for row in state.grants],
-        owners=[(changed(entity), owner) for entity, owner in state.owners],
-        attributes=[replace(row, entity=row.entity and changed(row.entity)) for row in state.attributes],
-    )
-
-
-def with_principals(state: State, changed: Callable[[str], str]) -> State:
-    """A state whose rows are about other principals; `changed` takes and gives them with their kind."""
-
-    def bare(kind: str, name: str) -> str:
-        return changed(f"{kind}:{name}").removeprefix(f"{kind}:")
-
-    def member(name: str) -> str:
-        return changed(name) if name.startswith("group:") else bare("user", name)
-
-    return replace(
-        state,
-        members=[(bare("user", user), entity) for user, entity in state.members],
-        memberships=[(member(user), bare("group", group)) for user, group in state.memberships],
-        assignments=[
-            replace(row, principal=changed(row.principal), role=bare("role", row.role)) for row in state.assignments
-        ],
-        grants=[replace(row, grantee=changed(row.grantee)) for row in state.grants],
-        owners=[(entity, changed(owner)) for entity, owner in state.owners],
-        service_admins=[bare("user", user) for user in state.service_admins],
-        attributes=[replace(row, user=row.user and bare("user", row.user)) for row in state.attributes],
-    )
-
-
-def with_rows(change: Callable[[View], Mapping[str, Iterable[object]]]) -> Callable[[View], View]:
-    """A view with other rows in some tables."""
+def rows(table: str, read: Callable[[View, Any], Iterable[object]]) -> Misreading:
+    """A mistake by which each row of a table counts as some others."""
 
     def changed(view: View) -> View:
-        tables: Any = {table: list(found) for table, found in change(view).items()}
-        return replace(view, state=replace(view.state, **tables))
+        found: Any = {table: [new for row in getattr(view.state, table) for new in read(view, row)]}
+        return replace(view, state=replace(view.state, **found))
 
-    return changed
-
-
-def only(table: str, kept: Callable[[View, object], bool]) -> Callable[[View], View]:
-    """A view with some rows of a table."""
-    return with_rows(lambda view: {table: [row for row in getattr(view.state, table) if kept(view, row)]})
+    return Misreading(view=changed)
 
 
-def grants(kept: Callable[[Grant], bool]) -> Callable[[View], View]:
-    """A view with some grants."""
-    return only("grants", lambda _, row: isinstance(row, Grant) and kept(row))
+def only(table: str, kept: Callable[[Any], bool]) -> Misreading:
+    """A mistake by which only some rows of a table count."""
+    return rows(table, lambda _, row: [row] if kept(row) else [])
 
 
-def added(rows: Callable[[View, Grant], Iterable[Grant]]) -> Callable[[View], View]:
-    """A view in which grants bring others along."""
-    return with_rows(
-        lambda view: {"grants": [*view.state.grants, *(new for row in view.state.grants for new in rows(view, row))]}
-    )
+def grants_also(more: Callable[[View, Grant], Iterable[Grant]], *effects: str) -> Misreading:
+    """A mistake by which grants with these effects, or all, count as others, too."""
+    return rows("grants", lambda view, row: [row, *(more(view, row) if row.effect in effects or not effects else ())])
 
 
-def owned(rows: Callable[[View, Entity], Iterable[Entity]]) -> Callable[[View], View]:
-    """A view in which whoever owns an entity owns others too."""
+def counts_on(others: Callable[[View, Entity], Iterable[Entity]], *effects: str) -> Misreading:
+    """A mistake by which grants count on other entities, too."""
+    return grants_also(lambda view, row: [replace(row, entity=entity) for entity in others(view, row.entity)], *effects)
 
-    def wider(view: View) -> Mapping[str, Iterable[object]]:
-        others = ((new, owner) for entity, owner in view.state.owners for new in rows(view, entity))
-        return {"owners": [*view.state.owners, *others]}
 
-    return with_rows(wider)
+def owned(others: Callable[[View, Entity], Iterable[Entity]]) -> Misreading:
+    """A mistake by which whoever owns an entity owns others, too."""
+    return rows("owners", lambda view, row: [row, *((entity, row[1]) for entity in others(view, row[0]))])
+
+
+def both(first: Misreading, second: Misreading) -> Misreading:
+    """Two mistakes about rows, or one about the policy and one about rows."""
+    return replace(first, view=lambda view: second.view(first.view(view)))
 
 
 def above(program: Program, entity: Entity) -> list[Entity]:
     """The entities that contain one, the nearest last; none where ids are flat."""
     return [Entity.parse(key) for key in vocabulary(program).keys(entity)[:-1]]
+
+
+def containers(view: View, entity: Entity) -> list[Entity]:
+    """The entities that contain one."""
+    return above(view.program, entity)
+
+
+def container(view: View, entity: Entity) -> list[Entity]:
+    """The entity that contains one, if there is one."""
+    return above(view.program, entity)[-1:]
 
 
 def below(view: View, entity: Entity) -> Iterator[Entity]:
@@ -181,6 +237,20 @@ def below(view: View, entity: Entity) -> Iterator[Entity]:
             yield other
 
 
+def one_below(view: View, entity: Entity) -> Iterator[Entity]:
+    """The entities that one contains, and no other one within it."""
+    return (other for other in below(view, entity) if container(view, other) == [entity])
+
+
+def of_other_types(view: View, entity: Entity) -> Iterator[Entity]:
+    """The entities of other types in the same place with the same path."""
+    types = view.program.entities
+    own = types.get(entity.type)
+    for other in types.values():
+        if own is not None and other.name != own.name and (other.parent, other.single) == (own.parent, own.single):
+            yield Entity(other.name, entity.id)
+
+
 def users(view: View) -> list[str]:
     """The users that rows name, with their kind."""
     named = [row.grantee for row in view.state.grants] + [owner for _, owner in view.state.owners]
@@ -188,190 +258,9 @@ def users(view: View) -> list[str]:
     return sorted(found | {f"user:{user}" for user, _ in view.state.memberships if ":" not in user})
 
 
-# --- names -------------------------------------------------------------------------------------------------------------
-
-
-class Misread(TypedDict):
-    """How rows and requests are misread."""
-
-    view: Callable[[View], View]
-    request: Callable[[Request, Program], Request]
-
-
-def named(changed: Callable[[Names], Names]) -> Misread:
-    """A mistake by which names of entities are not told apart."""
-
-    def entity(found: Entity) -> Entity:
-        if not found.names:
-            return found
-        names = zip(found.names, changed(found.names), strict=True)
-        return Entity(found.type, "/".join(name and new for name, new in names))
-
-    def request(asked: Request, _: Program) -> Request:
-        return replace(
-            asked, resource=entity(asked.resource), with_={slot: entity(one) for slot, one in asked.with_.items()}
-        )
-
-    return {"view": lambda view: replace(view, state=with_entities(view.state, entity)), "request": request}
-
-
-def called(changed: Callable[[str, str], str]) -> Misread:
-    """A mistake by which names of principals are not told apart; `changed` takes a kind and a name."""
-
-    def principal(text: str) -> str:
-        kind, _, name = text.partition(":")
-        return f"{kind}:{changed(kind, name)}"
-
-    def request(asked: Request, _: Program) -> Request:
-        return replace(
-            asked,
-            user=changed("user", asked.user),
-            groups=tuple(changed("group", name) for name in asked.groups),
-            active_roles=asked.active_roles and tuple(changed("role", name) for name in asked.active_roles),
-        )
-
-    return {"view": lambda view: replace(view, state=with_principals(view.state, principal)), "request": request}
-
-
-def one_of(kind: str) -> Misread:
-    """A mistake by which all principals of a kind are one, but for roles that the policy declares."""
-
-    def changed(of: str, name: str) -> str:
-        return SAME if of == kind else name
-
-    def view(found: View) -> View:
-        declared = {role.name for role in found.program.roles.values()} if kind == "role" else set()
-
-        def principal(text: str) -> str:
-            of, _, name = text.partition(":")
-            return text if name in declared else f"{of}:{changed(of, name)}"
-
-        return replace(found, state=with_principals(found.state, principal))
-
-    return {"view": view, "request": called(changed)["request"]}
-
-
-# --- policies ----------------------------------------------------------------------------------------------------------
-
-
-def conditions(change: Callable[[Program, Rule, Formula], Formula], *parts: str) -> Callable[[Program], Program]:
-    """A policy with other conditions: of the gate, `requires`, `each`, or all of them."""
-    names = parts or ("gate", "requires", "each")
-
-    def changed(program: Program) -> Program:
-        rules = {}
-        for key, rule in program.rules.items():
-            formulas = {name: getattr(rule, name) for name in names}
-            other: Any = {name: change(program, rule, part) for name, part in formulas.items() if part is not None}
-            rules[key] = replace(rule, **other)
-        return replace(program, rules=rules)
-
-    return changed
-
-
-def atoms(change: Callable[[Program, Atom], Formula]) -> Callable[[Program], Program]:
-    """A policy with other atoms in every condition."""
-
-    class Changed(Rebuilder):
-        def __init__(self, program: Program) -> None:
-            self.program = program
-
-        def atom(self, atom: Atom) -> Formula:
-            return change(self.program, atom)
-
-    return conditions(lambda program, _, formula: Changed(program).fold(formula))
-
-
-def always(*kinds: type[object]) -> Callable[[Program], Program]:
-    """A policy in which atoms of some kinds hold for everybody."""
-    return atoms(lambda _, atom: ALWAYS if isinstance(atom, kinds) else atom)
-
-
-def never(*kinds: type[object]) -> Callable[[Program], Program]:
-    """A policy in which atoms of some kinds hold for nobody."""
-    return atoms(lambda _, atom: NEVER if isinstance(atom, kinds) else atom)
-
-
-class Swapped(Rebuilder):
-    """`and` for `or`, and the other way round, as asked."""
-
-    def __init__(self, *, all_: bool, any_: bool) -> None:
-        self._all, self._any = all_, any_
-
-    def all_of(self, values: Iterable[Formula]) -> Formula:
-        """As Algebra.all_of."""
-        return Or(parts=tuple(values)) if self._all else And(parts=tuple(values))
-
-    def any_of(self, values: Iterable[Formula]) -> Formula:
-        """As Algebra.any_of."""
-        return And(parts=tuple(values)) if self._any else Or(parts=tuple(values))
-
-
-class Flags(Rebuilder):
-    """What flags require, always or never."""
-
-    def __init__(self, *, required: bool) -> None:
-        self._required = required
-
-    def when(self, when: When) -> Formula:
-        """As Algebra.when."""
-        return self.fold(when.body) if self._required else ALWAYS
-
-
-def semantics(**changed: object) -> Callable[[Program], Program]:
-    """A policy with other semantics. An inheritance is that of every privilege."""
-    other: Any = changed
-    alike: Any = {"inheritance": None} if "inheritance" in changed else {}
-    return lambda program: replace(
-        program,
-        privileges={name: replace(p, **alike) for name, p in program.privileges.items()},
-        semantics=replace(program.semantics, **other),
-    )
-
-
-def owners_hold(privileges: Callable[[Program], tuple[str, ...]]) -> Callable[[Program], Program]:
-    """A policy whose owners hold other privileges."""
-
-    def changed(program: Program) -> Program:
-        owner = program.semantics.owner
-        return program if owner is None else semantics(owner=replace(owner, holds=privileges(program)))(program)
-
-    return changed
-
-
-def implied(implied: Callable[[Program, str], tuple[str, ...]]) -> Callable[[Program], Program]:
-    """A policy whose privileges imply others."""
-    return lambda program: replace(
-        program,
-        privileges={name: replace(p, implies=implied(program, name)) for name, p in program.privileges.items()},
-    )
-
-
-def one_level(view: View) -> View:
-    """A view in which grants are also written one level down."""
-    rows = [
-        replace(row, entity=other)
-        for row in view.state.grants
-        for other in below(view, row.entity)
-        if above(view.program, other)[-1:] == [row.entity]
-    ]
-    return replace(view, state=replace(view.state, grants=[*view.state.grants, *rows]))
-
-
-def denials_where_written(view: View) -> View:
-    """A view in which grants, and no denials, are also written on all that is below."""
-    rows = [
-        replace(row, entity=other)
-        for row in view.state.grants
-        if row.effect == "allow"
-        for other in below(view, row.entity)
-    ]
-    return replace(view, state=replace(view.state, grants=[*view.state.grants, *rows]))
-
-
-def has_deeper_allow(view: View, row: Grant) -> bool:
-    """Whether the grantee of a denial is granted the same further down."""
-    return any(
+def is_overridden(view: View, row: Grant) -> bool:
+    """Whether a row denies what its grantee is granted further down."""
+    return row.effect == "deny" and any(
         other.effect == "allow"
         and (other.grantee, other.privilege) == (row.grantee, row.privilege)
         and row.entity in above(view.program, other.entity)
@@ -386,66 +275,146 @@ def is_link(row: object) -> bool:
     return isinstance(row, tuple) and str(row[0]).startswith("group:")
 
 
-def links_cut(view: View) -> View:
+def third_links_cut(view: View) -> View:
     """Without the links that start from a group, or a role, in which there is another one."""
-    containing = {f"group:{group}" for user, group in view.state.memberships if user.startswith("group:")}
-    holders = {row.principal for row in view.state.assignments if row.principal.startswith("role:")}
-    given = {f"role:{row.role}" for row in view.state.assignments if row.principal in holders}
-    return replace(
-        view,
-        state=replace(
-            view.state,
-            memberships=[row for row in view.state.memberships if row[0] not in containing],
-            assignments=[row for row in view.state.assignments if row.principal not in given],
-        ),
+    groups = {f"group:{group}" for member, group in view.state.memberships if member.startswith("group:")}
+    roles = {f"role:{row.role}" for row in view.state.assignments if is_link(row)}
+    kept = only("assignments", lambda row: row.principal not in roles)
+    return both(kept, only("memberships", lambda row: row[0] not in groups)).view(view)
+
+
+def reversed_link(_: View, row: Any) -> list[object]:
+    """A row, the other way round if it is a link."""
+    if not is_link(row):
+        return [row]
+    if isinstance(row, Assignment):
+        return [replace(row, principal=f"role:{row.role}", role=row.principal.removeprefix("role:"))]
+    return [(f"group:{row[1]}", row[0].removeprefix("group:"))]
+
+
+# --- requests ----------------------------------------------------------------------------------------------------------
+
+
+def objects_swapped(request: Request, _: Program) -> Request:
+    """A request whose resource and first `with` object of its type are swapped."""
+    for slot, entity in request.with_.items():
+        if entity.type == request.resource.type:
+            return replace(request, resource=entity, with_={**request.with_, slot: request.resource})
+    return request
+
+
+# --- policies ----------------------------------------------------------------------------------------------------------
+
+
+def conditions(change: Callable[[Program, Rule, Formula], Formula], *parts: str) -> Misreading:
+    """A mistake by which other conditions are read: of the gate, `requires`, `each`, or all of them."""
+    names = parts or ("gate", "requires", "each")
+
+    def changed(program: Program) -> Program:
+        rules = {}
+        for key, rule in program.rules.items():
+            formulas = {name: getattr(rule, name) for name in names}
+            other: Any = {name: change(program, rule, part) for name, part in formulas.items() if part is not None}
+            rules[key] = replace(rule, **other)
+        return replace(program, rules=rules)
+
+    return Misreading(program=changed)
+
+
+def atoms(change: Callable[[Program, Atom], Formula]) -> Misreading:
+    """A mistake by which other atoms are read in every condition."""
+
+    def changed(program: Program, _: Rule, formula: Formula) -> Formula:
+        return mapped(formula, lambda leaf: leaf if isinstance(leaf, Can) else change(program, leaf))
+
+    return conditions(changed)
+
+
+def always(kind: type[object]) -> Misreading:
+    """A mistake by which atoms of a kind hold for everybody."""
+    return atoms(lambda _, atom: ALWAYS if isinstance(atom, kind) else atom)
+
+
+def never(kind: type[object]) -> Misreading:
+    """A mistake by which atoms of a kind hold for nobody."""
+    return atoms(lambda _, atom: NEVER if isinstance(atom, kind) else atom)
+
+
+def slots_hold(skipped: Callable[[str], bool], _: Program, rule: Rule, formula: Formula) -> Formula:
+    """A condition in which atoms about the objects in some slots hold; only of rows with `with` objects."""
+    if not rule.withs:
+        return formula
+
+    def read(atom: Atom | Can) -> Formula:
+        target = None if isinstance(atom, Can) else getattr(atom, "target", None)
+        return ALWAYS if target is not None and skipped(target.slot) else atom
+
+    return mapped(formula, read)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined(Rebuilder):
+    """`and` for `or`, or the other way round."""
+
+    all_: type[And | Or]
+    any_: type[And | Or]
+
+    def all_of(self, values: Iterable[Formula]) -> Formula:
+        """As Algebra.all_of."""
+        return self.all_(parts=tuple(values))
+
+    def any_of(self, values: Iterable[Formula]) -> Formula:
+        """As Algebra.any_of."""
+        return self.any_(parts=tuple(values))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags(Rebuilder):
+    """What flags require, always or never."""
+
+    required: bool
+
+    def when(self, when: When) -> Formula:
+        """As Algebra.when."""
+        return self.fold(when.body) if self.required else ALWAYS
+
+
+def rebuilt(algebra: Rebuilder) -> Misreading:
+    """A mistake by which conditions are read as an algebra rebuilds them."""
+    return conditions(lambda _, __, formula: algebra.fold(formula))
+
+
+def inheritance(kind: str) -> Misreading:
+    """A mistake by which every privilege is inherited in another way."""
+    other: Any = {"inheritance": kind}
+    return Misreading(
+        program=lambda program: replace(
+            program,
+            privileges={name: replace(p, inheritance=None) for name, p in program.privileges.items()},
+            semantics=replace(program.semantics, **other),
+        )
     )
 
 
-def links_reversed(view: View) -> View:
-    """A view in which groups in groups, and roles of roles, are the other way round."""
-    memberships = [
-        (f"group:{group}", user.removeprefix("group:"))
-        for user, group in view.state.memberships
-        if user.startswith("group:")
-    ]
-    assignments = [
-        replace(row, principal=f"role:{row.role}", role=row.principal.removeprefix("role:"))
-        for row in view.state.assignments
-        if row.principal.startswith("role:")
-    ]
-    return replace(
-        view,
-        state=replace(
-            view.state,
-            memberships=[row for row in view.state.memberships if not row[0].startswith("group:")] + memberships,
-            assignments=[row for row in view.state.assignments if not row.principal.startswith("role:")] + assignments,
-        ),
+def owners_hold(privileges: Callable[[Program], Iterable[str]]) -> Misreading:
+    """A mistake by which owners hold other privileges."""
+
+    def changed(program: Program) -> Program:
+        owner = program.semantics.owner
+        other = None if owner is None else replace(owner, holds=tuple(privileges(program)))
+        return replace(program, semantics=replace(program.semantics, owner=other))
+
+    return Misreading(program=changed)
+
+
+def implied(implied: Callable[[Program, str], Iterable[str]]) -> Misreading:
+    """A mistake by which privileges imply others."""
+    return Misreading(
+        program=lambda program: replace(
+            program,
+            privileges={n: replace(p, implies=tuple(implied(program, n))) for n, p in program.privileges.items()},
+        )
     )
-
-
-def kinds_confused(view: View) -> View:
-    """A view in which grants are to every kind of principal of that name."""
-    return added(
-        lambda _, row: [
-            replace(row, grantee=f"{kind}:{row.grantee.partition(':')[2]}")
-            for kind in KINDS
-            if f"{kind}:" not in row.grantee
-        ]
-    )(view)
-
-
-def types_confused(view: View) -> View:
-    """A view in which rows are also about entities of other types with the same path."""
-    types = view.program.entities
-
-    def alike(entity: Entity) -> Iterator[Entity]:
-        own = types.get(entity.type)
-        for other in types.values():
-            if own is not None and other.name != own.name and (other.parent, other.single) == (own.parent, own.single):
-                yield Entity(other.name, entity.id)
-
-    wider = added(lambda _, row: [replace(row, entity=other) for other in alike(row.entity)])(view)
-    return owned(lambda _, entity: alike(entity))(wider)
 
 
 def without_default_grants(program: Program) -> Program:
@@ -470,14 +439,6 @@ def first_row_of_each_type(program: Program) -> Program:
     return replace(program, rules=rules)
 
 
-def objects_swapped(request: Request, _: Program) -> Request:
-    """A request whose resource and first `with` object of its type are swapped."""
-    for slot, entity in request.with_.items():
-        if entity.type == request.resource.type:
-            return replace(request, resource=entity, with_={**request.with_, slot: request.resource})
-    return request
-
-
 def any_privilege(program: Program, atom: Atom) -> Formula:
     """An atom, for any privilege of its type."""
     if not isinstance(atom, Has):
@@ -492,6 +453,17 @@ def outermost(program: Program, atom: Atom) -> Formula:
         return atom
     nests = program.entities[atom.target.type].nested
     return replace(atom, target=replace(atom.target, level="first")) if nests else atom
+
+
+def not_below(_: Program, atom: Atom) -> Formula:
+    """An atom, without `or below`."""
+    match atom:
+        case HasBelow():
+            return Has(privilege=atom.privilege, target=atom.target)
+        case OwnsBelow():
+            return Owner(target=atom.target)
+        case _:
+            return atom
 
 
 def administrators_may_all(_: Program, __: Rule, formula: Formula) -> Formula:

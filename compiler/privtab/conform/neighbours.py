@@ -9,14 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from privtab.conform.misreadings import (
-    CONTINUED,
-    Mistake,
-    View,
-    right_answer,
-    with_entities,
-    with_principals,
-)
+from privtab.conform.misreadings import CONTINUED, Mistake, Renaming, View, right_answer
 from privtab.conform.mistakes import is_possible, mistakes
 from privtab.conform.nodes import Question, QuestionPlan
 from privtab.conform.steps import OTHER, Abilities, steps
@@ -60,7 +53,7 @@ def _view(program: Program, question: Question) -> View:
 
 def _shows(mistake: Mistake, wrong: Program, view: View, question: Question) -> bool:
     """Whether a system with a mistake, which makes `wrong` of the policy, answers a question wrongly."""
-    changed, request = mistake.view(view), mistake.request(question.request, view.program)
+    changed, request = mistake.misread.view(view), mistake.misread.request(question.request, view.program)
     if wrong is view.program and request == question.request and _same_rows(changed.state, view.state):
         return False  # it sees what there is
     return right_answer(Reference(wrong, changed.state), request) is not question.expected
@@ -92,7 +85,7 @@ class _Finder:
         self._number = 0
         self.unseen: Sequence[Mistake] = ()
         self.possible = [mistake for mistake in mistakes() if is_possible(mistake, plan.program)]
-        changed = {mistake.id: mistake.program(plan.program) for mistake in self.possible}
+        changed = {mistake.id: mistake.misread.program(plan.program) for mistake in self.possible}
         self.programs = {id_: plan.program if other == plan.program else other for id_, other in changed.items()}
 
     def chosen(self) -> list[Question]:
@@ -176,16 +169,8 @@ class _Finder:
                     names[depth] += mark
             return Entity(found.type, "/".join(names))
 
-        state = with_entities(with_principals(state, principal), entity)
-        active = request.active_roles
-        return state, replace(
-            request,
-            user=principal(f"user:{request.user}").removeprefix("user:"),
-            groups=tuple(principal(f"group:{name}").removeprefix("group:") for name in request.groups),
-            active_roles=active and tuple(principal(f"role:{name}").removeprefix("role:") for name in active),
-            resource=entity(request.resource),
-            with_={slot: entity(one) for slot, one in request.with_.items()},
-        )
+        own_names = Renaming(entity=entity, principal=principal)
+        return own_names.state(state), own_names.request(request)
 
 
 def _first(questions: Iterable[Question]) -> Question | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 
 from privtab.conform.candidates import Candidate, Candidates, Setting
 from privtab.conform.misreadings import right_answer
@@ -19,117 +20,73 @@ from privtab.ir.formula import item_condition, leaves
 from privtab.ir.nodes import Compare, Program, Rule
 from privtab.reference.evaluate import Reference
 from privtab.scenarios.generated import CallerStates
-from privtab.scenarios.masks import Key, Mask, Observed, RuleDependencies
-from privtab.scenarios.mutants import UNSEEN, Mutants
+from privtab.scenarios.masks import Key, Mask, Observed, dependencies, noticing
+from privtab.scenarios.mutants import Mutants
 from privtab.scenarios.prove import Cell, cells_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One row of the table: its candidates, and what they are observed to hold."""
+    """One row of the table: its candidates, what they are observed to hold, and what the questions must cover."""
 
-    rule: Rule
-    settings: tuple[Setting, ...]
-    candidates: tuple[Candidate, ...]
-    observed: Observed
-    readings: Mapping[str, Rule]
+    def __init__(
+        self,
+        settings: Iterable[Setting],
+        candidates: Sequence[Candidate],
+        observed: Observed,
+        readings: Mapping[str, Rule],
+    ) -> None:
+        self.rule = observed.rule
+        self.candidates = candidates
+        self.observed = observed
+        self.cells = list(self._cells(settings))
+        """The cells that some candidate proves, as coverage counts them, with those candidates."""
+        self.readings = {name: observed.differing(rule) for name, rule in readings.items()}
+        """The candidates that other readings answer otherwise."""
+        is_unnamed = self.rule.each is None
+        self.preferred = self._where(lambda c: not (c.through_roles or (is_unnamed and c.setting.form == "call")))
+        """The candidates with privileges of their own who name what they create: no real creation is without a name."""
 
-    def differing(self, changed: Rule) -> Mask:
-        """The candidates that a changed rule answers otherwise."""
-        return self.observed.outcome(changed) ^ self.observed.allowed
-
-
-class Choice:
-    """What the questions must cover in each row, and the candidates chosen for it."""
-
-    def __init__(self, program: Program, rows: Mapping[Key, Row], *, separate: bool = False) -> None:
-        """`separate`: choose enough candidates to distinguish the faults of a row from each other as well."""
-        self.program = program
-        self._separate = separate
-        self.rows = rows
-        self.cells: dict[Key, list[tuple[Cell, Mask]]] = {key: list(_cells(row)) for key, row in rows.items()}
-        self.readings: dict[Key, dict[str, Mask]] = {
-            key: {name: row.differing(rule) for name, rule in row.readings.items()} for key, row in rows.items()
-        }
-        self._dependencies = RuleDependencies(program)
-        self._mutants = Mutants(program, self._dependencies)
-
-    def asked_rules(self) -> list[Rule]:
-        """The rows, and those that they refer to."""
-        keys = {key for row in self.rows for key in self._dependencies.of(row)}
-        return [rule for key, rule in self.program.rules.items() if key in keys]
-
-    def chosen(self) -> dict[Key, tuple[int, ...]]:
-        """The positions of the chosen candidates of each row."""
-        required: dict[Key, list[Mask]] = {key: list(self._wanted(key)) for key in self.rows}
-        elsewhere: list[list[tuple[Key, Mask]]] = []
-        for key in self.rows:
-            for own, others in self._faults(key):
-                if own:
-                    required[key].append(own)
-                elif others:
-                    elsewhere.append(others)
-        preferred = {key: self._preferred(row) for key, row in self.rows.items()}
-        taken = {key: hitting_set(masks, preferred[key]) for key, masks in required.items()}
-        for others in elsewhere:
-            if not any(taken[key] & mask for key, mask in others):
-                key, mask = others[0]
-                taken[key] |= hitting_set([mask], preferred[key])
-        for key in self.rows if self._separate else ():
-            taken[key] = self._separated(key, taken[key])
-        return {key: tuple(bits(mask)) for key, mask in taken.items()}
-
-    def _wanted(self, key: Key) -> Iterator[Mask]:
-        yield from (mask for _, mask in self.cells[key])
-        by_purpose: defaultdict[str, Mask] = defaultdict(int)
-        for position, candidate in enumerate(self.rows[key].candidates):
-            if candidate.purpose:
-                by_purpose[candidate.purpose] |= 1 << position
-        yield from by_purpose.values()
-        allowed = self.rows[key].observed.allowed
-        for mask in self._by_levels(key):
-            yield mask & allowed
-            yield mask & ~allowed
-        for mask in self.readings[key].values():
-            yield mask & allowed
-            yield mask & ~allowed
-
-    def _by_levels(self, key: Key) -> Iterable[Mask]:
-        """For each form of request and number of levels, where a type nests, its candidates."""
+    def _by(self, kind: Callable[[Candidate], object]) -> dict[object, Mask]:
+        """The candidates of each kind."""
         found: defaultdict[object, Mask] = defaultdict(int)
-        for position, candidate in enumerate(self.rows[key].candidates):
-            setting = candidate.setting
-            if not setting.is_deepest or max(setting.levels.values()) > 1:
-                found[setting.form, tuple(setting.levels.values())] |= 1 << position
-        return found.values()
+        for position, candidate in enumerate(self.candidates):
+            found[kind(candidate)] |= 1 << position
+        return found
 
-    def _faults(self, key: Key) -> Iterator[tuple[Mask, list[tuple[Key, Mask]]]]:
-        """For each fault in a row, the candidates that notice it: of the row itself, or of those that refer to it."""
-        row = self.rows[key]
-        for mutant in self._mutants.of(row.rule):
-            if mutant.change in UNSEEN:
-                continue
-            own = row.differing(mutant.rule)
-            others: list[tuple[Key, Mask]] = []
-            for dependent in () if own else self._dependencies.dependents(key):
-                if dependent in self.rows:
-                    observed = self.rows[dependent].observed
-                    mask = observed.outcome(observed.rule, mutant.rule, self._dependencies) ^ observed.allowed
-                    if mask:
-                        others.append((dependent, mask))
-            yield own, others
+    def _where(self, condition: Callable[[Candidate], bool]) -> Mask:
+        return self._by(condition).get(True, 0)
 
-    def _separated(self, key: Key, taken: Mask) -> Mask:
-        """The chosen candidates of a row, with further ones that distinguish all of its faults that candidates can distinguish.
+    def _cells(self, settings: Iterable[Setting]) -> Iterator[tuple[Cell, Mask]]:
+        by_kind = self._by(lambda candidate: _kind(candidate.setting))
+        # One setting for each kind: a cell may be proved with any number of levels.
+        for kind, setting in {_kind(setting): setting for setting in settings}.items():
+            if setting.form != "call" or self.rule.each is not None:
+                found = cells_of(setting.default_cell, setting.sets, self.observed, by_kind.get(kind, 0))
+                yield from ((cell, mask) for cell, mask in found if mask)
+
+    def _parts(self, masks: Iterable[Mask]) -> Iterator[Mask]:
+        """The candidates in each mask that are allowed, and those that are refused."""
+        for mask in masks:
+            yield mask & self.observed.allowed
+            yield mask & ~self.observed.allowed
+
+    def wanted(self) -> Iterator[Mask]:
+        """Sets of candidates of which one must be asked: for each cell, purpose, number of levels and reading."""
+        yield from (mask for _, mask in self.cells)
+        yield from (mask for purpose, mask in self._by(lambda candidate: candidate.purpose).items() if purpose)
+        # For each form of request and number of levels, where a type nests.
+        by_levels = self._by(lambda candidate: (candidate.setting.form, tuple(candidate.setting.levels.values())))
+        nested = self._where(lambda c: not c.setting.is_deepest or max(c.setting.levels.values()) > 1)
+        yield from self._parts((*(mask & nested for mask in by_levels.values()), *self.readings.values()))
+
+    def separated(self, taken: Mask, faults: Iterable[Rule]) -> Mask:
+        """Chosen candidates, with further ones that distinguish all faults that candidates can distinguish.
 
         Each fault also has a candidate that it allows and one that it refuses, where it differs from the row in both.
         """
-        row = self.rows[key]
-        rules = [mutant.rule for mutant in self._mutants.of(row.rule) if mutant.change not in UNSEEN]
-        masks = list(dict.fromkeys(row.differing(rule) for rule in (*rules, *row.readings.values())))
-        allowed = row.observed.allowed
-        both = (part for mask in masks for part in (mask & allowed, mask & ~allowed))
-        taken |= hitting_set((part for part in both if not part & taken), row.observed.all_cases)
+        masks = list(dict.fromkeys((*map(self.observed.differing, faults), *self.readings.values())))
+        missing = (part for part in self._parts(masks) if not part & taken)
+        taken |= hitting_set(missing, self.observed.all_cases)
         groups = [masks]
         while groups:
             by_answers: defaultdict[Mask, list[Mask]] = defaultdict(list)
@@ -137,19 +94,37 @@ class Choice:
                 by_answers[mask & taken].append(mask)
             for alike in by_answers.values():
                 if len(alike) > 1:
-                    taken |= hitting_set([alike[0] ^ alike[1]], row.observed.all_cases)
+                    taken |= hitting_set([alike[0] ^ alike[1]], self.observed.all_cases)
                     groups.append(alike)
         return taken
 
-    @staticmethod
-    def _preferred(row: Row) -> Mask:
-        """The candidates with privileges of their own who name what they create: no real creation is without a name."""
-        is_unnamed = row.rule.each is None
-        return sum(
-            1 << position
-            for position, candidate in enumerate(row.candidates)
-            if not (candidate.through_roles or (is_unnamed and candidate.setting.form == "call"))
-        )
+
+def chosen(program: Program, rows: Mapping[Key, Row], *, separate: bool = False) -> dict[Key, tuple[int, ...]]:
+    """The positions of the chosen candidates of each row.
+
+    `separate`: choose enough candidates to distinguish the faults of a row from each other as well.
+    """
+    mutants = Mutants(program)
+    observed = {key: row.observed for key, row in rows.items()}
+    required = {key: list(row.wanted()) for key, row in rows.items()}
+    elsewhere: list[list[tuple[Key, Mask]]] = []
+    for key, row in rows.items():
+        for mutant in mutants.shown(row.rule):
+            # A fault is noticed by candidates of the row itself, or else of those that refer to it.
+            noticed = noticing(program, observed, mutant.rule)
+            for first in islice(noticed, 1):
+                if first[0] == key:
+                    required[key].append(first[1])
+                else:
+                    elsewhere.append([first, *noticed])
+    taken = {key: hitting_set(masks, rows[key].preferred) for key, masks in required.items()}
+    for others in elsewhere:
+        if not any(taken[key] & mask for key, mask in others):
+            key, mask = others[0]
+            taken[key] |= hitting_set([mask], rows[key].preferred)
+    for key, row in rows.items() if separate else ():
+        taken[key] = row.separated(taken[key], (mutant.rule for mutant in mutants.shown(row.rule)))
+    return {key: tuple(bits(mask)) for key, mask in taken.items()}
 
 
 def hitting_set(masks: Iterable[Mask], preferred: Mask) -> Mask:
@@ -175,26 +150,6 @@ def bits(mask: Mask) -> Iterator[int]:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
         mask ^= lowest
-
-
-def _cells(row: Row) -> Iterator[tuple[Cell, Mask]]:
-    """The cells that some candidate proves, as coverage counts them, with those candidates."""
-    by_kind: defaultdict[object, Mask] = defaultdict(int)
-    for position, candidate in enumerate(row.candidates):
-        by_kind[_kind(candidate.setting)] |= 1 << position
-    # One setting for each kind: a cell may be proved with any number of levels.
-    for kind, setting in {_kind(setting): setting for setting in row.settings}.items():
-        if setting.form != "call" or row.rule.each is not None:
-            like = Cell(
-                rule=row.rule,
-                proof="default",
-                flags=setting.flags,
-                types=setting.shown_types,
-                form=setting.form,
-                covered=False,
-            )
-            found = cells_of(like, setting.sets, row.observed, by_kind[kind])
-            yield from ((cell, mask) for cell, mask in found if mask)
 
 
 def _kind(setting: Setting) -> object:
@@ -233,46 +188,37 @@ def plan(
     can make for the questions by which kinds of mistakes are seen; None: ask none of these.
     """
     source = Candidates(program, through_roles=through_roles)
-    mutants = Mutants(program, RuleDependencies(program))
+    mutants = Mutants(program)
+    readings = readings or {}
     undecided: dict[str, str] = {}
     settings: dict[Key, tuple[Setting, ...]] = {}
     candidates: dict[Key, tuple[Candidate, ...]] = {}
     for key, rule in program.rules.items():
-        if rows(rule) and not asks(rule):
-            undecided[rule.id] = NOT_ASKED
-        elif rows(rule) and (problem := _not_given(program, rule, attributes=attributes)) is not None:
-            undecided[rule.id] = problem
-        elif rows(rule):
-            try:
+        if not rows(rule):
+            continue
+        problem = _not_given(program, rule, attributes=attributes) if asks(rule) else NOT_ASKED
+        try:
+            if problem is None:
                 settings[key] = tuple(source.settings(rule))
-                candidates[key] = tuple(_candidates(source, settings[key], (readings or {}).get(key, {}).values()))
+                found = [*_candidates(source, settings[key], readings.get(key, {}).values())]
                 if separate:
-                    changed = [mutant.rule for mutant in mutants.of(rule) if mutant.change not in UNSEEN]
-                    candidates[key] += tuple(source.changed(settings[key], changed))
-            except Undecided as error:
-                undecided[rule.id] = str(error)
-            else:
-                if not candidates[key]:
-                    undecided[rule.id] = "its conditions are about objects that a caller cannot be given"
-    seen = observed(program, candidates)
-    choice = Choice(
-        program,
-        {
-            key: Row(
-                rule=program.rules[key],
-                settings=settings[key],
-                candidates=row,
-                observed=seen[key],
-                readings=(readings or {}).get(key, {}),
-            )
-            for key, row in candidates.items()
-            if row
-        },
-        separate=separate,
+                    found += source.changed(settings[key], (mutant.rule for mutant in mutants.shown(rule)))
+                candidates[key] = tuple(found)
+                problem = None if found else "its conditions are about objects that a caller cannot be given"
+        except Undecided as error:
+            problem = str(error)
+        if problem is not None:
+            undecided[rule.id] = problem
+    asked = {
+        key: Row(settings[key], candidates[key], seen, readings.get(key, {}))
+        for key, seen in observed(program, candidates).items()
+        if candidates[key]
+    }
+    packed = _packed(
+        program, asked, chosen(program, asked, separate=separate), undecided, changes, prefix, marked=marked
     )
-    packed = _packed(program, choice, undecided, changes, prefix, marked=marked)
     if abilities is not None:
-        packed = extended(packed, abilities=abilities, changes=changes, readings=readings or {}, prefix=prefix)
+        packed = extended(packed, abilities=abilities, changes=changes, readings=readings, prefix=prefix)
     return _identified(packed)
 
 
@@ -299,7 +245,8 @@ def _candidates(source: Candidates, settings: Iterable[Setting], readings: Itera
 
 def _packed(
     program: Program,
-    choice: Choice,
+    rows: Mapping[Key, Row],
+    chosen: Mapping[Key, tuple[int, ...]],
     undecided: Mapping[str, str],
     changes: Callable[[Rule], bool],
     prefix: str,
@@ -307,14 +254,15 @@ def _packed(
     marked: bool,
 ) -> QuestionPlan:
     """The chosen candidates as questions: those that may change something come last."""
-    chosen = choice.chosen()
+    reached = {key for row in rows for key in dependencies(program).of(row)}
+    rules = [rule for key, rule in program.rules.items() if key in reached]
+    packing = Packing(program, rules, prefix, _mark(rows, chosen) if marked else "")
     cells: list[Cell] = []
-    packing = Packing(program, choice.asked_rules(), prefix, _mark(choice, chosen) if marked else "")
     questions: list[Question] = []
     for key, positions in chosen.items():
-        row = choice.rows[key]
-        proofs = _proofs(choice, key, len(cells), positions)
-        cells += [cell for cell, _ in choice.cells[key]]
+        row = rows[key]
+        first = len(cells)
+        cells += [cell for cell, _ in row.cells]
         for number, position in enumerate(positions, start=1):
             candidate = row.candidates[position]
             request, state = packing.packed(
@@ -333,10 +281,8 @@ def _packed(
                     expected=expected,
                     holds=candidate.caller.words,
                     state=state,
-                    cells=tuple(proofs[position]),
-                    readings={
-                        name: not expected for name, mask in choice.readings[key].items() if mask >> position & 1
-                    },
+                    cells=tuple(n for n, (_, mask) in enumerate(row.cells, start=first) if mask >> position & 1),
+                    readings={name: not expected for name, mask in row.readings.items() if mask >> position & 1},
                     purpose=candidate.purpose,
                     named=candidate.setting.form != "call",
                 )
@@ -361,22 +307,12 @@ def _identified(found: QuestionPlan) -> QuestionPlan:
     return replace(found, digest=hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16])
 
 
-def _proofs(choice: Choice, key: Key, first: int, positions: Iterable[int]) -> defaultdict[int, list[int]]:
-    """For each chosen candidate of a row, the cells that it proves; `first`: the position of the row's first cell."""
-    found: defaultdict[int, list[int]] = defaultdict(list)
-    taken = sum(1 << position for position in positions)
-    for number, (_, mask) in enumerate(choice.cells[key], start=first):
-        for position in bits(mask & taken):
-            found[position].append(number)
-    return found
-
-
-def _mark(choice: Choice, chosen: Mapping[Key, tuple[int, ...]]) -> str:
+def _mark(rows: Mapping[Key, Row], chosen: Mapping[Key, tuple[int, ...]]) -> str:
     """A short digest of the chosen candidates."""
     content = [
         [candidate.setting.request.to_json(), candidate.caller.words, candidate.through_roles]
         for key, positions in chosen.items()
-        for candidate in map(choice.rows[key].candidates.__getitem__, positions)
+        for candidate in map(rows[key].candidates.__getitem__, positions)
     ]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:6] + "_"
 

@@ -16,11 +16,12 @@ from privtab.conform.plan import NOT_ASKED
 from privtab.conform.run import Interview
 from privtab.ir.nodes import Program, Rule
 from privtab.pipeline import load_program
-from privtab.scenarios.masks import Key, RuleDependencies
+from privtab.scenarios.masks import Key, dependencies
 from privtab.scenarios.prove import Cell
 
 ORDER = (Verdict.WIDER, Verdict.BROKEN, Verdict.NARROWER, Verdict.UNTESTED, Verdict.AGREES)
 """From the worst to the best; an untested part of a row does not hide that the rest agrees."""
+WRONG = frozenset((Verdict.WIDER, Verdict.BROKEN, Verdict.NARROWER))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,7 @@ class Report:
         """The rows for which the command fails."""
         if fail_on == "none":
             return ()
-        bad = {Verdict.WIDER} if fail_on == "wider" else {Verdict.WIDER, Verdict.NARROWER, Verdict.BROKEN}
+        bad = {Verdict.WIDER} if fail_on == "wider" else WRONG
         return tuple(row for row in self.rows if _unwaived(row) & bad)
 
 
@@ -167,7 +168,7 @@ def _row(
             message=driver.message(question.request) if verdict is Verdict.BROKEN else "",
         )
         for question, answer, verdict in verdicts
-        if answer is not None and verdict in (Verdict.WIDER, Verdict.NARROWER, Verdict.BROKEN)
+        if answer is not None and verdict in WRONG
     ]
     findings.sort(key=lambda finding: (ORDER.index(finding.verdict), finding.question.rows))
     answers = Counter(answer for _, answer in found if answer is not None)
@@ -188,19 +189,21 @@ def _row(
 
 def _with_causes(plan: QuestionPlan, rows: Sequence[RowReport]) -> list[RowReport]:
     """The rows with those that they refer to and that differ in the same way: mending these may mend both."""
-    dependencies = RuleDependencies(plan.program)
     found = {(row.rule.entity, row.rule.operation): row for row in rows}
     return [
         replace(
-            row, causes=tuple(found[other].name for other in found if _is_cause(found[other], key, row, dependencies))
+            row,
+            causes=tuple(
+                other.name
+                for reached, other in found.items()
+                if row.verdict in WRONG
+                and other.verdict is row.verdict
+                and other is not row
+                and reached in dependencies(plan.program).of(key)
+            ),
         )
         for key, row in found.items()
     ]
-
-
-def _is_cause(other: RowReport, key: Key, row: RowReport, dependencies: RuleDependencies) -> bool:
-    differs = row.verdict in (Verdict.WIDER, Verdict.NARROWER, Verdict.BROKEN) and other.verdict is row.verdict
-    return differs and other is not row and (other.rule.entity, other.rule.operation) in dependencies.of(key)
 
 
 def _worst(verdicts: Iterable[Verdict]) -> Verdict:
@@ -238,39 +241,29 @@ def _waived(
 
     `partly`: the rows of which some question was not answered: whether a waiver fits them is not known.
     """
-    used: set[int] = set()
-    marked: list[RowReport] = []
-    for row in rows:
-        for number, waiver in enumerate(waivers):
-            fits = (
-                waiver.operation == row.name and str(waiver.change) == row.verdict and waiver.system in (None, system)
-            )
-            if fits and waiver.until >= today:
-                used.add(number)
-                row = replace(row, waived=waiver)  # noqa: PLW2901
-                break
-        marked.append(row)
+
+    def covers(waiver: Waiver, row: RowReport) -> bool:
+        is_of_row = waiver.operation == row.name and waiver.system in (None, system)
+        return is_of_row and str(waiver.change) == row.verdict and waiver.until >= today
+
+    marked = [replace(row, waived=next((w for w in waivers if covers(w, row)), None)) for row in rows]
+    used = {id(row.waived) for row in marked}
     unused = [
         f"the waiver for `{waiver.operation}` held until {waiver.until}: ask {waiver.who}"
         if waiver.until < today
         else f"nothing makes `{waiver.operation}` {waiver.change} here: remove the waiver"
-        for number, waiver in enumerate(waivers)
-        if number not in used and (waiver.until < today or waiver.operation not in partly)
+        for waiver in waivers
+        if id(waiver) not in used and (waiver.until < today or waiver.operation not in partly)
     ]
     return marked, tuple(unused)
 
 
 def readings_of(policy: str | Path, program: Program, variant: str | None = None) -> dict[Key, dict[str, Rule]]:
     """For each ambiguous row, the rules of its other readings, except readings with other objects."""
-    ambiguous = {key: rule for key, rule in program.rules.items() if rule.ambiguous is not None}
     found: dict[Key, dict[str, Rule]] = {}
-    names = {
-        key: [name for name, _ in rule.ambiguous.readings]
-        for key, rule in ambiguous.items()
-        if rule.ambiguous is not None
-    }
+    ambiguous = ((key, rule.ambiguous) for key, rule in program.rules.items() if rule.ambiguous is not None)
     # Each compilation takes the next reading of every row.
-    for chosen in zip_longest(*([(key, name) for name in of_row] for key, of_row in names.items())):
+    for chosen in zip_longest(*([(key, name) for name, _ in row.readings] for key, row in ambiguous)):
         selected = [pair for pair in chosen if pair is not None]
         other = load_program(policy, variant=variant, readings={f"{key[0]}/{key[1]}": name for key, name in selected})
         for key, name in selected:

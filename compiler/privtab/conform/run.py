@@ -8,7 +8,9 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -152,46 +154,68 @@ def _check_controls(
 def _asked(
     questions: Sequence[Question], driver: Driver, settings: Settings, jobs: int
 ) -> Iterator[tuple[Sequence[Question], Sequence[SystemAnswer]]]:
-    """The answers as they come, by as many questions as the driver takes at once. Raises DriverError if there is none for too long; the threads are then left behind."""
+    """The answers as they come, by as many questions as the driver takes at once."""
     size = max(1, driver.batch)
     chunks = [questions[start : start + size] for start in range(0, len(questions), size)]
-    work: queue.SimpleQueue[Sequence[Question]] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[Sequence[Question], Sequence[SystemAnswer] | BaseException]] = queue.SimpleQueue()
-    stopped = threading.Event()
     pace = _RateLimit(settings.rate)
-    for chunk in chunks:
-        work.put(chunk)
+
+    def ask(chunk: Sequence[Question]) -> Sequence[SystemAnswer]:
+        pace.wait(len(chunk))
+        requests = [question.request for question in chunk]
+        return driver.ask_many(requests) if size > 1 else [driver.ask(requests[0])]
+
+    pause = 0.0 if settings.rate is None else size / settings.rate
+    late = f"the driver gave no answer for {settings.timeout:g} s"
+    work = [partial(ask, chunk) for chunk in chunks]
+    for number, answers in _in_threads(work, jobs, settings.timeout + pause, late):
+        if len(answers) != len(chunks[number]):
+            given = count(len(answers), "answer")
+            raise DriverError(f"the driver gave {given} to {count(len(chunks[number]), 'question')}")
+        yield chunks[number], answers
+
+
+def _bounded(function: Callable[[], T], seconds: float, what: str) -> T:
+    """The result of a function in a thread of its own. Raises DriverError if it takes too long."""
+    [(_, result)] = _in_threads([function], 1, seconds, f"{what} took more than {seconds:g} s")
+    return result
+
+
+def _in_threads(work: Sequence[Callable[[], T]], jobs: int, seconds: float, late: str) -> Iterator[tuple[int, T]]:
+    """The results of some functions as they come, with their positions. Raises what a function raises.
+
+    Raises DriverError, with the text `late`, if there is none for too long; the threads are then left behind.
+    """
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[int, Future[T]]] = queue.SimpleQueue()
+    stopped = threading.Event()
+    for number in range(len(work)):
+        waiting.put(number)
 
     def worker() -> None:
         while not stopped.is_set():
             try:
-                chunk = work.get_nowait()
+                number = waiting.get_nowait()
             except queue.Empty:
                 return
-            pace.wait(len(chunk))
+            result: Future[T] = Future()
             try:
-                requests = [question.request for question in chunk]
-                done.put((chunk, driver.ask_many(requests) if size > 1 else [driver.ask(requests[0])]))
+                result.set_result(work[number]())
             except BaseException as error:  # noqa: BLE001  (also SystemExit: the thread must not end without a word)
-                done.put((chunk, error))
+                result.set_exception(error)
+            done.put((number, result))
 
-    for _ in range(min(jobs, len(chunks))):
+    for _ in range(min(jobs, len(work))):
         threading.Thread(target=worker, daemon=True).start()
     try:
-        for _ in chunks:
-            pause = 0.0 if settings.rate is None else size / settings.rate
+        for _ in work:
             try:
-                chunk, answers = done.get(timeout=settings.timeout + pause)
+                number, result = done.get(timeout=seconds)
             except queue.Empty:
-                raise DriverError(f"the driver gave no answer for {settings.timeout:g} s") from None
-            if isinstance(answers, DriverError):
-                raise answers
-            if isinstance(answers, BaseException):
-                raise DriverError(_failure(answers)) from answers
-            if len(answers) != len(chunk):
-                number = count(len(answers), "answer")
-                raise DriverError(f"the driver gave {number} to {count(len(chunk), 'question')}")
-            yield chunk, answers
+                raise DriverError(late) from None
+            error = result.exception()
+            if error is not None and not isinstance(error, Exception):
+                raise DriverError(_failure(error)) from error
+            yield number, result.result()
     finally:
         stopped.set()
 
@@ -212,28 +236,6 @@ class _RateLimit:
             pause = max(0.0, self._next - now)
             self._next = max(now, self._next) + questions / self._rate
         time.sleep(pause)
-
-
-def _bounded(function: Callable[[], T], seconds: float, what: str) -> T:
-    """The result of a function in a thread of its own. Raises DriverError if it takes too long."""
-    done: queue.SimpleQueue[tuple[bool, T | BaseException]] = queue.SimpleQueue()
-
-    def work() -> None:
-        try:
-            done.put((True, function()))
-        except BaseException as error:  # noqa: BLE001
-            done.put((False, error))
-
-    threading.Thread(target=work, daemon=True).start()
-    try:
-        succeeded, result = done.get(timeout=seconds)
-    except queue.Empty:
-        raise DriverError(f"{what} took more than {seconds:g} s") from None
-    if isinstance(result, Exception) and not succeeded:
-        raise result
-    if isinstance(result, BaseException) and not succeeded:
-        raise DriverError(_failure(result)) from result
-    return result  # type: ignore[return-value]
 
 
 class AnswerFile:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from privtab.conform.misreadings import CONTINUED, above, with_entities, with_principals
+from privtab.conform.misreadings import CONTINUED, Renaming, above
 from privtab.conform.nodes import Question, World
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
@@ -90,7 +90,7 @@ class _Steps:
                 types = {self.program.privileges[row.privilege].on for row in state.grants if row.entity == entity}
                 if not all(other.type in on for on in types) or not self._can_be(other):
                     continue
-                moved = with_entities(state, _instead(entity, other))
+                moved = Renaming(entity=_instead(entity, other)).state(state)
                 yield f"the same on {words}, `{other}` for `{entity}`", moved, self.request
                 if any(owned == entity for owned, _ in state.owners):
                     owners = [*moved.owners, (entity, self.other)]
@@ -106,13 +106,9 @@ class _Steps:
             below = found.id == entity.id or found.id.startswith(f"{entity.id}/")
             return Entity(found.type, longer.id + found.id[len(entity.id) :]) if below else found
 
-        asked = replace(
-            self.request,
-            resource=continued(self.request.resource),
-            with_={slot: continued(one) for slot, one in self.request.with_.items()},
-        )
+        asked = Renaming(entity=continued).request(self.request)
         if asked != self.request:
-            rest = with_entities(self.state, lambda found: found if found == entity else continued(found))
+            rest = Renaming(entity=lambda found: found if found == entity else continued(found)).state(self.state)
             yield f"asked about a name that continues it, `{longer}` for `{entity}`", rest, asked
 
     def _deepest(self) -> list[Entity]:
@@ -161,7 +157,7 @@ class _Steps:
         name, state = self.request.user, self.state
 
         def of(other: str) -> State:
-            return with_principals(state, lambda text: f"user:{other}" if text == self.user else text)
+            return Renaming(principal=lambda text: f"user:{other}" if text == self.user else text).state(state)
 
         yield "of another user", of(name + OTHER), self.request
         yield "of a user whose name the caller's continues", state, replace(self.request, user=name + CONTINUED)

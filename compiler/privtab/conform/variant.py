@@ -18,8 +18,8 @@ from privtab.ir.names import condition_text
 from privtab.ir.nodes import ALWAYS, Program, Rule
 from privtab.pipeline import find_policy, program_of
 from privtab.reference.evaluate import Reference
-from privtab.scenarios.masks import Key, Mask, Observed, RuleDependencies
-from privtab.scenarios.mutants import UNSEEN, Mutants
+from privtab.scenarios.masks import Key, Mask, Observed, dependencies
+from privtab.scenarios.mutants import Mutants
 from privtab.source import SourceFile, load
 from privtab.syntax.keys import OPEN
 from privtab.syntax.yaml_tree import Mapping as MappingNode
@@ -126,13 +126,12 @@ class _AnsweredRows:
 
     def __init__(self, plan: QuestionPlan, program: Program, answers: Mapping[str, SystemAnswer]) -> None:
         self.program = program
-        self.dependencies = RuleDependencies(program)
         reference = Reference(program, plan.world.state)
         decided = (SystemAnswer.ALLOWED, SystemAnswer.REFUSED, SystemAnswer.HIDDEN)
         by_row: dict[Key, list[Question]] = {}
         for question in plan.questions:
             if answers.get(question.id) in decided:
-                by_row.setdefault((question.rule.entity, question.rule.operation), []).append(question)
+                by_row.setdefault(_key(question.rule), []).append(question)
         self.rows = {
             key: Observed(program, program.rules[key], ((question.request, reference) for question in questions))
             for key, questions in by_row.items()
@@ -142,23 +141,21 @@ class _AnsweredRows:
             for key, questions in by_row.items()
         }
 
-    def wrong(self, key: Key, rule: Rule | None = None, replacement: Rule | None = None) -> int:
-        """How many answers about a row a program does not give; `rule`: instead of the row; `replacement`: of one it refers to."""
+    def wrong(self, key: Key, changed: Rule | None = None) -> int:
+        """How many answers about a row a program does not give; `changed`: the row, or one that it refers to."""
         row = self.rows.get(key)
         if row is None:
             return 0
-        outcome = row.outcome(rule or row.rule, replacement, self.dependencies if replacement else None)
+        outcome = row.allowed if changed is None else row.after(changed)
         return (outcome ^ self._allowed[key]).bit_count()
 
     def wrong_answers(self, rule: Rule) -> int:
         """How many answers a changed row does not give, with those about rows that refer to it."""
-        key = rule.entity, rule.operation
-        others = self.dependencies.dependents(key)
-        return self.wrong(key, rule) + sum(self.wrong(other, replacement=rule) for other in others)
+        return sum(self.wrong(key, rule) for key in (_key(rule), *dependencies(self.program).dependents(_key(rule))))
 
     def in_order(self) -> list[Key]:
         """The rows with questions, each after those that it refers to."""
-        return sorted(self.rows, key=lambda key: len(self.dependencies.of(key)))
+        return sorted(self.rows, key=lambda key: len(dependencies(self.program).of(key)))
 
 
 def propose(
@@ -194,11 +191,11 @@ def _found(
     changes: Mapping[Key, RowChange],
 ) -> RowChange | None:
     """The change of a row, or of one that it refers to, that gives every answer about both; the best for rows that refer to it."""
-    below = sorted(observed.dependencies.of(key) - {key} - set(changes))
+    below = sorted(dependencies(observed.program).of(key) - {key} - set(changes))
     for culprit in (key, *below):
         fitting: list[tuple[int, int, str, Rule]] = []
         for number, (text, rule) in enumerate(_candidates(observed, culprit, readings)):
-            if not observed.wrong(culprit, rule) and (culprit == key or not observed.wrong(key, replacement=rule)):
+            if not (observed.wrong(culprit, rule) or observed.wrong(key, rule)):
                 fitting.append((observed.wrong_answers(rule), number, text, rule))
         for wrong, _, text, rule in sorted(fitting, key=lambda found: found[:2]):
             change = _written(file, observed.program.rules[culprit], rule, text)
@@ -213,9 +210,8 @@ def _candidates(
     """The small changes of a row: its other readings, then the mutants that `privtab test` knows."""
     for name, rule in readings.get(key, {}).items():
         yield f"the reading `{name}`", rule
-    for mutant in Mutants(observed.program, observed.dependencies).of(observed.program.rules[key]):
-        if mutant.change not in UNSEEN:
-            yield mutant.text, mutant.rule
+    for mutant in Mutants(observed.program).shown(observed.program.rules[key]):
+        yield mutant.text, mutant.rule
 
 
 def _written(file: VariantFile, original: Rule, changed: Rule, text: str) -> RowChange | None:

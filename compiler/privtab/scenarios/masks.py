@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, reduce
 from operator import or_
 from typing import TypeAlias, TypeVar
 
+from privtab._once import once
 from privtab.errors import Undecided
 from privtab.ir.algebra import Algebra
 from privtab.ir.exact import ImplicationChecker
@@ -48,6 +49,12 @@ class RuleDependencies:
         return self._dependents.get(key, [])
 
 
+@once
+def dependencies(program: Program) -> RuleDependencies:
+    """The dependencies among the rules of a program, looked up once."""
+    return RuleDependencies(program)
+
+
 class Observed:
     """The cases of one rule as masks, and what their callers hold in a state, as the reference engine has it."""
 
@@ -84,41 +91,41 @@ class Observed:
     def _where(self, condition: Callable[[EvaluationContext], bool]) -> Mask:
         return sum(1 << number for number, context in enumerate(self.contexts) if condition(context))
 
-    def outcome(
-        self, rule: Rule, replacement: Rule | None = None, dependencies: RuleDependencies | None = None
-    ) -> Mask:
+    def outcome(self, rule: Rule, replacement: Rule | None = None) -> Mask:
         """The cases that a rule allows, which may be a changed version of their own. `replacement`: as for `holds`."""
-        call = self.placed & self.holds(rule.requires, replacement, dependencies)
+        call = self.placed & self.holds(rule.requires, replacement)
         if rule.gate != ALWAYS:
-            call &= self.holds(rule.gate, replacement, dependencies)
+            call &= self.holds(rule.gate, replacement)
         if rule.each is None or not call:
             return call
-        return call & (self.holds(rule.each, replacement, dependencies) | (self.all_cases & ~self.named))
+        return call & (self.holds(rule.each, replacement) | (self.all_cases & ~self.named))
 
-    def holds(
-        self, formula: Formula, replacement: Rule | None = None, dependencies: RuleDependencies | None = None
-    ) -> Mask:
+    def after(self, changed: Rule) -> Mask:
+        """The cases that are allowed if a rule is changed: their own, or one that it refers to."""
+        is_own = (changed.entity, changed.operation) == (self.rule.entity, self.rule.operation)
+        return self.outcome(changed) if is_own else self.outcome(self.rule, changed)
+
+    def differing(self, changed: Rule) -> Mask:
+        """The cases that get another answer if a rule is changed."""
+        return self.after(changed) ^ self.allowed
+
+    def holds(self, formula: Formula, replacement: Rule | None = None) -> Mask:
         """The cases in which a condition holds; `replacement`: a rule that replaces its original."""
-        return _HoldsAlgebra(self, replacement, dependencies).fold(formula)
+        return _HoldsAlgebra(self, replacement).fold(formula)
 
-    def can(self, can: Can, replacement: Rule | None, dependencies: RuleDependencies | None) -> Mask:
+    def can(self, can: Can, replacement: Rule | None) -> Mask:
         """The cases in which the rule that a `can` refers to holds for its object."""
         key = can.target.type, can.operation
-        if (
-            replacement is not None
-            and dependencies is not None
-            and (replacement.entity, replacement.operation) in dependencies.of(key)
-        ):
+        replaced = None if replacement is None else (replacement.entity, replacement.operation)
+        if replacement is None or replaced not in dependencies(self.program).of(key):
+            cache, rule, replacement = self._cans, self.program.rules[key], None
+        else:
             if self._replacement[0] is not replacement:
                 self._replacement = replacement, {}
-            cache = self._replacement[1]
-            if can not in cache:
-                rule = replacement if (replacement.entity, replacement.operation) == key else self.program.rules[key]
-                cache[can] = self.holds(move(item_condition(rule), can.target.slot), replacement, dependencies)
-            return cache[can]
-        if can not in self._cans:
-            self._cans[can] = self.holds(move(item_condition(self.program.rules[key]), can.target.slot))
-        return self._cans[can]
+            cache, rule = self._replacement[1], replacement if replaced == key else self.program.rules[key]
+        if can not in cache:
+            cache[can] = self.holds(move(item_condition(rule), can.target.slot), replacement)
+        return cache[can]
 
     def atom(self, atom: Atom) -> Mask:
         """The cases in which an atom holds."""
@@ -151,10 +158,9 @@ class Observed:
 class _HoldsAlgebra(Algebra[Mask]):
     """The cases in which conditions hold; arguments as for `Observed.holds`."""
 
-    def __init__(self, observed: Observed, replacement: Rule | None, dependencies: RuleDependencies | None) -> None:
+    def __init__(self, observed: Observed, replacement: Rule | None) -> None:
         self._observed = observed
         self._replacement = replacement
-        self._dependencies = dependencies
 
     def atom(self, atom: Atom) -> Mask:
         return self._observed.atom(atom)
@@ -175,7 +181,7 @@ class _HoldsAlgebra(Algebra[Mask]):
         return unset | self.fold(when.body)
 
     def can(self, can: Can) -> Mask:
-        return self._observed.can(can, self._replacement, self._dependencies)
+        return self._observed.can(can, self._replacement)
 
     def by_type(self, choice: ByType) -> Mask:
         mask = 0
@@ -183,6 +189,15 @@ class _HoldsAlgebra(Algebra[Mask]):
             of_type = self._observed.of_type(choice.slot, type_)
             mask |= of_type and (of_type & self.fold(body))
         return mask
+
+
+def noticing(program: Program, observed: Mapping[Key, Observed], changed: Rule) -> Iterator[tuple[Key, Mask]]:
+    """The rules of which cases get another answer if one is changed, with these cases: itself, then those that refer to it."""
+    key = changed.entity, changed.operation
+    for other in (key, *dependencies(program).dependents(key)):
+        differing = observed[other].differing(changed) if other in observed else 0
+        if differing:
+            yield other, differing
 
 
 STEPS = 100_000

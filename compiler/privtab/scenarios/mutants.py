@@ -37,7 +37,7 @@ from privtab.ir.nodes import (
     When,
 )
 from privtab.paths import Level
-from privtab.scenarios.masks import RuleDependencies
+from privtab.scenarios.masks import dependencies
 from privtab.state.names import StateNames
 
 Change: TypeAlias = Literal[
@@ -55,8 +55,6 @@ CHANGES: Mapping[Change, str] = {
     "flag": "a flag dropped",
     "comparison": "another comparison of attributes",
 }
-UNSEEN: tuple[Change, ...] = ("effect", "report")
-"""The changes that no answer of a system shows."""
 OTHER_LEVEL: Mapping[Level, Level] = {
     "nearest": "any",
     "first": "nearest",
@@ -84,9 +82,8 @@ class Mutant:
 class Mutants:
     """Generates the mutants of a program's rules."""
 
-    def __init__(self, program: Program, dependencies: RuleDependencies) -> None:
+    def __init__(self, program: Program) -> None:
         self.program = program
-        self.dependencies = dependencies
         self.names = StateNames(program)
         self._privileges_on: dict[str, tuple[str, ...]] = {}
 
@@ -98,6 +95,10 @@ class Mutants:
             if content not in seen:
                 seen.add(content)
                 yield mutant
+
+    def shown(self, rule: Rule) -> Iterator[Mutant]:
+        """The mutants of a rule that answers of a system can show."""
+        return (mutant for mutant in self.of(rule) if mutant.change not in ("effect", "report"))
 
     def _of(self, rule: Rule) -> Iterator[Mutant]:
         point = _PointMutation(self, rule)
@@ -193,7 +194,7 @@ class _PointMutation:
                     if (
                         referred is not None
                         and not referred.withs
-                        and this_key not in self.mutants.dependencies.of(key)
+                        and this_key not in dependencies(self.program).of(key)
                     ):
                         changed = replace(formula, target=target)
                         yield "target", self._replaced(changed, formula), changed

@@ -242,6 +242,13 @@ class Callers(CallerSemantics):
         """A caller who fulfils those comparisons that are among the atoms held, and no others that the request is about."""
         return Caller(held, denied, allowed=allowed, words=words, values=self.compared.values(held))
 
+    def with_only(self, atoms: HeldSet, denied: Denied) -> Caller:
+        """A caller with some atoms and denials, whatever the decision then is."""
+        held = self.compared.fewest(atoms)
+        assert held is not None
+        words = f"{_join(atoms) or 'nothing'}{_denied_text(denied)}"
+        return self.caller(held, denied, allowed=self.allowed(held, denied), words=words)
+
     def _only_with(self, way: HeldSet, held: HeldSet) -> Caller:
         """The caller with exactly one set; if inheritance would complete another set, that one is denied to them.
 

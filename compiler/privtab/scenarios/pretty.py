@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 from rich.console import Console
@@ -11,6 +11,7 @@ from rich.text import Text
 
 from privtab.ir.nodes import Rule
 from privtab.ir.serialise import source_text
+from privtab.plural import count
 from privtab.scenarios.prove import Cell
 from privtab.scenarios.results import Result, because
 from privtab.scenarios.run import Failure
@@ -78,15 +79,10 @@ def _failure(console: Console, result: Result, failure: Failure) -> None:
 def _untested(console: Console, result: Result, max_rows: int | None) -> None:
     if result.coverage is None or not result.coverage.untested:
         return
-    untested = result.coverage.untested
-    totals = result.coverage.by_rule()
+    untested, totals = result.coverage.untested, result.coverage.by_rule()
     _heading(console, f"{result.short_name}: {len(untested):,} of {len(result.coverage.cells):,} cells untested")
-    rows = [(rule_id, list(cells)) for rule_id, cells in groupby(untested, key=lambda cell: cell.rule.id)]
-    for rule_id, cells in rows[:max_rows]:
-        rule, total, _ = totals[rule_id]
-        console.print(Text.assemble("  ", _row(rule), (f"  {len(cells)} of {total}", "dim")), soft_wrap=True)
-        _print_first(console, [_cell(cell) for cell in cells], max_rows)
-    _print_omitted(console, len(rows), max_rows)
+    by_rule = [(totals[rule_id], list(map(_cell, cells))) for rule_id, cells in groupby(untested, lambda c: c.rule.id)]
+    _rows(console, [(rule, f"{len(texts)} of {total}", texts) for (rule, total, _), texts in by_rule], max_rows)
 
 
 def _survivors(console: Console, result: Result, max_rows: int | None) -> None:
@@ -94,11 +90,9 @@ def _survivors(console: Console, result: Result, max_rows: int | None) -> None:
         return
     survived = result.score.survived
     _heading(console, f"{result.short_name}: {len(survived):,} of {result.score.mutants:,} faults that no case notices")
-    rows = [(rule_id, list(group)) for rule_id, group in groupby(survived, key=lambda mutant: mutant.original.id)]
-    for _, mutants in rows[:max_rows]:
-        console.print(Text.assemble("  ", _row(mutants[0].original), (f"  {len(mutants)}", "dim")), soft_wrap=True)
-        _print_first(console, [mutant.text for mutant in mutants], max_rows)
-    _print_omitted(console, len(rows), max_rows)
+    by_rule = [list(mutants) for _, mutants in groupby(survived, lambda mutant: mutant.original.id)]
+    rows = [(mutants[0].original, f"{len(mutants)}", [m.text for m in mutants]) for mutants in by_rule]
+    _rows(console, rows, max_rows)
 
 
 def _undecided(console: Console, result: Result) -> None:
@@ -115,13 +109,18 @@ def _undecided(console: Console, result: Result) -> None:
     console.print()
 
 
-def _print_first(console: Console, texts: Sequence[str], max_rows: int | None) -> None:
-    """The first few texts about a row, and how many more there are."""
-    shown = texts if max_rows is None else texts[:MAX_OF_ROW]
-    for text in shown:
-        _print_hanging(console, "      ", Text(text))
-    if len(texts) > len(shown):
-        console.print(f"      and {len(texts) - len(shown)} more", style="dim")
+def _rows(console: Console, rows: Sequence[tuple[Rule, str, Sequence[str]]], max_rows: int | None) -> None:
+    """The first few rows, each with a number and the first few texts about it, and how many more there are."""
+    for rule, number, texts in rows[:max_rows]:
+        console.print(Text.assemble("  ", _row(rule), (f"  {number}", "dim")), soft_wrap=True)
+        shown = texts if max_rows is None else texts[:MAX_OF_ROW]
+        for text in shown:
+            _print_hanging(console, "      ", Text(text))
+        if len(texts) > len(shown):
+            console.print(f"      and {len(texts) - len(shown)} more", style="dim")
+    if max_rows is not None and (more := len(rows) - max_rows) > 0:
+        console.print(f"  and {more} more row{'' if more == 1 else 's'}; --verbose shows all", style="dim")
+    console.print()
 
 
 def _print_hanging(console: Console, head: str, body: Text, *, head_style: str = "dim") -> None:
@@ -137,14 +136,6 @@ def _heading(console: Console, text: str) -> None:
     console.print(Text(text, style="bold yellow"), soft_wrap=True)
 
 
-def _print_omitted(console: Console, rows: int, max_rows: int | None) -> None:
-    if max_rows is not None and rows > max_rows:
-        console.print(
-            f"  and {rows - max_rows} more row{'' if rows - max_rows == 1 else 's'}; --verbose shows all", style="dim"
-        )
-    console.print()
-
-
 def _row(rule: Rule) -> Text:
     return Text.assemble((f"{rule.entity}/{rule.operation}", "cyan"), (f"  {rule.span.path}:{rule.span.line}", "dim"))
 
@@ -153,32 +144,24 @@ def _cell(cell: Cell) -> str:
     return f"{cell.text}  ({cell.setting})" if cell.setting else cell.text
 
 
-def _summary(results: Iterable[Result]) -> Table:
-    all_results = list(results)
-    failed = any(result.failures for result in all_results)
-    has_coverage, has_score = (
-        any(entry.coverage is not None for entry in all_results),
-        any(entry.score is not None for entry in all_results),
-    )
+def _summary(results: Sequence[Result]) -> Table:
+    failed = any(result.failures for result in results)
+    has_coverage = any(result.coverage is not None for result in results)
+    has_score = any(result.score is not None for result in results)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("policy", overflow="fold")
-    for name in (
-        "cases",
-        *(["failed"] if failed else []),
-        *(["cells"] if has_coverage else []),
-        *(["faults noticed", "equal"] if has_score else []),
-    ):
+    names = ["cases", *(["failed"] if failed else []), *(["cells"] if has_coverage else [])]
+    for name in (*names, *(["faults noticed", "equal"] if has_score else [])):
         table.add_column(name, justify="right")
-    for result in all_results:
+    for result in results:
+        coverage, score = result.coverage, result.score
         cells: list[Text | str] = [result.short_name, f"{len(result.cases):,}"]
         if failed:
             failed_cases = len(result.cases) - result.passed
             cells.append(Text(f"{failed_cases:,}", style="bold red" if failed_cases else "dim"))
         if has_coverage:
-            coverage = result.coverage
             cells.append("" if coverage is None else _share(coverage.percent, len(coverage.cells)))
         if has_score:
-            score = result.score
             cells.append("" if score is None else _share(score.percent, score.mutants))
             cells.append("" if score is None else f"{score.equivalent:,}")
         table.add_row(*cells)
@@ -197,7 +180,7 @@ def _verdict(console: Console, results: Sequence[Result]) -> None:
     if failed:
         text.append(f"✗ {failed:,} of {cases:,} cases failed", style="bold red")
     elif cases:
-        text.append(f"✓ {cases:,} case{'' if cases == 1 else 's'} passed", style="bold green")
+        text.append(f"✓ {count(cases, 'case')} passed", style="bold green")
     else:
         text.append("no cases", style="bold yellow")
     text.append(f"  {seconds:.1f} s", style="dim")

@@ -16,7 +16,7 @@ from privtab.ir.names import atom_text
 from privtab.ir.nodes import And, Compare, Formula, Or, Program, Rule
 from privtab.ir.shapes import rule_flags
 from privtab.ir.support import Tool, check_support
-from privtab.scenarios.masks import SETTING_COST, Budget, Key, Mask, Observed, RuleDependencies
+from privtab.scenarios.masks import SETTING_COST, Budget, Key, Mask, Observed, noticing
 from privtab.scenarios.mutants import Mutant, Mutants
 from privtab.scenarios.nodes import Case, CasePlan, Form
 from privtab.scenarios.run import ReferenceEngine, effect_text
@@ -205,8 +205,7 @@ class Scoring:
         self.program = program
         self.rules = rules
         self.observed = observed
-        self.dependencies = RuleDependencies(program)
-        self.mutants = Mutants(program, self.dependencies)
+        self.mutants = Mutants(program)
         self.exact = ImplicationChecker(program)
 
     def score(self, on_progress: Callable[[int], None] = lambda _: None) -> Score:
@@ -233,22 +232,12 @@ class Scoring:
 
     def kills(self, mutant: Mutant) -> bool:
         """Whether some case gets another answer, from the mutated rule or from one that refers to it by `can`."""
-        key = mutant.rule.entity, mutant.rule.operation
-        observed = self.observed.get(key)
+        observed = self.observed.get((mutant.rule.entity, mutant.rule.operation))
         if mutant.change == "effect":
             return observed is not None and self._effects_differ(observed, mutant)
         if mutant.change == "report":
             return observed is not None and any(case.expected.report is not None for case in observed.cases)
-        if observed is not None and observed.outcome(mutant.rule) != observed.allowed:
-            return True
-        for dependent_key in self.dependencies.dependents(key):
-            dependent = self.observed.get(dependent_key)
-            if (
-                dependent is not None
-                and dependent.outcome(dependent.rule, mutant.rule, self.dependencies) != dependent.allowed
-            ):
-                return True
-        return False
+        return any(noticing(self.program, self.observed, mutant.rule))
 
     @staticmethod
     def _effects_differ(observed: Observed, mutant: Mutant) -> bool:

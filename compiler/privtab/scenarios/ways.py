@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 from math import prod
-from typing import cast
+from typing import TypeVar, cast
 
 from privtab.attributes import Attribute, AttributeKind, Operator
 from privtab.attributes import Scalar as Constant
@@ -30,6 +30,7 @@ _COMPARISON = re.compile(rf"(?P<left>{_TERM})(?:\s*(?P<relation><=|>=|=|<|>|\bin
 _CONTAINED = re.compile(rf"(?P<word>\"[^\"\n]*\"|[^\W\d]\w*)\s+in\s+(?P<set>{_TERM})")
 _CODE = "T104"
 _SPACES = re.compile(r"\s+")
+T = TypeVar("T")
 MAX_WAYS = 2_000
 """The most sets that one part of an entry may stand for, if they have to be compared; and the most smallest ways to be denied."""
 
@@ -165,13 +166,15 @@ class WaysReader:
         if normalised == "service admin":
             return (frozenset({HeldAtom("admin")}),)
         if is_comparison(text.value.strip()):
-            return self._compared(node, text.value.strip())
+            compare = self._found(node, comparison(self.program, self.names, text.value.strip()))
+            return None if compare is None else (frozenset({HeldAtom("compare", compare=compare)}),)
         parts = _ON.fullmatch(normalised)
         if parts is None:
             self._malformed(node, f"`{text.value}` is not an atom")
             return None
         below = parts["on"].endswith(BELOW)
-        keys = [self._key(node, text.strip()) for text in parts["on"].removesuffix(BELOW).split(",")]
+        names = (self.names.entity(text.strip()) for text in parts["on"].removesuffix(BELOW).split(","))
+        keys = [self._found(node, entity) for entity in names]
         valid = [key for key in keys if key is not None]
         if len(valid) < len(keys):
             return None
@@ -181,13 +184,12 @@ class WaysReader:
         ways = self._atoms_on(node, parts["what"], valid)
         return ways and tuple(frozenset(replace(atom, below=below) for atom in way) for way in ways)
 
-    def _compared(self, node: Node, text: str) -> Ways | None:
-        """The one way to fulfil a comparison."""
-        found = comparison(self.program, self.names, text)
-        if isinstance(found, Problem):
-            self.reader.report("T104", node, found.message, found.help)
-            return None
-        return (frozenset({HeldAtom("compare", compare=found)}),)
+    def _found(self, node: Node, found: T | Problem) -> T | None:
+        """What was found; None after a finding."""
+        if not isinstance(found, Problem):
+            return found
+        self.reader.report(_CODE, node, found.message, found.help)
+        return None
 
     def _atoms_on(self, node: Node, what: str, keys: list[Entity]) -> Ways | None:
         match what:
@@ -214,18 +216,7 @@ class WaysReader:
             known = (*self.names.known_privileges(), "owner", "member", "holds")
             self.reader.report("T104", node, f"unknown privilege `{name}`", near(name, known, "privileges"))
             return None
-        problem = self.names.grantable(name, entity.type)
-        if problem is not None:
-            self.reader.report("T104", node, problem.message, problem.help)
-            return None
-        return members
-
-    def _key(self, node: Node, text: str) -> Entity | None:
-        found = self.names.entity(text)
-        if isinstance(found, Problem):
-            self.reader.report("T104", node, found.message, found.help)
-            return None
-        return found
+        return self._found(node, self.names.grantable(name, entity.type) or members)
 
     def _malformed(self, node: Node, message: str) -> None:
         advice = "write `PRIVILEGE (type:path)`, `owner (type:path)`, `member (type:path)`, `self` or `service admin`"
@@ -258,9 +249,9 @@ def comparison(program: Program, names: StateNames, text: str) -> Compare | Prob
     if isinstance(right, Problem):
         return right
     own = _declared(program, left)
-    other = _declared(program, right) if isinstance(right, Term) else right
     if isinstance(own, Problem):
         return own
+    other = _declared(program, right) if isinstance(right, Term) else right
     if isinstance(other, Problem):
         return other
     comparable = (
