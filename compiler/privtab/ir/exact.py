@@ -75,6 +75,10 @@ class ImplicationChecker:
         """Circuits for the conditions of both programs: side 0 and side 1, or side 0 alone if the programs are the same."""
         return Solver(self.semantics, self.other_semantics)
 
+    @cached_property
+    def _search(self) -> CounterexampleSearch:
+        return CounterexampleSearch(self.semantics, self.other_semantics)
+
     def always_implies(
         self, rule: Rule, f: Formula, g: Formula, flags: frozenset[str] | None = None, *, unnamed: str | None = None
     ) -> bool:
@@ -268,8 +272,7 @@ class ImplicationChecker:
             f, g = without_name(self.program, f, unnamed), without_name(self.other_program, g, unnamed)
         self.check_attributes(f, g)
         self.check_below(f, g)
-        search = CounterexampleSearch(self.semantics, self.other_semantics)
-        found = list(islice(search.all(f, g, flags, types or {}, alike=self.alike(f, g)), 200))
+        found = list(islice(self._search.all(f, g, flags, types or {}, alike=self.alike(f, g)), 200))
         return min(found, key=lambda facts: (len(facts), sorted(map(repr, facts))), default=None)
 
 

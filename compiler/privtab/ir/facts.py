@@ -6,12 +6,13 @@ represent every state: two states with the same facts give the same decision.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Literal, TypeAlias, assert_never
 
-from privtab.ir.formula import Truth
+from privtab.ir.formula import Truth, targets_of
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import (
     RESOURCE,
@@ -121,6 +122,31 @@ Fact: TypeAlias = (
     Granted | Owned | BelongsTo | Assigned | HasRole | IsCaller | Administers | GrantedBelow | OwnedBelow | Holding
 )
 Facts: TypeAlias = frozenset[Fact]
+FactsByPlace: TypeAlias = tuple[tuple[Fact, ...], ...]
+"""The facts of each object on a path, from the root down."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Giving:
+    """What gives an atom: a firm fact, or a grant unless there is one of the denials."""
+
+    firm: FactsByPlace = ()
+    grants: FactsByPlace = ()
+    denials: FactsByPlace = ()
+
+    @cached_property
+    def denying(self) -> Facts:
+        """All denials."""
+        return frozenset(chain.from_iterable(self.denials))
+
+    @cached_property
+    def _facts(self) -> tuple[Facts, Facts]:
+        return frozenset(chain.from_iterable(self.firm)), frozenset(chain.from_iterable(self.grants))
+
+    def holds(self, facts: Facts) -> bool:
+        """Whether some facts give the atom in this way."""
+        firm, grants = self._facts
+        return not firm.isdisjoint(facts) or (not grants.isdisjoint(facts) and self.denying.isdisjoint(facts))
 
 
 class FactSemantics:
@@ -148,6 +174,7 @@ class FactSemantics:
         )
         self._given: dict[tuple[str, str, str], frozenset[str]] = {}
         self._gives: dict[tuple[str, str], frozenset[str]] = {}
+        self._options: dict[Atom, Mapping[Fact, Facts]] = {}
 
     def carriers_of(self, kind: OwnerKind) -> tuple[Carrier, ...]:
         """The carriers through which the caller can be an owner of that kind."""
@@ -228,19 +255,6 @@ class FactSemantics:
         declared = self.program.roles.get(role)
         return dict(declared.grants).get(type_, ()) if declared else ()
 
-    def accepts(self, assigned: Assigned) -> bool:
-        """Whether the policy accepts an assignment: if the role declares a scope, the assignment must have one of that type."""
-        declared = self.program.roles.get(assigned.role)
-        if declared is None or assigned.carrier not in self.carriers:
-            return False
-        return declared.scope is None or (
-            assigned.scope is not None and base_type(assigned.scope.type) == declared.scope
-        )
-
-    def owns(self, fact: Fact) -> bool:
-        """Whether a fact is an ownership that counts."""
-        return isinstance(fact, Owned) and fact.kind in self.kinds and fact.carrier in self.carriers
-
     def holds(
         self,
         formula: Formula,
@@ -253,65 +267,31 @@ class FactSemantics:
 
     def atom(self, atom: Atom, facts: Facts) -> bool:
         """Whether an atom holds under the facts."""
-        match atom:
-            case Has():
-                return self.has(atom.privilege, atom.target, facts)
-            case Owner(target=target):
-                return any(self.owns(fact) and fact.target == target for fact in facts if isinstance(fact, Owned))
-            case Member(target=target):
-                is_group = self.program.entities[target.type].principal == "group"
-                return any(
-                    fact.target == target and (fact.carrier is None or (is_group and fact.carrier in self.carriers))
-                    for fact in facts
-                    if isinstance(fact, BelongsTo)
-                )
-            case Holds(target=target):
-                return any(
-                    fact.target == target and fact.carrier in self.carriers
-                    for fact in facts
-                    if isinstance(fact, HasRole)
-                )
-            case Self(target=target):
-                return IsCaller(target=target) in facts
-            case ServiceAdmin():
-                return Administers() in facts
-            case Compare():
-                return Holding(compare=atom) in facts
-            case HasBelow(privilege=privilege, target=target):
-                return self.has_below(privilege, target, facts)
-            case OwnsBelow(target=target):
-                places = self.at_or_below(target)
-                owned = (fact for fact in facts if self.owns(fact) or isinstance(fact, OwnedBelow))
-                return any(fact.target in places for fact in owned if isinstance(fact, Owned | OwnedBelow))
-            case _:
-                assert_never(atom)
+        return any(given.holds(facts) for given in self.giving(atom))
 
-    def has_below(self, privilege: str, target: Target, facts: Facts) -> bool:
-        """Whether the caller has a privilege on the target or on an entity below it."""
-        places = self.at_or_below(target)
-        if any(self.has(privilege, place, facts) for place in places):
-            return True
-        for fact in facts:
-            match fact:
-                case OwnedBelow() if privilege in self.owner_privileges and fact.target in places:
-                    return True
-                case GrantedBelow() if fact.target in places and (
-                    fact.privilege == privilege or privilege in self.gives_below(fact.privilege, fact.target.type)
-                ):
-                    denying = self.targets_for_below(privilege, fact.target)
-                    if not any(self._denied(privilege, place, facts) for place in denying):
-                        return True
-                case _:
-                    pass
-        return False
+    def giving(self, atom: Atom) -> tuple[Giving, ...]:
+        """What gives an atom, each alone."""
+        return self._giving_facts.of(atom)
 
-    def _denied(self, privilege: str, place: Target, facts: Facts) -> bool:
-        """Whether a row on the place denies a privilege."""
-        return self.denies and any(
-            fact.effect == "deny" and fact.target == place and fact.carrier in self.carriers
-            and privilege in self.privileges_of(fact.name, place.type, "deny")
-            for fact in facts if isinstance(fact, Granted)
-        )  # fmt: skip
+    @cached_property
+    def _giving_facts(self) -> GivingFacts:
+        return GivingFacts(self)
+
+    def options(self, atom: Atom) -> Mapping[Fact, Facts]:
+        """The facts that give an atom, the nearest first, each with the denials that take it away.
+
+        Facts about an object below are left out where any entity below can stand for it.
+        """
+        if atom not in self._options:
+            apart = {replace(target, type=t) for target in targets_of(atom) for t in self.elsewhere(target)}
+            found: dict[Fact, Facts] = {}
+            for given in self.giving(atom):
+                for places, denying in ((given.grants, given.denying), (given.firm, frozenset[Fact]())):
+                    for fact in chain.from_iterable(reversed(places)):
+                        if getattr(fact, "scope" if isinstance(fact, Assigned) else "target", None) not in apart:
+                            found.setdefault(fact, denying)
+            self._options[atom] = found
+        return self._options[atom]
 
     def at_or_below(self, target: Target) -> tuple[Target, ...]:
         """The target and one object of each type below it, which stands for an entity of that type below."""
@@ -359,30 +339,114 @@ class FactSemantics:
                 found &= self.gives(privilege, place.type)
         return found
 
-    def has(self, privilege: str, target: Target, facts: Facts) -> bool:
-        """Whether the caller has a privilege on the target: by ownership, or by a grant without a denial."""
-        granting = frozenset(self.grant_targets(privilege, target))
-        if privilege in self.owner_privileges and any(
-            self.owns(fact) and fact.target in granting for fact in facts if isinstance(fact, Owned)
-        ):
-            return True
-        allowed = False
-        for fact in facts:
-            match fact:
-                case Granted():
-                    applies = fact.target in granting and fact.carrier in self.carriers
-                    if applies and privilege in self.privileges_of(fact.name, fact.target.type, fact.effect):
-                        if fact.effect == "allow":
-                            allowed = True
-                        elif self.denies:
-                            return False
-                case Assigned() if not allowed and self.accepts(fact):
-                    allowed = any(self.by_default(privilege, place, fact) for place in granting)
-                case _:
-                    pass
-        return allowed
 
-    def by_default(self, privilege: str, place: Target, assigned: Assigned) -> bool:
-        """Whether a role's default grants give the privilege on an object that lies in the role's scope."""
-        within = assigned.scope is None or assigned.scope in self.path(place)
-        return within and privilege in self.default_grants(assigned.role, place.type)
+class GivingFacts:
+    """Which facts give an atom under the semantics of one program.
+
+    `plainest`: only the plainest of these. No other fact gives less, so they suffice where all are read under this program alone.
+    """
+
+    def __init__(self, semantics: FactSemantics, *, plainest: bool = False) -> None:
+        self.semantics = semantics
+        self._plainest = plainest
+        self._carriers: tuple[Carrier, ...] = ("user",) if plainest else tuple(sorted(semantics.carriers, reverse=True))
+        self._known: dict[Atom, tuple[Giving, ...]] = {}
+        self._known_rows: dict[tuple[str, str, Target], tuple[Fact, ...]] = {}
+
+    def of(self, atom: Atom) -> tuple[Giving, ...]:
+        """What gives an atom, each alone."""
+        if atom not in self._known:
+            self._known[atom] = tuple(self._of(atom))
+        return self._known[atom]
+
+    def _of(self, atom: Atom) -> Iterator[Giving]:
+        match atom:
+            case Has(privilege=privilege, target=target):
+                places = self.semantics.grant_targets(privilege, target)
+                yield Giving(
+                    firm=self._owned(privilege, places),
+                    grants=tuple(self._rows("allow", privilege, place) for place in places),
+                    denials=self._denials(privilege, places),
+                )
+            case Owner(target=target):
+                yield Giving(firm=(self._owners(target),))
+            case Member(target=target):
+                is_group = self.semantics.program.entities[target.type].principal == "group" and not self._plainest
+                carriers = sorted(self.semantics.carriers - {"user"}) if is_group else ()
+                through = (BelongsTo(target=target, carrier=c) for c in carriers if c != "user")
+                yield Giving(firm=((BelongsTo(target=target), *through),))
+            case Holds(target=target):
+                yield Giving(firm=(tuple(HasRole(target=target, carrier=c) for c in self._carriers),))
+            case Self(target=target):
+                yield Giving(firm=((IsCaller(target=target),),))
+            case ServiceAdmin():
+                yield Giving(firm=((Administers(),),))
+            case Compare():
+                yield Giving(firm=((Holding(compare=atom),),))
+            case HasBelow(privilege=privilege, target=target):
+                for place in self.semantics.at_or_below(target):
+                    yield from self.of(Has(privilege=privilege, target=place))
+                    owned = privilege in self.semantics.owner_privileges and self.semantics.elsewhere(place)
+                    above = self.semantics.targets_for_below(privilege, place)
+                    yield Giving(
+                        firm=((OwnedBelow(target=place),),) if owned else (),
+                        grants=(tuple(self._granted_below(privilege, place)),),
+                        denials=self._denials(privilege, above),
+                    )
+            case OwnsBelow(target=target):
+                places = self.semantics.at_or_below(target)
+                below = tuple(OwnedBelow(target=place) for place in places if self.semantics.elsewhere(place))
+                yield Giving(firm=(below, *(self._owners(place) for place in places)))
+            case _:
+                assert_never(atom)
+
+    def _granted_below(self, privilege: str, place: Target) -> Iterator[Fact]:
+        for name in self.semantics.program.grantable:
+            gives = name == privilege or privilege in self.semantics.gives_below(name, place.type)
+            if gives and self.semantics.elsewhere(place, name):
+                yield GrantedBelow(privilege=name, target=place)
+
+    def _rows(self, effect: Literal["allow", "deny"], privilege: str, place: Target) -> tuple[Fact, ...]:
+        """What allows or denies a privilege on the object itself: rows by every name, and declared roles."""
+        key = effect, privilege, place
+        if key not in self._known_rows:
+            names = self.semantics.names_on(privilege, place.type, effect)
+            if self._plainest:  # aliases and sets give at least as much
+                names = tuple(name for name in names if name in self.semantics.program.privileges)
+            found: list[Fact] = [
+                Granted(effect=effect, name=name, target=place, carrier=carrier)
+                for name in names
+                for carrier in self._carriers
+            ]
+            if effect == "allow" and not (self._plainest and found):
+                found += self._assigned(privilege, place)
+            self._known_rows[key] = tuple(found)
+        return self._known_rows[key]
+
+    def _assigned(self, privilege: str, place: Target) -> Iterator[Assigned]:
+        """The declared roles whose default grants give a privilege on an object, everywhere or in a scope around it."""
+        for role in self.semantics.program.roles.values():
+            if privilege in self.semantics.default_grants(role.name, place.type):
+                for scope in (None, *self.semantics.path(place)):
+                    # A role that declares a scope must be assigned within one of that type.
+                    if role.scope is None or (scope is not None and base_type(scope.type) == role.scope):
+                        yield from (Assigned(role=role.name, scope=scope, carrier=c) for c in self._carriers)
+
+    def _denials(self, privilege: str, places: Iterable[Target]) -> FactsByPlace:
+        return tuple(self._rows("deny", privilege, place) for place in places) if self.semantics.denies else ()
+
+    def _owned(self, privilege: str, places: Iterable[Target]) -> FactsByPlace:
+        owners_have = privilege in self.semantics.owner_privileges
+        return tuple(self._owners(place) for place in places) if owners_have else ()
+
+    def _owners(self, target: Target) -> tuple[Fact, ...]:
+        """The ways to own an object, the most direct first."""
+        key = "own", "", target
+        if key not in self._known_rows:
+            found = tuple(
+                Owned(target=target, kind=kind, carrier=carrier)
+                for kind in sorted(self.semantics.kinds, key=("user", "role", "group").index)
+                for carrier in sorted(self.semantics.carriers_of(kind), reverse=True)
+            )
+            self._known_rows[key] = found[:1] if self._plainest else found
+        return self._known_rows[key]

@@ -7,29 +7,14 @@ types of `with` objects are variables too, so that one query covers every reques
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 from weakref import finalize
 
 from privtab.errors import Undecided
 from privtab.ir.comparisons import Comparisons
-from privtab.ir.facts import (
-    Administers,
-    Assigned,
-    BelongsTo,
-    Carrier,
-    Fact,
-    Facts,
-    FactSemantics,
-    Granted,
-    GrantedBelow,
-    HasRole,
-    Holding,
-    IsCaller,
-    Owned,
-    OwnedBelow,
-)
+from privtab.ir.facts import Fact, Facts, FactsByPlace, FactSemantics, Giving, GivingFacts
 from privtab.ir.formula import resolve
 from privtab.ir.nodes import (
     And,
@@ -38,16 +23,7 @@ from privtab.ir.nodes import (
     Can,
     Compare,
     Formula,
-    Has,
-    HasBelow,
-    Holds,
-    Member,
     Or,
-    Owner,
-    OwnsBelow,
-    Self,
-    ServiceAdmin,
-    Target,
     When,
 )
 
@@ -212,7 +188,8 @@ class Solver(Circuits):
 
     def __init__(self, *sides: FactSemantics) -> None:
         self.sides = sides
-        self._one_program = len({id(semantics) for semantics in sides}) == 1
+        one_program = len({id(semantics) for semantics in sides}) == 1
+        self._giving = [GivingFacts(semantics, plainest=one_program) for semantics in sides]
         self._comparisons = Comparisons(*(semantics.program for semantics in sides))
         super().__init__()
 
@@ -244,8 +221,6 @@ class Solver(Circuits):
     def literal(self, formula: Formula, side: int = 0) -> int:
         """The literal of a condition under the semantics of one side."""
         match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | Compare():
-                return self._atom_literal(formula, side)
             case And():
                 return self.all_of([self.literal(part, side) for part in formula.parts])
             case Or():
@@ -264,7 +239,7 @@ class Solver(Circuits):
                 )
                 return self.any_of(list(cases))
             case _:
-                assert_never(formula)
+                return self._atom_literal(formula, side)
 
     def _atom_literal(self, atom: Atom, side: int) -> int:
         # Long conditions are visited often: look atoms up by identity first, since hashing them costs more.
@@ -278,116 +253,22 @@ class Solver(Circuits):
         return self._cache[key]
 
     def _atom(self, atom: Atom, side: int) -> int:
-        """The circuit of an atom, with the meaning of `FactSemantics.atom`."""
-        semantics = self.sides[side]
-        match atom:
-            case Has(privilege=privilege, target=target):
-                granted = self._on_path("allow", privilege, target, side)
-                if semantics.denies:
-                    granted = self.all_of([granted, -self._on_path("deny", privilege, target, side)])
-                owned = (
-                    self._on_path("own", privilege, target, side)
-                    if privilege in semantics.owner_privileges
-                    else -self.true
-                )
-                return self.any_of([granted, owned])
-            case Owner(target=target):
-                return self._owner(target, side)
-            case Member(target=target):
-                facts: list[Fact] = [BelongsTo(target=target)]
-                if semantics.program.entities[target.type].principal == "group":
-                    carriers = sorted(semantics.carriers - {"user"}) if not self._one_program else ()
-                    facts += [BelongsTo(target=target, carrier=c) for c in carriers if c != "user"]
-                return self._any_fact(facts)
-            case Holds(target=target):
-                return self._any_fact(HasRole(target=target, carrier=c) for c in self._carriers(side))
-            case Self(target=target):
-                return self._any_fact([IsCaller(target=target)])
-            case ServiceAdmin():
-                return self._any_fact([Administers()])
-            case Compare():
-                literal = self._compared[atom] = self._any_fact([Holding(compare=atom)])
-                return literal
-            case HasBelow(privilege=privilege, target=target):
-                return self.any_of(list(self._held_below(privilege, target, side)))
-            case OwnsBelow(target=target):
-                places = semantics.at_or_below(target)
-                elsewhere = self._any_fact(OwnedBelow(target=p) for p in places if semantics.elsewhere(p))
-                return self.any_of([elsewhere, *(self._owner(place, side) for place in places)])
-            case _:
-                assert_never(atom)
+        """The circuit of an atom, by the facts that give it."""
+        found = [self._given(given) for given in self._giving[side].of(atom)]
+        if isinstance(atom, Compare):
+            self._compared[atom] = found[0]
+        return self.any_of(found)
 
-    def _held_below(self, privilege: str, target: Target, side: int) -> Iterator[int]:
-        """The ways to hold a privilege on a target or below it."""
-        semantics = self.sides[side]
-        for place in semantics.at_or_below(target):
-            yield self._atom_literal(Has(privilege=privilege, target=place), side)
-            giving = [
-                name
-                for name in semantics.program.grantable
-                if (name == privilege or privilege in semantics.gives_below(name, place.type))
-                and semantics.elsewhere(place, name)
-            ]
-            granted = self._any_fact(GrantedBelow(privilege=name, target=place) for name in giving)
-            if semantics.denies:
-                denying = semantics.targets_for_below(privilege, place)
-                denied = self._on_path("deny", privilege, place, side) if denying else -self.true
-                granted = self.all_of([granted, -denied])
-            yield granted
-            if privilege in semantics.owner_privileges and semantics.elsewhere(place):
-                yield self._any_fact([OwnedBelow(target=place)])
+    def _given(self, given: Giving) -> int:
+        granted = self.all_of([self._any_place(given.grants), -self._any_place(given.denials)])
+        return self.any_of([granted, self._any_place(given.firm)])
 
-    def _on_path(self, kind: str, privilege: str, target: Target, side: int) -> int:
-        """Whether a grant, a denial or an ownership counts for a target; circuits are shared along its path."""
-        semantics = self.sides[side]
-        places = semantics.grant_targets(privilege, target)
-        # Ownership is the same for every privilege that it reaches by the same path.
-        what = semantics.program.inherits(privilege) if kind == "own" else privilege
-        key = (kind, side, what, places[-1].slot, places[-1].type)
-        if key not in self._cache:
-            inherited = -self.true
-            for place in places:
-                step = (kind, side, what, place.slot, place.type)
-                if step not in self._cache:
-                    direct = self._owner(place, side) if kind == "own" else self._granted(kind, privilege, place, side)
-                    self._cache[step] = self.any_of([inherited, direct])
-                inherited = self._cache[step]
-        return self._cache[key]
-
-    def _granted(self, effect: str, privilege: str, place: Target, side: int) -> int:
-        """Whether a row allows or denies a privilege on the object itself.
-
-        With one program alone, grants to the caller by its own name and by those that imply it represent all other ways.
-        """
-        semantics = self.sides[side]
-        names = semantics.names_on(privilege, place.type, effect)
-        if self._one_program:  # aliases and sets give at least as much
-            names = tuple(name for name in names if name in semantics.program.privileges)
-        found: list[Fact] = []
-        for name in names:
-            for carrier in self._carriers(side):
-                kind = "allow" if effect == "allow" else "deny"
-                found.append(Granted(effect=kind, name=name, target=place, carrier=carrier))  # type: ignore[arg-type]
-        if effect == "allow" and not (self._one_program and found):
-            for role in semantics.program.roles.values():
-                if privilege in semantics.default_grants(role.name, place.type):
-                    for scope in (None, *semantics.path(place)):
-                        facts = [Assigned(role=role.name, scope=scope, carrier=c) for c in self._carriers(side)]
-                        found += [fact for fact in facts if semantics.accepts(fact)]
-        return self._any_fact(found)
-
-    def _owner(self, target: Target, side: int) -> int:
-        semantics = self.sides[side]
-        facts = [
-            Owned(target=target, kind=kind, carrier=carrier)
-            for kind in sorted(semantics.kinds, key=("user", "role", "group").index)
-            for carrier in sorted(semantics.carriers_of(kind), key=("user", "group", "from_request").index)
-        ]
-        return self._any_fact(facts[:1] if self._one_program else facts)
-
-    def _carriers(self, side: int) -> tuple[Carrier, ...]:
-        carriers = self.sides[side].carriers
-        return ("user",) if self._one_program else tuple(sorted(carriers, reverse=True))
+    def _any_place(self, places: FactsByPlace) -> int:
+        """Whether there is one of the facts on a path; circuits are shared along it."""
+        found = -self.true
+        for facts in places:
+            found = self.any_of([found, self._any_fact(facts)])
+        return found
 
     def _any_fact(self, facts: Iterable[Fact]) -> int:
         literals = []

@@ -11,12 +11,12 @@ from typing import TypeAlias
 
 from privtab.analysis.diff.shapes import PathForm, Shape, Types, stated_flags
 from privtab.errors import Undecided
-from privtab.ir.canonical import AtomSet, canonical
+from privtab.ir.canonical import AtomSet, atom_of, canonical
 from privtab.ir.comparisons import Comparisons, Values
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.facts import Assigned, Fact, Facts, Granted, Holding, Owned
+from privtab.ir.facts import Fact, Facts, Granted, Holding
 from privtab.ir.formula import atoms, leaves, mapped, resolve
-from privtab.ir.nodes import NEVER, And, Atom, Can, Compare, Formula, Has, Or, Owner, Program, Term
+from privtab.ir.nodes import NEVER, And, Atom, Can, Compare, Formula, Or, Program, Term
 from privtab.request import NOT_SET
 
 _Kind: TypeAlias = tuple[PathForm, frozenset[str], Types]
@@ -207,23 +207,14 @@ def _fewest(exact: ImplicationChecker, allowing: Shape, denying: Shape, *, alike
 
 
 def _lower_bound(exact: ImplicationChecker, required: AtomSet) -> int:
-    """A lower bound on the number of facts that give all of the atoms."""
-    privileges = {atom.privilege for atom in required if isinstance(atom, Has)}
-    others = sum(not isinstance(atom, Has) for atom in required)
-    if privileges & exact.semantics.owner_privileges:
-        return max(others, 1)  # ownership may give every privilege
-    if len(privileges) > 1 and _can_give_together(exact, privileges):
-        return others + 1  # one role or one set may give all
-    return others + len(privileges)  # one grant may give a privilege on several objects, but not two privileges
-
-
-def _can_give_together(exact: ImplicationChecker, privileges: set[str]) -> bool:
-    """Whether one set or one role gives two of the privileges."""
-    names = Counter(name for privilege in privileges for name in exact.semantics.names_of(privilege, "allow"))
-    roles = (
-        {privilege_ for _, granted in role.grants for privilege_ in granted} for role in exact.program.roles.values()
-    )
-    return any(number > 1 for number in names.values()) or any(len(privileges & granted) > 1 for granted in roles)
+    """A lower bound on the number of facts that give all of the atoms: one for each group of which a fact may give several."""
+    groups: list[Facts] = []
+    for atom in required:
+        giving = frozenset(exact.semantics.options(atom_of(atom)))
+        apart = [group for group in groups if group.isdisjoint(giving)]
+        joined = giving.union(*(group for group in groups if not group.isdisjoint(giving)))
+        groups = [*apart, joined]
+    return len(groups)
 
 
 def _all_of(required: AtomSet) -> Formula:
@@ -268,10 +259,7 @@ def _fewer(exact: ImplicationChecker, f: Formula, facts: Facts, distinguishes: C
     """Fewer facts with the same result, where one fact can replace several."""
     if len(facts) < 2:
         return facts
-    combining = sorted(set(_combining_facts(exact, f, facts)), key=repr)
-    if not combining and all(isinstance(fact, Granted) and fact.name in exact.program.privileges for fact in facts):
-        return facts
-    for extra in (None, *combining):
+    for extra in (None, *sorted(_combining_facts(exact, f), key=repr)):
         added = facts if extra is None else facts | {extra}
         rest = added
         for fact in sorted(facts - {extra}, key=repr):
@@ -283,36 +271,13 @@ def _fewer(exact: ImplicationChecker, f: Formula, facts: Facts, distinguishes: C
     return facts
 
 
-def _combining_facts(exact: ImplicationChecker, f: Formula, facts: Facts) -> Iterator[Fact]:
-    """Facts that give several of the things that a condition requires: grants on ancestors, sets, roles, ownership."""
-    condition_atoms = tuple(dict.fromkeys(atoms(f)))
-    privileges = {atom.privilege for atom in condition_atoms if isinstance(atom, Has)}
-    granted = Counter(fact.name for fact in facts if isinstance(fact, Granted) and fact.effect == "allow")
-    semantics = exact.semantics
-    for atom in condition_atoms:
-        if semantics.owner_privileges and "user" in semantics.kinds and isinstance(atom, Owner):
-            yield Owned(target=atom.target)
-        if not isinstance(atom, Has):
-            continue
-        for place in semantics.grant_targets(atom.privilege, atom.target):
-            if granted[atom.privilege] > 1:
-                yield Granted(effect="allow", name=atom.privilege, target=place)
-            for name in semantics.names_of(atom.privilege, "allow"):
-                if len(privileges & semantics.privileges_of(name, place.type, "allow")) > 1:
-                    yield Granted(effect="allow", name=name, target=place)
-            if atom.privilege in semantics.owner_privileges and "user" in semantics.kinds:
-                yield Owned(target=place)
-        yield from _roles(exact, atom)
-
-
-def _roles(exact: ImplicationChecker, atom: Has) -> Iterator[Assigned]:
-    path = exact.semantics.path(atom.target)
-    for role in exact.program.roles.values():
-        for scope in (None, *path):
-            assigned = Assigned(role=role.name, scope=scope)
-            gives = any(exact.semantics.by_default(atom.privilege, place, assigned) for place in path)
-            if gives and exact.semantics.accepts(assigned):
-                yield assigned
+def _combining_facts(exact: ImplicationChecker, f: Formula) -> Iterator[Fact]:
+    """Facts of the caller that give several of the things that a condition asks for: grants on ancestors, sets, roles, ownership."""
+    condition_atoms = dict.fromkeys(atoms(f))
+    number = Counter(fact for atom in condition_atoms for fact in exact.semantics.options(atom))
+    for fact, given in number.items():
+        if given > 1 and getattr(fact, "carrier", None) in (None, "user"):
+            yield fact
 
 
 def common_request(
