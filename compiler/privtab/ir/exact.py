@@ -300,6 +300,6 @@ def _same_semantics(first: Program, second: Program) -> bool:
     def meaning(program: Program) -> tuple[object, ...]:
         semantics = program.semantics
         owner = semantics.owner and (frozenset(semantics.owner.kinds), frozenset(semantics.owner.holds))
-        return semantics.inheritance, semantics.deny, owner, frozenset(semantics.groups)
+        return semantics.inheritance, semantics.deny, owner, frozenset(semantics.groups), semantics.everyone
 
     return meaning(first) == meaning(second)

@@ -33,8 +33,11 @@ from privtab.ir.nodes import (
 )
 from privtab.paths import base_type
 
-Carrier: TypeAlias = Literal["user", "group", "from_request"]
-"""How a row applies to the caller: directly, through a group of the state, or through a group that the request brings."""
+Carrier: TypeAlias = str
+"""How a row applies to the caller: directly (`user`), through a `group` of the state, through one that the request brings (`from_request`), or
+through the group of every user, after `EVERYONE`.
+"""
+EVERYONE = "everyone: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +64,7 @@ class BelongsTo:
     """A row of `members`. With a `carrier`: a row of `memberships`, or a group of the request; the target is then a group."""
 
     target: Target
-    carrier: Literal["group", "from_request"] | None = None
+    carrier: Carrier | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +173,7 @@ class FactSemantics:
                 "user",
                 *(("group",) if "state" in program.semantics.groups else ()),
                 *(("from_request",) if "request" in program.semantics.groups else ()),
+                *(f"{EVERYONE}{group}" for group in program.semantics.everyones),
             }
         )
         self._given: dict[tuple[str, str, str], frozenset[str]] = {}

@@ -10,6 +10,7 @@ from typing import assert_never
 from privtab.attributes import GivenAttributes, Value
 from privtab.ir.comparisons import Values
 from privtab.ir.facts import (
+    EVERYONE,
     Administers,
     Assigned,
     BelongsTo,
@@ -26,6 +27,7 @@ from privtab.ir.facts import (
     OwnedBelow,
 )
 from privtab.ir.nodes import RESOURCE, Program, Rule, Target, Term
+from privtab.names import LEFT_OUT
 from privtab.paths import base_type, level_of
 from privtab.request import Entity, Request
 from privtab.state import attribute_rows
@@ -91,7 +93,7 @@ class WitnessBuilder:
             with_={
                 slot: self.entity(Target(slot=slot, type=type_))
                 for slot, type_ in self.types.items()
-                if slot != RESOURCE
+                if slot != RESOURCE and type_ != LEFT_OUT
             },
             flags=flags,
             attributes=self._given(),
@@ -178,9 +180,9 @@ class WitnessBuilder:
         """The name of one entity: the caller's or their group's if the facts say so, otherwise one made from its type."""
         if IsCaller(target=target) in self.facts:
             return self.user
-        for carrier in ("group", "from_request"):
-            if BelongsTo(target=target, carrier=carrier) in self.facts:
-                return GROUP if carrier == "group" else REQUEST_GROUP
+        for fact in self.facts:
+            if isinstance(fact, BelongsTo) and fact.target == target and fact.carrier is not None:
+                return _group(fact.carrier)
         is_object = target.type == self.types[target.slot]
         is_first = target.slot == RESOURCE or (not self.separate_ancestors and not is_object)
         number = 1 if is_first else 1 + list(self.types).index(target.slot)
@@ -248,15 +250,7 @@ class WitnessBuilder:
         return self.program.semantics.grantees
 
     def _principal(self, carrier: Carrier) -> str:
-        match carrier:
-            case "user":
-                return f"user:{self.user}"
-            case "group":
-                return f"group:{GROUP}"
-            case "from_request":
-                return f"group:{REQUEST_GROUP}"
-            case _:
-                assert_never(carrier)
+        return f"user:{self.user}" if carrier == "user" else f"group:{_group(carrier)}"
 
     def _memberships(self, carrier: Carrier) -> tuple[tuple[str, str], ...]:
         return ((self.user, GROUP),) if carrier == "group" else ()
@@ -264,6 +258,11 @@ class WitnessBuilder:
     def tables(self) -> dict[str, list[dict[str, str]]]:
         """The state as rows of its tables, without empty tables."""
         return {name: rows for name, rows in to_tables(self.state()).items() if rows}
+
+
+def _group(carrier: Carrier) -> str:
+    """The name of the group through which a fact applies to the caller."""
+    return {"group": GROUP, "from_request": REQUEST_GROUP}.get(carrier) or carrier.removeprefix(EVERYONE)
 
 
 def _fresh(name: str, taken: Mapping[str, object]) -> str:

@@ -203,7 +203,7 @@ def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> 
         return FLAG
     withs: dict[str, Entity] = {}
     for slot, types in shape.withs.items():
-        slot_type, slot_path = (cells.get(f"with_{slot}_{half}") for half in ("type", "path"))
+        slot_type, slot_path = cells.get(f"with_{slot}_type"), cells.get(f"with_{slot}_path")
         if slot_path is None and LEFT_OUT in types:
             continue
         if slot not in layout.slots:

@@ -343,7 +343,7 @@ def _content(rule: Rule) -> tuple[object, ...]:
 def _meaning(semantics: Semantics) -> tuple[object, ...]:
     """The semantics that conditions depend on; the gate is left out, since it is part of each row."""
     owner = semantics.owner and (frozenset(semantics.owner.kinds), frozenset(semantics.owner.holds))
-    return semantics.inheritance, semantics.deny, owner, frozenset(semantics.groups)
+    return semantics.inheritance, semantics.deny, owner, frozenset(semantics.groups), semantics.everyone
 
 
 def _check_objects(program: Program, rule: Rule) -> None:

@@ -73,6 +73,10 @@ def _semantics(before: Semantics, after: Semantics) -> Iterator[DeclarationChang
         yield from change(name, _list(kinds), _list(others), Verdict.CHANGED if denies else _inclusion(kinds, others))
     groups = Verdict.CHANGED if denies else _inclusion(before.groups, after.groups)
     yield from change("groups", _list(before.groups), _list(after.groups), groups)
+    everyone = Verdict.WIDER if before.everyone is None else Verdict.NARROWER if after.everyone is None else None
+    yield from change(
+        "everyone", before.everyone, after.everyone, Verdict.CHANGED if denies else everyone or Verdict.CHANGED
+    )
     hierarchy = Verdict.CHANGED if denies else _inclusion(before.hierarchy, after.hierarchy)
     yield from change("hierarchy", _list(before.hierarchy), _list(after.hierarchy), hierarchy)
     active = Verdict.NARROWER if after.active_roles == "request" else Verdict.WIDER
