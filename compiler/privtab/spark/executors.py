@@ -203,11 +203,11 @@ def _request(layout: Layout, row: Mapping[str, Any], vocabulary: Vocabulary) -> 
         return FLAG
     withs: dict[str, Entity] = {}
     for slot, types in shape.withs.items():
-        slot_type, slot_path = cells.get(f"with_{slot}_type"), cells.get(f"with_{slot}_path")
-        if slot_path is None and LEFT_OUT in types:
+        if LEFT_OUT in types and cells.get(f"with_{slot}_path") is None:
             continue
         if slot not in layout.slots:
             return WITH
+        slot_type, slot_path = cells[f"with_{slot}_type"], cells[f"with_{slot}_path"]
         if slot_type is None:
             return NULL
         if slot_type not in types:
