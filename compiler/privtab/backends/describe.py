@@ -79,7 +79,7 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
     if rule.required_flags:
         described["required_flags"] = list(rule.required_flags)
     if rule.withs:
-        described["with"] = {slot.name: list(slot.types) for slot in rule.withs}
+        described["with"] = {slot.name: list(slot.words) for slot in rule.withs}
     slots = sorted({node.slot for node in walk(item_condition(rule)) if isinstance(node, ByType)})
     if slots:
         types = {slot.name: slot.types for slot in rule.withs}

@@ -15,6 +15,7 @@ from privtab.backends import Compilation
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
+from privtab.names import LEFT_OUT
 from privtab.request import NOT_SET
 from privtab.vocabulary import OperationShape
 
@@ -63,6 +64,7 @@ class WithView:
 
     name: str
     classes: tuple[str, ...]
+    optional: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,8 @@ class GroupView:
     flags: tuple[str, ...]
     flags_required: bool
     """Whether a request must state some of them."""
+    all_optional: bool
+    """Whether a request may leave out all objects."""
     values: tuple[ValuesView, ...] = ()
     """The attributes that a request gives, that of the whole request last; empty if it gives none."""
 
@@ -147,6 +151,11 @@ class ModuleView:
     values: tuple[ValuesView, ...]
     """The attributes of users, of requests and of each type that requests give."""
     groups: tuple[GroupView, ...]
+
+    @property
+    def optional_objects(self) -> bool:
+        """Whether some request may leave out an object."""
+        return any(slot.optional for group in self.groups for slot in group.withs)
 
 
 def view(program: Program) -> ModuleView:
@@ -219,11 +228,16 @@ def _groups(
                 enum=enum,
                 with_alias=f"_{class_name}Beside{number}" if shape.withs else None,
                 withs=tuple(
-                    WithView(name=slot, classes=tuple(classes[type_] for type_ in types))
+                    WithView(
+                        name=slot,
+                        classes=tuple(classes[type_] for type_ in types if type_ != LEFT_OUT),
+                        optional=LEFT_OUT in types,
+                    )
                     for slot, types in sorted(shape.withs.items())
                 ),
                 flags=tuple(sorted((*shape.flags, *(f"{flag}{NOT_SET}" for flag in shape.required_flags)))),
                 flags_required=bool(shape.required_flags),
+                all_optional=all(LEFT_OUT in types for types in shape.withs.values()),
                 values=given.of(f"_{class_name}Values{number}", class_name, shape.withs),
             )
         )
@@ -251,7 +265,7 @@ class _GivenValues:
         keys = [(key, values) for key, values in keys if values in self._known]
         of_slots: list[tuple[str, str]] = []
         for slot, types in sorted(withs.items()):
-            options = [f"_ValuesOf{self._classes[type_]}" for type_ in types]
+            options = [f"_ValuesOf{self._classes[type_]}" for type_ in types if type_ != LEFT_OUT]
             of_slots += [(slot, " | ".join(found))] if (found := [o for o in options if o in self._known]) else []
         views = [ValuesView(alias=f"{alias}With", keys=tuple(of_slots))] if of_slots else []
         keys += [("with", f"{alias}With")] if of_slots else []

@@ -139,7 +139,7 @@ def type_without_rows(policy: m.Policy) -> Iterator[Diagnostic]:
     named |= {table.entity.value for variant in policy.tables.variants for table in variant.tables}
     named |= {entity.parent for entity in policy.entities.values() if entity.parent is not None}
     for rule in view.program.rules.values():
-        named |= {slot_type for slot in rule.withs for slot_type in slot.types}
+        named |= {slot_type for slot in rule.withs for slot_type in slot.named}
         named |= {effect.target.type for effect in rule.effects if effect.target.slot == RESOURCE}
         for condition in (rule.gate, rule.requires, rule.each):
             if condition is not None:

@@ -190,7 +190,7 @@ def _allows_every_type(policy: m.Policy, row: m.Row, name: str) -> bool:
     terms = [
         term for term in row_terms(row) if isinstance(term, HoldsPrivilege | Related | CanDo) and _refers_to(term, name)
     ]
-    types = next(slot.types for slot in row.withs if slot.name == name)
+    types = next(slot.named for slot in row.withs if slot.name == name)
     return len(types) == len(policy.entities) and bool(terms) and all(isinstance(t, Related) for t in terms)
 
 

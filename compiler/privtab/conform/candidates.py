@@ -13,6 +13,7 @@ from privtab.ir.exact import settings
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import RESOURCE, HasBelow, OwnsBelow, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
+from privtab.ir.shapes import present
 from privtab.ir.support import Tool, check_support
 from privtab.ir.unroll import located_sets
 from privtab.request import NOT_SET, Entity, Request
@@ -110,7 +111,7 @@ class Candidates:
             forms: tuple[Form, ...] = (
                 ("item", "call") if rule.each is not None else ("", "call") if rule.creates else ("",)
             )
-            slots = {RESOURCE: rule.entity, **types}
+            slots = {RESOURCE: rule.entity, **present(types)}
             shapes = vocabulary(self.program).shapes
             bounds = {slot: min(LEVELS, shapes[type_].bound or 1) for slot, type_ in slots.items()}
             for form, most in product(forms, range(1, max(bounds.values()) + 1)):
@@ -129,7 +130,8 @@ class Candidates:
         *,
         is_deepest: bool,
     ) -> Setting | None:
-        names = RequestNames(self.program, {RESOURCE: rule.entity, **types}, levels)
+        objects = present(types)
+        names = RequestNames(self.program, {RESOURCE: rule.entity, **objects}, levels)
         condition = asked_condition(self.program, rule, named=form != "call")
         sets = self._form.minimal_sets(condition, flags, types)
         resource = Entity.parse(names.key(Target(slot=RESOURCE, type=rule.entity)))
@@ -144,7 +146,7 @@ class Candidates:
             user=ASKING,
             action=rule.operation,
             resource=resource,
-            with_={slot: Entity.parse(names.key(Target(slot=slot, type=type_))) for slot, type_ in types.items()},
+            with_={slot: Entity.parse(names.key(Target(slot=slot, type=type_))) for slot, type_ in objects.items()},
             flags=flags | {f"{flag}{NOT_SET}" for flag in rule.required_flags if flag not in flags},
         )
         return Setting(

@@ -15,7 +15,7 @@ from privtab._once import once
 from privtab.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
 from privtab.diagnostics import Span
 from privtab.effects import BY_ACTIVE_ROLE, EffectKind
-from privtab.names import KINDS, LEFT_OUT
+from privtab.names import KINDS, LEFT_OUT, NO_OBJECT
 from privtab.paths import Level
 
 RESOURCE = ""
@@ -321,6 +321,11 @@ class WithSlot:
     def named(self) -> tuple[str, ...]:
         """The types of the object where a request has it."""
         return tuple(type_ for type_ in self.types if type_ != LEFT_OUT)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The types as a row lists them."""
+        return tuple(type_ or NO_OBJECT for type_ in self.types)
 
     @property
     def polymorphic(self) -> bool:

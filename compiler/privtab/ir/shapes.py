@@ -14,6 +14,7 @@ from privtab._once import once, once_within
 from privtab.ir.algebra import Algebra
 from privtab.ir.formula import resolve, uses_below, walk
 from privtab.ir.nodes import Atom, ByType, Can, Compare, Formula, Has, Program, Rule, ServiceAdmin, When
+from privtab.names import LEFT_OUT
 
 Leaf: TypeAlias = Atom | ByType
 """An atom, or a condition on a `with` object of unspecified type, which is treated like an atom."""
@@ -205,6 +206,11 @@ def rule_flags(program: Program, rule: Rule) -> tuple[str, ...]:
         found = tuple(sorted(frozenset[str]().union(*(condition_flags(program, part) for part in parts))))
         known = _flags_of_rules(program)[id(rule)] = rule, found
     return known[1]
+
+
+def present(types: Mapping[str, str]) -> dict[str, str]:
+    """The types of the objects that a request has, of those by slot."""
+    return {slot: type_ for slot, type_ in types.items() if type_ != LEFT_OUT}
 
 
 def kinds_of_requests(

@@ -240,6 +240,8 @@ class EvaluationContext:
         return found
 
     def _path(self, target: Target) -> tuple[str, ...]:
+        if target.slot not in self.keys:
+            return ()  # the request leaves out the object
         nested = nested_on(self.program.entities)
         if nested and not level_of(target.type):
             # `any` and `every` mean several entities; their targets are located before.

@@ -32,6 +32,7 @@ from privtab.ir.nodes import (
     When,
 )
 from privtab.ir.serialise import vocabulary
+from privtab.ir.shapes import present
 from privtab.paths import base_type, level_of
 from privtab.request import NOT_SET
 from privtab.scenarios.nodes import Form
@@ -103,12 +104,13 @@ class _Writer:
 
     def add(self, rule: Rule, flags: frozenset[str], types: Mapping[str, str], form: Form, number: int) -> None:
         """Add one request of a rule, in which each object whose path has levels has this number of them."""
-        levels = dict.fromkeys((RESOURCE, *types), number)
-        names = RequestNames(self.program, {RESOURCE: rule.entity, **types}, levels)
+        objects = present(types)
+        levels = dict.fromkeys((RESOURCE, *objects), number)
+        names = RequestNames(self.program, {RESOURCE: rule.entity, **objects}, levels)
         condition = asked_condition(self.program, rule, named=form != "call")
         on_resource = Target(slot=RESOURCE, type=rule.entity)
         resource = names.key(on_resource)
-        for slot, slot_type in types.items():
+        for slot, slot_type in objects.items():
             self.places |= names.places(Target(slot=slot, type=slot_type))
         places = names.places(on_resource)
         if form == "call":
@@ -118,11 +120,9 @@ class _Writer:
             resource = f"{type_}:{path.rpartition('/')[0]}{end}" if container is None else f"{type_}:{container}/"
         self.places |= places
         keys: dict[str, str] = {}
-        if types:
-            objects = (
-                f"{slot}: {_quoted(names.key(Target(slot=slot, type=slot_type)))}" for slot, slot_type in types.items()
-            )
-            keys["with"] = "{" + ", ".join(objects) + "}"
+        if objects:
+            named = (f"{slot}: {_quoted(names.key(Target(slot=slot, type=type_)))}" for slot, type_ in objects.items())
+            keys["with"] = "{" + ", ".join(named) + "}"
         flag_texts = [*sorted(flags), *(f"{flag}{NOT_SET}" for flag in rule.required_flags if flag not in flags)]
         if flag_texts:
             keys["flags"] = f"[{', '.join(flag_texts)}]"

@@ -116,7 +116,7 @@ class Comparison:
         """Whether ids and places mean the same on both sides, for the objects of requests."""
         if not self._flat:
             return True
-        types = {before.entity, *(t for rule in (before, after) for slot in rule.withs for t in slot.types)}
+        types = {before.entity, *(t for rule in (before, after) for slot in rule.withs for t in slot.named)}
         known = types & self.before.entities.keys() & self.after.entities.keys()
         return all(_flat_links(self.before, type_) == _flat_links(self.after, type_) for type_ in known)
 
@@ -153,7 +153,7 @@ class Comparison:
         if not self._same_meaning:
             return False
         nodes = [node for formula in (rule.gate, rule.requires, rule.each or ALWAYS) for node in walk(formula)]
-        types = {rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.types)}
+        types = {rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.named)}
         types |= {node.target.type for node in nodes if isinstance(node, Has | Owner | Member | Self | Holds | Can)}
         privileges = {node.privilege for node in nodes if isinstance(node, Has)}
         if not all(map(self._forward.same_attributes, (node for node in nodes if isinstance(node, Compare)))):
@@ -199,7 +199,7 @@ class Comparison:
         types, privileges, attributes = set[str](), set[str](), set[str]()
         for program in (self.before, self.after):
             rule = program.rules[pair]
-            named_types = [rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.types)]
+            named_types = [rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.named)]
             for atom in leaves(program, item_condition(rule)):
                 named_types += (target.type for target in targets_of(atom))
                 if isinstance(atom, Has | HasBelow):
@@ -323,7 +323,7 @@ def cell(program: Program, rule: Rule) -> Cell:
         requires=rule.requires_text,
         each=rule.each_text,
         gate=None if rule.gate == ALWAYS else program.semantics.gate,
-        withs=tuple(f"{slot.name}: {' | '.join(slot.types)}" for slot in rule.withs),
+        withs=tuple(f"{slot.name}: {' | '.join(slot.words)}" for slot in rule.withs),
         flags=tuple(f"{flag}: required" for flag in rule.required_flags),
         effects=effect_texts(rule),
         report=rule.report,

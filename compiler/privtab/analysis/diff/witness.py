@@ -178,7 +178,7 @@ def _reduced_program(semantics: FactSemantics, rule: Rule) -> Program:
         condition = item_condition(current)
         named_types = [
             current.entity,
-            *(slot_type for slot in current.withs for slot_type in slot.types),
+            *(slot_type for slot in current.withs for slot_type in slot.named),
             *(effect.target.type for effect in current.effects),
         ]
         for atom in atoms(condition):
