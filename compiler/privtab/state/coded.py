@@ -14,7 +14,7 @@ from privtab.arrow import Codes, Truth
 from privtab.state.columns import Column
 
 FEW = 16
-"""Look-ups that are answered by scanning the column, before it is sorted for more of them."""
+"""Look-ups that are answered by scanning the column, before it is sorted for more of them; texts that are converted one by one."""
 
 
 class CodedColumn:
@@ -24,7 +24,7 @@ class CodedColumn:
         """`codes`: for each row the number of its text in `array`, or -1 if it has none."""
         self.codes: Codes = codes.astype(np.int64, copy=False)
         self.array = array
-        self._looked_up = 0
+        self._looked_up = self._read = 0
 
     @classmethod
     def of(cls, texts: pa.Array | pa.ChunkedArray) -> CodedColumn:
@@ -88,6 +88,14 @@ class CodedColumn:
     def names(self) -> Sequence[str]:
         """As Column.names."""
         found: list[str] = self.array.to_pylist()
+        return found
+
+    def text(self, number: int) -> str:
+        """One of the texts; all of them are converted, as `names`, once more than a few were asked for."""
+        self._read += 1
+        found: str = (
+            self.array[number].as_py() if self._read <= FEW and "names" not in self.__dict__ else self.names[number]
+        )
         return found
 
     @cached_property

@@ -46,7 +46,7 @@ class RawTable(Sequence[RawRow]):
             return tuple(self[row] for row in range(len(self))[position])
         row = range(len(self))[position]
         found = ((name, column, column.codes[row]) for name, column in self.columns.items())
-        cells = {name: column.names[code] for name, column, code in found if code >= 0}  # shared, even if long
+        cells = {name: column.text(code) for name, column, code in found if code >= 0}
         if len(cells) < len(self.columns):
             cells = {name: cells[name] for name in COLUMNS[self.table].all if name in cells}
         line = None if self.lines is None else int(self.lines[row])
