@@ -195,38 +195,42 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
 
     def candidate_changes(self) -> Iterator[Change]:
         """The changes for each atom that the condition reaches; may repeat."""
-        owner = self.program.semantics.owner
-        for reachable in self.reachable_atoms:
-            # What is to be held on an entity or below it can be given on the entity itself.
-            atom = on_entity(reachable) if isinstance(reachable, HasBelow | OwnsBelow) else reachable
-            match atom:
-                case ServiceAdmin():
-                    yield Appoint()
-                    continue
-                case Self() | Holds() | Compare():
-                    continue
-                case Has() | Owner() | Member():
-                    path = self.caller.path(atom.target)
-                case _:
-                    assert_never(atom)
-            if not path:
-                continue
-            entity = Entity.parse(path[-1])
-            match atom:
-                case Has():
-                    if (to := self.grants_to) is not None:
-                        for privilege in self.program.granted_as(atom.privilege):
-                            if at := self._grantable_at(privilege, path):
-                                yield GrantChange(privilege=privilege, entity=at[-1], also_at=tuple(at[:-1]), to=to)
-                    if owner is not None and atom.privilege in owner.holds:
-                        yield from self._make_owner(entity)
-                    yield from (RemoveDenial(row=grant) for grant, _ in self.provenance.denied(atom))
-                case Owner():
+        for atom in self.reachable_atoms:
+            yield from self._giving(atom)
+            held = on_entity(atom)
+            if isinstance(held, Has) and self.caller.path(held.target):
+                yield from (RemoveDenial(row=grant) for grant, _ in self.provenance.denied(held))
+
+    def _giving(self, atom: Atom) -> Iterator[Change]:
+        """The changes that give an atom on its own entity, each alone unless there is a denial."""
+        match held := on_entity(atom):
+            case ServiceAdmin():
+                yield Appoint()
+                return
+            case Self() | Holds() | Compare():
+                return
+            case Has() | Owner() | Member():
+                path = self.caller.path(held.target)
+            case _:
+                assert_never(held)
+        if not path:
+            return
+        entity = Entity.parse(path[-1])
+        match held:
+            case Has(privilege=wanted):
+                if (to := self.grants_to) is not None:
+                    for privilege in self.program.granted_as(wanted):
+                        if at := self._grantable_at(privilege, path):
+                            yield GrantChange(privilege=privilege, entity=at[-1], also_at=tuple(at[:-1]), to=to)
+                owner = self.program.semantics.owner
+                if owner is not None and wanted in owner.holds:
                     yield from self._make_owner(entity)
-                case Member():
-                    yield Join(entity=entity)
-                case _:
-                    assert_never(atom)
+            case Owner():
+                yield from self._make_owner(entity)
+            case Member():
+                yield Join(entity=entity)
+            case _:
+                assert_never(held)
 
     def _make_owner(self, entity: Entity) -> Iterator[MakeOwner]:
         """What makes the caller own an entity: itself, or through a role or a group, whichever may own; nothing if none may."""
@@ -298,33 +302,13 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         return self.budget.of(way for sets in values for way in sets)
 
     def _atom(self, atom: Atom) -> Iterator[Changes]:
+        held = on_entity(atom)
         if self.caller.why(atom) is not None:
             yield frozenset()
-            return
-        match atom:
-            case Self() | Holds() | Compare():
-                return
-            case ServiceAdmin():
-                yield frozenset({Appoint()})
-                return
-            case HasBelow() | OwnsBelow():
-                yield from self._atom(on_entity(atom))
-                return
-            case Has() | Owner() | Member():
-                path = self.caller.path(atom.target)
-            case _:
-                assert_never(atom)
-        if not path:
-            return
-        match atom:
-            case Has():
-                yield from self._has(atom, path)
-            case Owner():
-                yield from (frozenset({change}) for change in self._make_owner(Entity.parse(path[-1])))
-            case Member():
-                yield frozenset({Join(entity=Entity.parse(path[-1]))})
-            case _:
-                assert_never(atom)
+        elif not isinstance(held, Has):
+            yield from (frozenset({change}) for change in self._giving(held))
+        elif path := self.caller.path(held.target):
+            yield from self._has(held, path)
 
     def _has(self, atom: Has, path: tuple[str, ...]) -> Iterator[Changes]:
         keys = self.caller.relevant_keys(atom.privilege, path)
@@ -374,8 +358,12 @@ class _ReachableAtoms(RequestAlgebra[Iterator[Atom]]):
     any_of = all_of
 
 
-def on_entity(atom: HasBelow | OwnsBelow) -> Has | Owner:
-    """The same, held on the entity itself."""
-    if isinstance(atom, OwnsBelow):
-        return Owner(target=atom.target)
-    return Has(privilege=atom.privilege, target=atom.target)
+def on_entity(atom: Atom) -> Has | Owner | Member | Self | Holds | ServiceAdmin | Compare:
+    """An atom, held on its entity itself where it may be held below it."""
+    match atom:
+        case HasBelow():
+            return Has(privilege=atom.privilege, target=atom.target)
+        case OwnsBelow():
+            return Owner(target=atom.target)
+        case _:
+            return atom

@@ -166,7 +166,7 @@ class _RowShape:
         cells = [rule.gate, rule.requires, *([rule.each] if self.named and rule.each is not None else [])]
         conditions = [formula for formula in cells if formula != ALWAYS]
         # Without the last name, parts that differ may become equal: what is left of a condition says nothing about them.
-        self.independent = levels is None and self.named and unrelated(view.program, conditions, types)
+        self.independent = levels is None and self.named and unrelated(view.exact.semantics, conditions, types)
         """Whether all parts are about different things, so that none is superfluous."""
         if not self.independent:
             self.circuit = Circuit(view, types, unnamed, levels)
@@ -428,7 +428,7 @@ def _absorbed_in_row(view: View, row: m.Row, roots: Sequence[Node]) -> dict[Path
     remaining = [_without(view, root, removed) for root in roots]
     types = {slot.name: slot.types for slot in rule.withs}
     conditions = remaining if rule.gate == ALWAYS else [rule.gate, *remaining]
-    return removed if unrelated(view.program, conditions, types) else None
+    return removed if unrelated(view.exact.semantics, conditions, types) else None
 
 
 def _absorbed_parts(view: View, node: Node, *, every: bool) -> dict[Path, Why]:

@@ -275,7 +275,7 @@ class View:
         conditions = list(dict.fromkeys((item_condition(rule), call_condition(rule))))
         slots = {slot.name: slot.types for slot in rule.withs}
         shorter = [absorbed(self.canonical, condition) for condition in conditions]
-        if all(unrelated(self.program, [condition], slots) for condition in shorter):
+        if all(unrelated(self.exact.semantics, [condition], slots) for condition in shorter):
             return {atom for condition in shorter for atom in leaves(self.program, condition)}
         try:
             return NeededAtoms(self.exact.semantics).needed(conditions, slots, known, self.canonical)

@@ -63,8 +63,9 @@ class ImplicationChecker:
         self.other_program = program if other_program is None else other_program
         self.semantics = FactSemantics(program, unused_names)
         self.other_semantics = self.semantics if other_program is None else FactSemantics(other_program, unused_names)
-        self._alike = other_program is None or _same_semantics(program, other_program)
+        self.same_semantics = other_program is None or _same_semantics(program, other_program)
         self._same_words: dict[str, bool] = {}
+        self._same_paths: dict[str, bool] = {}
         self._last_truth: tuple[Atom | tuple[Leaf, ...], Truth] | None = None
         self._nests = self.program.nests or self.other_program.nests
         self._unused_names = unused_names
@@ -179,11 +180,11 @@ class ImplicationChecker:
         """Whether everything that `f` in one program and `g` in the other refer to means the same in both."""
         if self.semantics is self.other_semantics:
             return True
-        return self._alike and all(
-            self._same_meaning(node) for node in (*followed(self.program, f), *followed(self.other_program, g))
+        return self.same_semantics and all(
+            self.means_the_same(node) for node in (*followed(self.program, f), *followed(self.other_program, g))
         )
 
-    def _same_meaning(self, node: Formula) -> bool:
+    def means_the_same(self, node: Formula) -> bool:
         """Whether, in both programs, a privilege is given by the same names and roles, and a target lies on the same path."""
         match node:
             case Has():
@@ -191,18 +192,18 @@ class ImplicationChecker:
                     self._same_words[node.privilege] = self.semantics.grantable_names(
                         node.privilege
                     ) == self.other_semantics.grantable_names(node.privilege)
-                return self._same_words[node.privilege] and self._same_path(node.target.type)
+                return self._same_words[node.privilege] and self.same_path(node.target.type)
             case HasBelow(privilege=privilege, target=target):
                 own = Has(privilege=privilege, target=target)
-                return self._same_meaning(own) and self._same_below(target)
+                return self.means_the_same(own) and self._same_below(target)
             case OwnsBelow(target=target):
-                return self._same_path(target.type) and self._same_below(target)
+                return self.same_path(target.type) and self._same_below(target)
             case Owner() | Member() | Self() | Holds() | Can():
-                return self._same_path(node.target.type)
+                return self.same_path(node.target.type)
             case ByType():
-                return all(self._same_path(type_) for type_, _ in node.cases)
+                return all(self.same_path(type_) for type_, _ in node.cases)
             case Compare():
-                return self.same_attributes(node) and all(self._same_path(target.type) for target in node.targets)
+                return self.same_attributes(node) and all(self.same_path(target.type) for target in node.targets)
             case ServiceAdmin() | And() | Or() | When():
                 return True
             case _:
@@ -216,7 +217,7 @@ class ImplicationChecker:
     def _same_below(self, target: Target) -> bool:
         """Whether the same types lie below a target in both programs."""
         both = [semantics.at_or_below(target) for semantics in (self.semantics, self.other_semantics)]
-        return {*both[0]} == {*both[1]} and all(self._same_path(place.type) for place in both[0])
+        return {*both[0]} == {*both[1]} and all(self.same_path(place.type) for place in both[0])
 
     def check_attributes(self, f: Formula, g: Formula) -> None:
         """Raise Undecided for comparisons of attributes that the two programs declare differently."""
@@ -237,8 +238,11 @@ class ImplicationChecker:
         if not self.same_below((*followed(self.program, f), *followed(self.other_program, g)), f, g):
             raise Undecided("not decided: `or below` under declarations that differ")
 
-    def _same_path(self, type_: str) -> bool:
-        return self.semantics.place(type_) == self.other_semantics.place(type_)
+    def same_path(self, type_: str) -> bool:
+        """Whether entities of a type lie on the same path in both programs."""
+        if type_ not in self._same_paths:
+            self._same_paths[type_] = self.semantics.place(type_) == self.other_semantics.place(type_)
+        return self._same_paths[type_]
 
     def implies(
         self,
@@ -263,6 +267,7 @@ class ImplicationChecker:
     ) -> Facts | None:
         """The fewest facts under which `f` holds in one program and `g` does not in the other, or None if `f` implies `g`.
 
+        Each gives one atom of `f`; that a fact further up or a set may give several is not considered.
         `flags`: those that the request sets. `types`: the type of the object in each `with` slot that allows several.
         `unnamed`: the resource's type, if the request omits its last name.
         """

@@ -143,12 +143,13 @@ class Giving:
         return frozenset(chain.from_iterable(self.denials))
 
     @cached_property
-    def _facts(self) -> tuple[Facts, Facts]:
+    def facts(self) -> tuple[Facts, Facts]:
+        """The firm facts, and the grants."""
         return frozenset(chain.from_iterable(self.firm)), frozenset(chain.from_iterable(self.grants))
 
     def holds(self, facts: Facts) -> bool:
         """Whether some facts give the atom in this way."""
-        firm, grants = self._facts
+        firm, grants = self.facts
         return not firm.isdisjoint(facts) or (not grants.isdisjoint(facts) and self.denying.isdisjoint(facts))
 
 
@@ -275,11 +276,17 @@ class FactSemantics:
 
     def giving(self, atom: Atom) -> tuple[Giving, ...]:
         """What gives an atom, each alone."""
-        return self._giving_facts.of(atom)
+        return self.every.of(atom)
 
     @cached_property
-    def _giving_facts(self) -> GivingFacts:
+    def every(self) -> GivingFacts:
+        """Every fact that gives an atom."""
         return GivingFacts(self)
+
+    @cached_property
+    def plainest(self) -> GivingFacts:
+        """The plainest facts that give an atom. No other gives less, so they suffice where all are read under this program alone."""
+        return GivingFacts(self, plainest=True)
 
     def options(self, atom: Atom) -> Mapping[Fact, Facts]:
         """The facts that give an atom, the nearest first, each with the denials that take it away.
@@ -345,10 +352,7 @@ class FactSemantics:
 
 
 class GivingFacts:
-    """Which facts give an atom under the semantics of one program.
-
-    `plainest`: only the plainest of these. No other fact gives less, so they suffice where all are read under this program alone.
-    """
+    """Which facts give an atom under the semantics of one program: every one, or the plainest."""
 
     def __init__(self, semantics: FactSemantics, *, plainest: bool = False) -> None:
         self.semantics = semantics
@@ -362,6 +366,10 @@ class GivingFacts:
         if atom not in self._known:
             self._known[atom] = tuple(self._of(atom))
         return self._known[atom]
+
+    def about(self, atom: Atom) -> Facts:
+        """All facts that give an atom or deny it."""
+        return frozenset().union(*(facts for given in self.of(atom) for facts in (*given.facts, given.denying)))
 
     def _of(self, atom: Atom) -> Iterator[Giving]:
         match atom:

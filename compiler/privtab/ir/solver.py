@@ -14,7 +14,7 @@ from weakref import finalize
 
 from privtab.errors import Undecided
 from privtab.ir.comparisons import Comparisons
-from privtab.ir.facts import Fact, Facts, FactsByPlace, FactSemantics, Giving, GivingFacts
+from privtab.ir.facts import Fact, Facts, FactsByPlace, FactSemantics, Giving
 from privtab.ir.formula import resolve
 from privtab.ir.nodes import (
     And,
@@ -189,7 +189,7 @@ class Solver(Circuits):
     def __init__(self, *sides: FactSemantics) -> None:
         self.sides = sides
         one_program = len({id(semantics) for semantics in sides}) == 1
-        self._giving = [GivingFacts(semantics, plainest=one_program) for semantics in sides]
+        self._giving = [semantics.plainest if one_program else semantics.every for semantics in sides]
         self._comparisons = Comparisons(*(semantics.program for semantics in sides))
         super().__init__()
 

@@ -21,19 +21,13 @@ from privtab.ir.names import effect_texts
 from privtab.ir.nodes import (
     ALWAYS,
     RESOURCE,
-    Can,
     Compare,
     Formula,
     Has,
     HasBelow,
-    Holds,
-    Member,
-    Owner,
     OwnsBelow,
     Program,
     Rule,
-    Self,
-    Semantics,
 )
 from privtab.ir.serialise import source_text
 from privtab.ir.unroll import Levels, levels_that_matter, unrolled
@@ -72,11 +66,8 @@ class Comparison:
             if declaration.meaning and declaration.verdict is not Verdict.RENAMED
         )
         self._after = FactSemantics(after)
-        self._same_meaning = _meaning(before.semantics) == _meaning(after.semantics)
         self._same: dict[Pair, bool] = {}
         self._flat = bool(before.flat or after.flat)
-        self._same_places: dict[str, bool] = {}
-        self._same_privileges: dict[str, bool] = {}
 
     def in_both(self, pair: Pair) -> bool:
         """Whether both sides have the operation."""
@@ -150,32 +141,10 @@ class Comparison:
         """Whether the names that a row itself uses mean the same on both sides."""
         if not self._declared:
             return True
-        if not self._same_meaning:
-            return False
-        nodes = [node for formula in (rule.gate, rule.requires, rule.each or ALWAYS) for node in walk(formula)]
         types = {rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.named)}
-        types |= {node.target.type for node in nodes if isinstance(node, Has | Owner | Member | Self | Holds | Can)}
-        privileges = {node.privilege for node in nodes if isinstance(node, Has)}
-        if not all(map(self._forward.same_attributes, (node for node in nodes if isinstance(node, Compare)))):
-            return False
-        condition = item_condition(rule)
-        if not self._forward.same_below(nodes, condition, condition):
-            return False
-        return all(map(self._same_place, types)) and all(map(self._grants_same_privilege, privileges))
-
-    def _same_place(self, type_: str) -> bool:
-        if type_ not in self._same_places:
-            self._same_places[type_] = self._forward.semantics.place(type_) == self._forward.other_semantics.place(
-                type_
-            )
-        return self._same_places[type_]
-
-    def _grants_same_privilege(self, privilege: str) -> bool:
-        if privilege not in self._same_privileges:
-            self._same_privileges[privilege] = self._forward.semantics.grantable_names(
-                privilege
-            ) == self._forward.other_semantics.grantable_names(privilege)
-        return self._same_privileges[privilege]
+        nodes = (node for formula in (rule.gate, rule.requires, rule.each or ALWAYS) for node in walk(formula))
+        forward = self._forward
+        return forward.same_semantics and all(map(forward.same_path, types)) and all(map(forward.means_the_same, nodes))
 
     def _changed_references(self, pair: Pair) -> Iterator[str]:
         """The rows reached by `can` that differ between the sides."""
@@ -338,12 +307,6 @@ def cell(program: Program, rule: Rule) -> Cell:
 def _content(rule: Rule) -> tuple[object, ...]:
     """The parts of a row that decide who is allowed, without titles and notes."""
     return rule.gate, rule.requires, rule.each, rule.unnamed, rule.withs, rule.required_flags
-
-
-def _meaning(semantics: Semantics) -> tuple[object, ...]:
-    """The semantics that conditions depend on; the gate is left out, since it is part of each row."""
-    owner = semantics.owner and (frozenset(semantics.owner.kinds), frozenset(semantics.owner.holds))
-    return semantics.inheritance, semantics.deny, owner, frozenset(semantics.groups), semantics.everyone
 
 
 def _check_objects(program: Program, rule: Rule) -> None:
