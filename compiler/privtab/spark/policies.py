@@ -44,6 +44,12 @@ class OpenPolicy:
         """The names of the policy."""
         return Vocabulary.from_program(self.json)
 
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        """The name of the group of every user, if there is one."""
+        semantics = self.json["semantics"]
+        return (semantics["everyone"],) if "everyone" in semantics else ()
+
     @cached_property
     def destructive(self) -> tuple[str, ...]:
         """The operations that are declared destructive, each as `table/drop`."""

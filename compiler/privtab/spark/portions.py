@@ -279,8 +279,11 @@ class _Portions:
         reach = closed(self.hierarchy, self._keys(), {"memberships": tables["memberships"]})["memberships"]
         groups = reach.join(users, "user").select("portion", F.col("group").alias("name"))
         memberships = tables["memberships"].join(users, "user").select("portion", *CANONICAL["memberships"])
+        by_name = [F.array(*map(F.lit, self.policy.everyone))] if self.policy.everyone else []
         if "groups" in self.request.columns and self.names.request_groups:
-            named = asked.select("portion", F.explode("groups").alias("name"))
+            by_name.append(F.coalesce("groups", F.array().cast("array<string>")))
+        if by_name:
+            named = asked.select("portion", F.explode(F.concat(*by_name)).alias("name")).distinct()
             if "groups" in self.hierarchy:
                 above = reach.join(named.select("portion", F.concat(F.lit("group:"), "name").alias("user")), "user")
                 named = named.unionByName(above.select("portion", F.col("group").alias("name")))

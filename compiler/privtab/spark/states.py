@@ -130,7 +130,7 @@ def arrays_of(policy: OpenPolicy, state: State) -> Arrays:
         name: EncodedTable(part.columns(), [level.texts for level in part.levels]) for name, part in parts.items()
     }
     roles = {name: (role, scope) for name, (role, scope) in within.items()}
-    return build_arrays(tables, roles, policy.vocabulary.chains)
+    return build_arrays(tables, roles, policy.vocabulary.chains, everyone=policy.everyone)
 
 
 def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:

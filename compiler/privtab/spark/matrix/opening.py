@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -97,19 +97,19 @@ def open_matrix(
             f"the state has {sum(source.tables.counts().values()):,} rows, more than the {LOCAL:,} that one process "
             "can hold: use `entitlements`, which processes it in portions"
         )
+    if subjects_asked is None:
+        subjects_asked = [f"user:{name}" for name in user_names_of(policy, source)]
     if source.rows is not None:
         found = Index(index(policy.checked("a state"), source.rows))
         program = policy.checked("a state")
         kinds = ("group:", "role:") if "roles" in program.semantics.hierarchy else ("group:",)
-        some = {principal for principal in subjects_asked or () if principal.startswith(kinds)}
-        groups = _groups_and_roles(program, source.rows, some)
-        takes_groups = "state" in program.semantics.groups
-        through_groups = _roles_through_groups(closed(program, source.rows)) if takes_groups else {}
+        groups = _groups_and_roles(program, source.rows, {name for name in subjects_asked if name.startswith(kinds)})
+        users_asked = [principal for principal in subjects_asked if principal.startswith("user:")]
+        through_groups = _roles_through_groups(program, closed(program, source.rows), users_asked)
     else:
         assert source.index is not None
         found, groups, through_groups = source.index, {}, {}
-    if subjects_asked is None:
-        subjects_asked = [f"user:{name}" for name in user_names_of(policy, source)]
+    found.everyone = policy.everyone
     subjects = []
     for principal in subjects_asked:
         kind, _, name = principal.partition(":")
@@ -193,15 +193,22 @@ def _groups_and_roles(
     return found
 
 
-def _roles_through_groups(state: State) -> dict[str, dict[str, tuple[Holding, ...]]]:
+def _roles_through_groups(
+    program: Program, state: State, users_asked: Sequence[str]
+) -> dict[str, dict[str, tuple[Holding, ...]]]:
     """By user (`user:…`), the roles held through a group, each with all of its holdings, the user's own first."""
     assigned: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for principal, role, scope in state.texts("assignments", "principal", "role", "scope"):
         assigned[principal].append((f"role:{role}", scope or ""))
     found: dict[str, dict[str, list[Holding]]] = defaultdict(lambda: defaultdict(list))
-    for user, group in state.texts("memberships", "user", "group"):
+    rows = list(state.texts("memberships", "user", "group"))
+    links = {(f"user:{user}", group) for user, group in rows if "state" in program.semantics.groups}
+    everyone = program.semantics.everyones
+    everyone |= {group for member, group in rows if member == program.semantics.everybody}
+    links |= {(user, group) for group in everyone for user in users_asked}
+    for user, group in links:
         for role, scope in assigned.get(f"group:{group}", ()):
-            found[f"user:{user}"][role].append((f"group:{group}", scope))
+            found[user][role].append((f"group:{group}", scope))
     for principal, roles in found.items():
         for role, scope in assigned.get(principal, ()):
             if role in roles:

@@ -109,7 +109,7 @@ class _PartitionedMatrix:
         named_principals = self._named_principals()
         rows["assignments"] = self._assignments(granted, named_principals)
         if self.request.all_users or self.request.users is not None:
-            if "state" in self.policy.json["semantics"]["groups"]:
+            if "state" in self.policy.json["semantics"]["groups"] or self.nests_groups:
                 rows["memberships"] = self._memberships(granted, named_principals, rows["assignments"])
             if self.uses.service_admins:
                 rows["service_admins"] = self.state.tables["service_admins"].crossJoin(self.portions)
@@ -220,7 +220,8 @@ class _PartitionedMatrix:
             is_kept = F.col(column).startswith("group:") if column == "user" else ~F.col(column).startswith("user:")
             return rows.where(is_kept)
         if column == "user":
-            return rows.join(self.request.users, "user", "left_semi")
+            of_everyone = F.col("user").isin([f"group:{group}" for group in self.policy.everyone])
+            return rows.where(of_everyone).unionByName(rows.join(self.request.users, "user", "left_semi"))
         named = self.request.users.select(F.concat(F.lit("user:"), "user").alias(column))
         of_user = F.col(column).startswith("user:")
         return rows.where(~of_user).unionByName(rows.where(of_user).join(named, column, "left_semi"))
@@ -240,7 +241,9 @@ class _PartitionedMatrix:
             for named in (True, False)
         }
         open_to_all = sorted({type_ for (type_, _), of_type in conditions.items() if ALWAYS in of_type})
-        if open_to_all:
+        if self.policy.everyone:
+            found.append(users.crossJoin(self.portions))
+        elif open_to_all:
             found.append(users.crossJoin(self.keys.where(F.col("type").isin(open_to_all)).select("portion").distinct()))
         if any(atom.kind == "self" for of_type in conditions.values() for c in of_type for atom in atoms_of(c)):
             found.append(users.join(_of_kind(self._names({"user"}), "user"), "user"))
