@@ -43,7 +43,7 @@ class Limits:
     Spark cannot detect a random function that is not declared as one (`asNondeterministic`)."""
 
 
-SMALLER = 2
+SMALLER = 3
 """How many times smaller than a state that fits the part that requests need must be, about, for it to be looked for."""
 PlanName = Literal["kernel", "portions"]
 _WIDTH: Mapping[str, int] = {
