@@ -13,10 +13,12 @@ import worlds
 
 from privtab.analysis.who_can import who_can
 from privtab.engines.index import Index
+from privtab.engines.rows import RowEngine
 from privtab.entitlements import evaluator
 from privtab.entitlements.evaluator import Evaluator
+from privtab.entitlements.forms import Forms
 from privtab.entitlements.rows import ways
-from privtab.entitlements.subjects import Subject
+from privtab.entitlements.subjects import Subject, Subjects
 from privtab.entitlements.universe import users
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
@@ -41,7 +43,8 @@ def opened(program: Program, state: State, names: Sequence[str]) -> Evaluator:
         Subject(principal=f"user:{name}", user=name, principals=found.principals(name), scopes=found.scopes(name))
         for name in names
     ]
-    return Evaluator(policy_artifacts(program).program, found, subjects)
+    engine = RowEngine(policy_artifacts(program).program, found)
+    return Evaluator(Forms(engine), found, Subjects(subjects, found))
 
 
 def check(seed: int) -> int:

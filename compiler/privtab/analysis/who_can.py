@@ -7,21 +7,27 @@ hold, and each atom takes few look-ups. Details about a single user come from th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from privtab.analysis.caller import Caller, listing
-from privtab.analysis.principal_sets import SinglePrincipalSets, UserSets
+from privtab.entitlements.bearers import ANYONE, Bearers, PrincipalBearers, SubjectsOnDemand, UserBearers
+from privtab.entitlements.evaluator import Evaluator
+from privtab.entitlements.opening import forms, held
 from privtab.entitlements.universe import users
 from privtab.errors import Undecided, UsageError
-from privtab.ir.canonical import Leaf, Listing
+from privtab.ir.canonical import Listing
 from privtab.ir.formula import leaves, located
-from privtab.ir.nodes import RESOURCE, Atom, Member, Rule
+from privtab.ir.nodes import RESOURCE, Atom, Compare, HasBelow, Member, OwnsBelow, Rule, ServiceAdmin
 from privtab.ir.support import Tool, check_support
+from privtab.ir.unroll import located_sets
+from privtab.names import last_name, path_of
 from privtab.paths import base_type
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
 from privtab.request import Entity, Request
+from privtab.state import attribute_rows
+from privtab.state.chains import ROLE
 from privtab.state.nodes import State
 
 MEMBERSHIPS = 10
@@ -67,20 +73,30 @@ class WhoCan:
         self._reference = reference
         self._state = state
         self._condition = self._context.condition(self.rule)
-        self._users = UserSets(self._context, state)
-        found = self._users.fold(self._condition)
+        self._atoms = tuple(
+            dict.fromkeys(at for atom in leaves(program, self._condition) for at in self._located(atom))
+        )
+        self._keys = self._keys_of_atoms()
+        self._users = UserBearers(program, state, reference.holdings)
         self.known: frozenset[str] = users(program, state)
+        named = self.known.union(last_name(path_of(key)) for key in self._keys)
+        names = ["", *named]
+        numbers = {name: number for number, name in enumerate(names) if name}
+        found = self._evaluator(self._users, names, numbers).allowed(request)
+        self.anyone: bool = 0 in found
+        asked = self.known if self.anyone else {names[number] for number in found}
         if self.rule.needs_active_role:  # whoever holds none cannot name one
-            asked = self.known if found is None else found
-            found = {user for user in asked if reference.holdings.of_user(user, request.groups)[2]}
-        self.anyone: bool = found is None
-        self.users: tuple[str, ...] = tuple(sorted(self.known if found is None else found))
+            asked = {user for user in asked if reference.holdings.of_user(user, request.groups)[2]}
+            self.anyone = False
+        self.users: tuple[str, ...] = tuple(sorted(asked))
 
     def through(self, user: str) -> tuple[Evidence, ...]:
         """The first minimal set that holds for one of the users; empty if none does."""
         caller = Caller(self._reference, user, flags=self.request.flags, attributes=self.request.attributes)
         caller.about(self._objects())
-        explained = Explanation(caller, self.rule, listing(caller, self.rule, self._condition), allowed=True)
+        listed = listing(caller, self.rule, self._condition)
+        listed = listed._replace(sets=located_sets(caller.program, listed.sets, caller.levels))
+        explained = Explanation(caller, self.rule, listed, allowed=True)
         return tuple(
             Evidence(
                 atom=reason["atom"],
@@ -97,45 +113,76 @@ class WhoCan:
         What `anyone` may do is not repeated for the others.
         """
         check_support(self._context.program, Tool.WHO_CAN_PRINCIPALS)
-        bearers = _AssumedMemberships(self._context, self._state)
+        objects = {key for keys in self._context.keys.values() for key in keys}
+        bearers = PrincipalBearers(self._context.program, self._state, self._reference.holdings, objects)
+        known = {f"user:{user}": user for user in self.known.union(last_name(path_of(key)) for key in self._keys)}
+        names = [ANYONE, *known, *bearers.names(self._keys)]
+        evaluator = self._evaluator(bearers, names, {user: n for n, user in enumerate(known.values(), 1)})
         needs_of_bearer: dict[str, set[frozenset[str]]] = defaultdict(set)
         text = Explanation(self._context, self.rule, Listing(()), allowed=False).text
-        atoms = dict.fromkeys(
-            at for atom in leaves(self._context.program, self._condition) for at in self._located(atom)
-        )
-        memberships = [atom for atom in atoms if self._is_membership_to_try(atom)]
+        memberships = [atom for atom in self._atoms if isinstance(atom, Member) and self._is_to_try(atom)]
         if len(memberships) > MEMBERSHIPS:
             raise Undecided(f"not decided: `{self.rule.id}` requires more than {MEMBERSHIPS} memberships")
         for size in range(len(memberships) + 1):
             for assumed in combinations(memberships, size):
                 needs = frozenset(map(text, assumed))
-                found = bearers.assuming(assumed).fold(self._condition)
-                for bearer in {"anyone"} if found is None else found:
+                evaluator.assume({self._context.path(atom.target)[-1] for atom in assumed})
+                found = evaluator.allowed(self.request)
+                for bearer in {ANYONE} if 0 in found else {names[number] for number in found}:
                     if not bearer.startswith("user:") or not assumed:
                         needs_of_bearer[bearer].add(needs)
-        needs_of_anyone = needs_of_bearer.get("anyone", set())
+        needs_of_anyone = needs_of_bearer.get(ANYONE, set())
         listed = [
             Principal(principal=name, scope=scope or None, needs=_smallest(needs))
             for bearer, all_needs in needs_of_bearer.items()
             for name, _, scope in [bearer.partition("\n")]
             for needs in [
-                {way for way in all_needs if bearer == "anyone" or not any(known <= way for known in needs_of_anyone)}
+                {way for way in all_needs if bearer == ANYONE or not any(known <= way for known in needs_of_anyone)}
             ]
             if needs
         ]
-        order = ("anyone", "group", "role", "user")
+        order = (ANYONE, "group", "role", "user")
         return tuple(
             sorted(listed, key=lambda p: (order.index(p.principal.partition(":")[0]), p.principal, p.scope or ""))
         )
 
-    def _is_membership_to_try(self, atom: Leaf) -> bool:
-        if not isinstance(atom, Member) or not self._context.path(atom.target):
-            return False
-        return self._context.program.entities[base_type(atom.target.type)].principal != "group"
+    def _keys_of_atoms(self) -> set[str]:
+        """The entities whose rows count: on the paths of the atoms' entities, and with `or below` on those below."""
+        found: set[str] = set()
+        for atom in self._atoms:
+            if isinstance(atom, HasBelow | OwnsBelow):
+                found.update(key for path in self._context.paths_from(atom.target) for key in path)
+            elif not isinstance(atom, ServiceAdmin | Compare):
+                found.update(self._context.path(atom.target))
+        return found
+
+    def _evaluator(self, bearers: Bearers, names: list[str], numbers: Mapping[str, int]) -> Evaluator:
+        """An evaluator of the rows that count. `numbers`: of the users among the names."""
+        program, state = bearers.program, bearers.state
+        rows = {table: state.column(table, "entity").where(self._keys) for table in ("grants", "owners")}
+        grantees = set(state.column("grants", "grantee").take(rows["grants"]))
+        roles = {str(name) for name in grantees if name and name.startswith(ROLE)}
+        roles |= {f"{ROLE}{name}" for name in program.roles}
+        scoped = ((role, scope) for role in roles for scope, _ in bearers.scoped(role) if scope in self._keys)
+        compares = any(isinstance(atom, Compare) for atom in self._atoms)
+        index = held(program, state, rows, scoped, attribute_rows.part(program, state) if compares else {})
+        for atom in self._atoms:
+            if isinstance(atom, Member) and (path := self._context.path(atom.target)):
+                members = state.column("members", "user").take(state.column("members", "of").where(path[-1:]))
+                type_, _, id_ = path[-1].partition(":")
+                index.members.setdefault(type_, {})[id_] = frozenset(map(str, members))
+        index.service_admins = bearers.holdings.service_admins
+        subjects = SubjectsOnDemand(bearers, names, numbers, index)
+        return Evaluator(forms(program, bearers.holdings.locations), index, subjects, assumed=())
+
+    def _is_to_try(self, atom: Member) -> bool:
+        return bool(self._context.path(atom.target)) and (
+            self._context.program.entities[base_type(atom.target.type)].principal != "group"
+        )
 
     def _located(self, atom: Atom) -> Iterator[Atom]:
         """The atom for each level that it means, where a type nests."""
-        if not isinstance(atom, Member):
+        if isinstance(atom, ServiceAdmin | Compare):
             yield atom
             return
         levels = self._context.levels[atom.target.slot]
@@ -144,23 +191,6 @@ class WhoCan:
 
     def _objects(self) -> dict[str, Entity]:
         return {RESOURCE: self.request.resource, **{w.name: self.request.with_[w.name] for w in self.rule.withs}}
-
-
-class _AssumedMemberships(SinglePrincipalSets):
-    """Principals with some memberships taken for granted."""
-
-    assumed: Collection[Atom] = ()
-
-    def assuming(self, memberships: Collection[Atom]) -> _AssumedMemberships:
-        """Take these memberships for granted."""
-        self.assumed = memberships
-        self._bearers_of.clear()
-        self._referred.clear()
-        return self
-
-    def atom(self, atom: Atom) -> set[str] | None:
-        """The bearers for whom an atom holds."""
-        return None if atom in self.assumed else super().atom(atom)
 
 
 def who_can(reference: Reference, state: State, request: Request) -> WhoCan:

@@ -8,7 +8,7 @@ the part that can hold for the fewest is worked out first, and the others for th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, TypeAlias
 from privtab.engines.attributes import Comparison, RequestValues
 from privtab.engines.conditions import RESOURCE
 from privtab.engines.index import OWNER, Index
-from privtab.engines.rows import RowEngine
 from privtab.entitlements.forms import (
     ADMIN,
     ATTRIBUTE,
@@ -28,11 +27,11 @@ from privtab.entitlements.forms import (
     ROLE,
     SELF,
     Asked,
-    Form,
+    Forms,
     Part,
     Source,
 )
-from privtab.entitlements.subjects import NOBODY, Numbers, Subject, Subjects, shown, united
+from privtab.entitlements.subjects import NOBODY, Numbers, Subjects, shown, united
 from privtab.names import last_name
 from privtab.paths import base_type
 from privtab.request import Request
@@ -41,6 +40,8 @@ MOST_REMEMBERED = 4_000_000
 """How many subjects are kept in sets, and in sources, that are worked out once."""
 FEW = 8
 """How many subjects are looked at one by one, and how many times fewer subjects than principals."""
+SORTED = 1_000
+"""For how many subjects it matters which part of a conjunction is worked out first."""
 Entries: TypeAlias = Mapping[int, Sequence[tuple[str, int, Numbers]]]
 """What is held on an entity: by how far above it the rows are, the name of the principal, the kind, and who has the principal; in order."""
 
@@ -56,19 +57,26 @@ class _Reach(NamedTuple):
 class Evaluator:
     """The rights of some subjects, by the index of a state."""
 
-    def __init__(self, program: Mapping[str, Any], index: Index, subjects: Sequence[Subject]) -> None:
-        """`program`: the program's JSON, as in the policy bundle."""
-        self.engine = RowEngine(program, index)
-        self.subjects = Subjects(subjects, index)
-        self._open()
+    def __init__(self, forms: Forms, index: Index, subjects: Subjects, assumed: Collection[str] | None = None) -> None:
+        """`assumed`: of what groups and roles are taken for members, by the entity's key; None: of all that takes users alone."""
+        self.forms = forms
+        self.index = index
+        self.subjects = subjects
+        self._open(assumed)
 
-    def _open(self) -> None:
-        self.index, self.reader, self.semantics = self.engine.index, self.engine.reader, self.engine.semantics
-        self._forms: dict[int, Form] = {}
+    def _open(self, assumed: Collection[str] | None) -> None:
+        self.engine = self.forms.engine
+        self.reader, self.semantics = self.engine.reader, self.engine.semantics
         self.found: list[Source] = []
         """Every source that was found."""
         self._number_of: dict[Source, int] = {}
+        self._assumed = assumed
         self._forget()
+
+    def assume(self, memberships: Collection[str]) -> None:
+        """Take groups and roles for members of other entities than before."""
+        self._assumed = memberships
+        self._kept_parts.clear()
 
     def _forget(self) -> None:
         self._kept = 0
@@ -79,27 +87,23 @@ class Evaluator:
         self._entries: dict[tuple[int, str, str], Entries] = {}
         self._sources: dict[tuple[str, str, str, int], dict[int, int]] = {}
 
-    def __getstate__(self) -> tuple[RowEngine, Subjects]:
-        return self.engine, self.subjects
+    def __getstate__(self) -> tuple[Forms, Index, Subjects, Collection[str] | None]:
+        return self.forms, self.index, self.subjects, self._assumed
 
-    def __setstate__(self, state: tuple[RowEngine, Subjects]) -> None:
-        self.engine, self.subjects = state
-        self._open()
+    def __setstate__(self, state: tuple[Forms, Index, Subjects, Collection[str] | None]) -> None:
+        self.forms, self.index, self.subjects, assumed = state
+        self._open(assumed)
 
     def asked(self, request: Request) -> Asked | None:
-        """The question of a request, regardless of its user; None if no row places one of its objects, so that nobody may."""
-        located = self.engine.located(request)
-        if located is None:
-            return None
-        plan, paths = located
-        form = self._forms.get(id(plan))
-        if form is None:
-            rule = self.engine.program["rules"][request.resource.type][request.action]
-            form = self._forms[id(plan)] = Form(rule, plan, self.engine)
-        slots = self.engine.shapes[request.resource.type, request.action][1]
-        return Asked(form=form, paths=paths, values=RequestValues.of(request, slots, self.index))
+        """As `Forms.asked`, with the attributes of this state."""
+        return self.forms.asked(request, self.index)
 
     # --- for whom a condition holds ---------------------------------------------------------------------------------
+
+    def allowed(self, request: Request) -> Numbers:
+        """The subjects who are allowed a request, regardless of its user."""
+        asked = self.asked(request)
+        return NOBODY if asked is None else self.who(asked)
 
     def who(self, asked: Asked) -> Numbers:
         """The subjects for whom the condition of a question holds."""
@@ -123,7 +127,11 @@ class Evaluator:
     def _holders(self, part: Part, asked: Asked, among: Numbers | None) -> Numbers:
         match part.kind:
             case "all":
-                for _, _, inner in sorted((self._most(inner, asked), n, inner) for n, inner in enumerate(part.parts)):
+                parts: Sequence[Part] = part.parts
+                if len(self.subjects.all if among is None else among) > SORTED:
+                    sizes = sorted((self._most(inner, asked), n) for n, inner in enumerate(parts))
+                    parts = [parts[n] for _, n in sizes]
+                for inner in parts:
                     among = self.holders(inner, asked, among)
                     if not among:
                         return NOBODY
@@ -169,7 +177,8 @@ class Evaluator:
                 users = self._members(type_, path)
                 if self.reader.principal[type_] == "group":
                     return users | subjects.of(subjects.standing("group", path))
-                return users | subjects.alone if subjects.alone else users
+                taken = self._assumed is None or f"{type_}:{path}" in self._assumed
+                return users | subjects.alone if taken and subjects.alone else users
             case "holds":
                 return subjects.of(subjects.standing("role", path))
             case "self":
@@ -227,15 +236,15 @@ class Evaluator:
         found = self._counts.get(key)
         if found is None:
             bearers = self.subjects.bearers
-            having = (principal for principal, held in holders.items() if held & bits)
-            found = sum(len(bearers[principal]) for principal in having if principal in bearers)
+            found = sum(len(bearers.get(principal, NOBODY)) for principal, held in holders.items() if held & bits)
             self._keep(self._counts, key, found, 1)
         return found
 
     def _comparing(self, part: Part, asked: Asked, among: Numbers | None) -> Numbers:
         """The subjects whose attributes in the state compare so; everyone or nobody if it is not about these."""
         assert part.comparison is not None
-        if not any(operand.of == "user" for operand in part.comparison.operands):
+        of_user = (operand.attribute for operand in part.comparison.operands if operand.of == "user")
+        if asked.values.given.user.keys() >= set(of_user):
             everyone = self.subjects.everyone if among is None else among
             return everyone if self._compares(part.comparison, asked, asked.values) else NOBODY
         having = self.subjects.with_attributes if among is None else self.subjects.with_attributes & among

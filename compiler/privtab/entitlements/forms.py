@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 from privtab.engines.attributes import Comparison, RequestValues
 from privtab.engines.conditions import RESOURCE, AllOf, Atom, Condition
 from privtab.engines.explain import Explanation
-from privtab.engines.index import OWNER
+from privtab.engines.index import OWNER, Index
 from privtab.engines.plan import Caller, FormPlan
 from privtab.engines.rows import RowEngine
 from privtab.paths import Link, base_type
+from privtab.request import Request
 
 KINDS = ("grant", "role", "owner", "member", "holds", "self", "service admin", "needed", "attribute")
 """The source of an atom: a row of grants, a default grant of a declared role, and so on. `needed`: a membership that a group or role
@@ -59,16 +60,35 @@ class Form:
     """What all requests of a form have in common: condition, and minimal sets as numbers of atoms."""
 
     def __init__(self, rule: Mapping[str, Any], plan: FormPlan, engine: RowEngine) -> None:
-        """`rule`: as in the program's JSON."""
+        """`rule`: as in the program's JSON; without its minimal sets, it has a condition only."""
         self.rule = rule
         self.condition = _part(plan.condition, engine)
-        self._explanation = Explanation(rule, plan.form, _STRANGER, {}, engine.reader, engine.semantics, engine.index)
-        self.atoms: Sequence[Mapping[str, Any]] = self._explanation.atoms
+        self._plan, self._engine = plan, engine
+
+    @cached_property
+    def _explanation(self) -> Explanation:
+        engine = self._engine
+        return Explanation(self.rule, self._plan.form, _STRANGER, {}, engine.reader, engine.semantics, engine.index)
+
+    @property
+    def atoms(self) -> Sequence[Mapping[str, Any]]:
         """Of the minimal sets, as in the program's JSON."""
-        self.parts = [_of_json(atom, self._explanation, engine) for atom in self.atoms]
-        self.sets: Sequence[Sequence[int]] = self._explanation.sets
-        self.bits = reduce(or_, (_bits(part, engine) for part in (self.condition, *self.parts)))
+        return self._explanation.atoms
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """The same as parts of a condition."""
+        return [_of_json(atom, self._explanation, self._engine) for atom in self.atoms]
+
+    @property
+    def sets(self) -> Sequence[Sequence[int]]:
+        """The minimal sets, as numbers of atoms."""
+        return self._explanation.sets
+
+    @cached_property
+    def bits(self) -> int:
         """Of the index's numbers, those that its atoms depend on, moved by one for `ALWAYS`."""
+        return reduce(or_, (_bits(part, self._engine) for part in (self.condition, *self.parts)))
 
     def text(self, number: int, paths: Mapping[str, list[str]]) -> str:
         """An atom of a minimal set in words, for a request about objects with these paths."""
@@ -99,6 +119,36 @@ class Asked:
     def keys(self, part: Part) -> list[str]:
         """The keys of the entities on the path of an atom's entity whose grants count, its own last; none if it has none."""
         return [f"{base_type(type_)}:{self.paths[part.slot][depth]}" for type_, depth in part.chain]
+
+
+class Forms:
+    """The forms of requests to a program, each read once for any number of evaluators."""
+
+    def __init__(self, engine: RowEngine) -> None:
+        self.engine = engine
+        self._known: dict[int, Form] = {}
+
+    def __getstate__(self) -> RowEngine:
+        return self.engine
+
+    def __setstate__(self, engine: RowEngine) -> None:
+        Forms.__init__(self, engine)
+
+    def asked(self, request: Request, index: Index) -> Asked | None:
+        """The question of a request, regardless of its user; None if no row places one of its objects, so that nobody may.
+
+        `index`: the one with the attributes of the objects.
+        """
+        located = self.engine.located(request)
+        if located is None:
+            return None
+        plan, paths = located
+        form = self._known.get(id(plan))
+        if form is None:
+            rule = self.engine.program["rules"][request.resource.type][request.action]
+            form = self._known[id(plan)] = Form(rule, plan, self.engine)
+        slots = self.engine.shapes[request.resource.type, request.action][1]
+        return Asked(form=form, paths=paths, values=RequestValues.of(request, slots, index))
 
 
 def _part(condition: Condition, engine: RowEngine) -> Part:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
@@ -12,6 +12,7 @@ from typing import TypeAlias
 from privtab.engines.index import Index
 from privtab.entitlements.forms import ALWAYS
 from privtab.names import last_name, path_of
+from privtab.state.principal_rows import scoped_principal
 
 Holding: TypeAlias = tuple[str, str]
 """How a subject holds a role: through which group (empty: directly), and the key of the scope (empty: everywhere)."""
@@ -37,6 +38,24 @@ class Subject:
     through: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
     """Role → its holdings, in the order of preference for reports; roles that are not held through a group may be missing."""
 
+    @classmethod
+    def holding(
+        cls,
+        principal: str,
+        user: str | None,
+        everywhere: Iterable[str],
+        scoped: Iterable[tuple[str, str]],
+        declared: Container[str],
+    ) -> Subject:
+        """A subject with some principals everywhere, and roles (`role:…`) within scopes. `declared`: the names of roles with grants of their own."""
+        scopes: dict[str, list[str]] = {}
+        within: list[str] = []
+        for role, scope in scoped:
+            within.append(scoped_principal(role, scope))
+            if role.removeprefix("role:") in declared:
+                scopes.setdefault(scope, []).append(role)
+        return cls(principal=principal, user=user, principals=(*sorted(everywhere), *within), scopes=scopes)
+
 
 def united(sets: Sequence[Numbers]) -> Numbers:
     """All subjects of some sets; of one set, that itself."""
@@ -48,20 +67,14 @@ class Subjects:
     """Subjects with look-ups from what they are and have: sets of their numbers."""
 
     def __init__(self, subjects: Sequence[Subject], index: Index) -> None:
-        self.all = subjects
-        self.everyone: Numbers = frozenset(range(len(subjects)))
-        self.alone: Numbers = frozenset(n for n, subject in enumerate(subjects) if subject.user is None)
-        """The groups and roles: memberships that these cannot have are assumed."""
+        self._number(
+            subjects, {subject.user: n for n, subject in enumerate(subjects) if subject.user is not None}, index
+        )
         self.through: dict[str, dict[int, tuple[Holding, ...]]] = defaultdict(dict)
         """Role → the subjects that hold it through groups, and how."""
         for n, subject in enumerate(subjects):
             for role, holdings in subject.through.items():
                 self.through[role][n] = holdings
-        self.number = {subject.user: n for n, subject in enumerate(subjects) if subject.user is not None}
-        self.admins: Numbers = frozenset(self.number[user] for user in self.number.keys() & index.service_admins)
-        self.with_attributes: Numbers = frozenset(
-            self.number[user] for user in self.number.keys() & index.user_attributes.keys()
-        )
         bearers: dict[str, list[int]] = defaultdict(list)
         within: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for number, subject in enumerate(subjects):
@@ -70,7 +83,7 @@ class Subjects:
             for scope, roles in subject.scopes.items():
                 for role in roles:
                     within[scope][role].append(number)
-        self.bearers: dict[str, Numbers] = {principal: frozenset(numbers) for principal, numbers in bearers.items()}
+        self.bearers: Mapping[str, Numbers] = {principal: frozenset(numbers) for principal, numbers in bearers.items()}
         self.within: dict[str, dict[str, Numbers]] = {
             scope: {role: frozenset(numbers) for role, numbers in roles.items()} for scope, roles in within.items()
         }
@@ -82,9 +95,19 @@ class Subjects:
             if kind in self.named:
                 self.named[kind][name].append(principal)
 
+    def _number(self, subjects: Sequence[Subject], users: Mapping[str, int], index: Index) -> None:
+        """`users`: by name, the numbers of the subjects that are users."""
+        self.all = subjects
+        self.everyone: Numbers = frozenset(range(len(subjects)))
+        self.number = users
+        self.alone: Numbers = self.everyone.difference(users.values())
+        """The groups and roles: memberships that these cannot have may be assumed."""
+        self.admins: Numbers = frozenset(users[user] for user in users.keys() & index.service_admins)
+        self.with_attributes: Numbers = frozenset(users[user] for user in users.keys() & index.user_attributes.keys())
+
     def of(self, principals: Iterable[str]) -> Numbers:
         """Who has any of some principals."""
-        return united([self.bearers[principal] for principal in principals if principal in self.bearers])
+        return united([found for principal in principals if (found := self.bearers.get(principal))])
 
     def standing(self, kind: str, path: str) -> list[str]:
         """The groups or roles that the entity with a path stands for, by its last name or its whole path."""

@@ -67,6 +67,21 @@ def program_json(program: Program, optimised: Program | None = None) -> dict[str
     `program`: both programs mean the same, but if there are too many minimal sets, which of them are listed depends on the formula.
     """
     return {
+        **_declarations(program),
+        "rules": _rules(program) if optimised is None else _rules_with_conditions_of(program, optimised),
+    }
+
+
+def conditions_json(program: Program) -> dict[str, Any]:
+    """The program without what explanations cite, for engines in this process: minimal sets take time to work out."""
+    rules: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in program.entities}
+    for (entity, operation), rule in program.rules.items():
+        rules[entity][operation] = {"id": rule.id, **_requests(program, rule), **_conditions(rule)}
+    return {**_declarations(program), "rules": rules}
+
+
+def _declarations(program: Program) -> dict[str, Any]:
+    return {
         "format": FORMAT_NEWER if _needs_newer(program) else FORMAT,
         "system": program.system,
         "version": program.version,
@@ -87,7 +102,6 @@ def program_json(program: Program, optimised: Program | None = None) -> dict[str
         },
         **({"attributes": program.attributes.to_json()} if program.attributes else {}),
         "semantics": semantics_json(program.semantics),
-        "rules": _rules(program) if optimised is None else _rules_with_conditions_of(program, optimised),
     }
 
 

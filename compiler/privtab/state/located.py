@@ -33,6 +33,13 @@ def locations(program: Program, state: State) -> Locations:
     return found
 
 
+def lying_in(program: Program, rows: State, whole: State) -> State:
+    """Some rows of a state, whose entities lie where those of the whole do."""
+    if program.flat:
+        rows.derived["locations", tuple(program.entities.values())] = locations(program, whole)
+    return rows
+
+
 def placed(program: Program, state: State) -> State:
     """The state without the rows about entities that no row places: they count for nothing, and are errors in files."""
     where = locations(program, state)

@@ -181,6 +181,11 @@ class State:
         tables: Any = {table: _some(getattr(self, table), rows[table]) for table in self.windows}
         return replace(self, windows={}, **tables)
 
+    def some(self, rows: Mapping[str, list[int]]) -> State:
+        """Some rows of the tables that are given, by their numbers, and of no others; without windows."""
+        tables: Any = {table: _some(getattr(self, table), numbers) for table, numbers in rows.items() if numbers}
+        return State(**tables)
+
     def plain(self, what: str) -> State:
         """The state itself, for what reads no windows; raises HasWindows if it has windows, since ignoring one is wrong either way."""
         if self.windows:

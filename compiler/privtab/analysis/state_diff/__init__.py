@@ -305,7 +305,8 @@ class _Comparison:
             choices = [NONE_GIVEN]
         for given in choices:
             self.decided += 1
-            before, after = (subject_sets.allowed(question, objects, given) for subject_sets in sets)
+            request = question.request(objects, given)
+            before, after = (subject_sets.allowed(request) for subject_sets in sets)
             found[True].append((given, after - before))
             found[False].append((given, before - after))
         return found

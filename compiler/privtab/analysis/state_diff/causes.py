@@ -162,6 +162,7 @@ class CauseFinder:
         self, question: Question, subjects: Collection[Subject], given: GivenAttributes, *, gained: bool
     ) -> Iterator[Cause]:
         """The subjects divided by their smallest set of rows that makes the difference if a request gives some values."""
+        request = question.request(self._objects, given)
         parts: dict[Rows, list[Subject]] = defaultdict(list)
         for subject in sorted(subjects):
             rows = self._relevant.get(subject)
@@ -177,7 +178,7 @@ class CauseFinder:
 
                 def holds(tried: Rows, part: frozenset[Subject] = part) -> frozenset[Subject]:
                     self._causes.tried += 1
-                    allowed = self._world(part, tried).allowed(question, self._objects, given)
+                    allowed = self._world(part, tried).allowed(request)
                     return allowed if gained else part - allowed
 
                 for found, smallest in _smallest(holds, part, rows):

@@ -6,19 +6,24 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, islice, product
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from privtab.analysis.caller import Caller
-from privtab.analysis.principal_sets import PrincipalSets, UserSets
 from privtab.attributes import NONE_GIVEN, Attribute, AttributeKind, GivenAttributes, Value
+from privtab.entitlements.bearers import USER, UserBearers
+from privtab.entitlements.evaluator import Evaluator
+from privtab.entitlements.opening import forms, held
+from privtab.entitlements.subjects import Subject as EntitledSubject
+from privtab.entitlements.subjects import Subjects
 from privtab.entitlements.universe import USERS, named_principals
 from privtab.ir.comparisons import representatives
 from privtab.ir.formula import asked_condition, compared_terms, leaves
-from privtab.ir.nodes import RESOURCE, Atom, Compare, Formula, Program, Rule, ServiceAdmin, Term
+from privtab.ir.nodes import RESOURCE, Compare, Formula, Program, Rule, Term
 from privtab.ir.serialise import vocabulary
 from privtab.paths import PathShape
 from privtab.reference.evaluate import EvaluationContext, Reference
-from privtab.request import Entity
+from privtab.request import Entity, Request
+from privtab.state import attribute_rows
 from privtab.state.attribute_rows import value_of
 from privtab.state.chains import GROUP
 from privtab.state.names import UsedParts, uses
@@ -147,6 +152,19 @@ class Question:
         assert resource is not None
         return {**classes, RESOURCE: resource}
 
+    def request(self, classes: Mapping[str, Entity], given: GivenAttributes) -> Request:
+        """The request of nobody in particular. `classes`: the entities by slot, of which the resource does not lie too deep."""
+        objects = self.objects(classes)
+        resource = objects.pop(RESOURCE)
+        return Request(
+            user="",
+            action=self.rule.operation,
+            resource=resource,
+            with_=objects,
+            flags=self.flags,
+            attributes=given,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Holding:
@@ -172,7 +190,7 @@ class Side:
         self.uses: UsedParts = used or uses(program)
         self.reference = Reference(program, state)
         self.holdings = self.reference.holdings
-        self._users = UserSets(Caller(self.reference, ""), state)
+        self._users = UserBearers(program, state, self.holdings)
         self._known: dict[Subject, Holding] = {}
 
     def holding(self, subject: Subject) -> Holding:
@@ -195,7 +213,7 @@ class Side:
 
     def bearers(self, principal: str) -> set[Subject]:
         """Every subject that a principal stands for, everywhere or within a scope."""
-        users = set(self._users.unscoped_bearers(principal))
+        users = set(self._users.everywhere(principal))
         groups = self._users.groups_in(principal) if principal.startswith("group:") else set()
         if principal.startswith("role:"):
             for _, found in self._users.scoped(principal):
@@ -225,6 +243,31 @@ class Side:
         """The groups that a principal is in and the roles that it holds, by single rows."""
         return self._users.containers(principal)
 
+    def evaluator(self, subjects: Sequence[Subject]) -> Evaluator:
+        """An evaluator for some subjects, by the rows about what they hold."""
+        state, program = self._users.state, self.program
+        holdings = [self.holding(subject) for subject in subjects]
+        rows = {
+            table: state.column(table, column).where({p for holding in holdings for p in holding.everything})
+            for table, column in PRINCIPAL_COLUMN.items()
+        }
+        users = {subject[5:]: number for number, subject in enumerate(subjects) if subject.startswith(USER)}
+        rows["members"] = state.column("members", "user").where(users)
+        scoped = {pair for holding in holdings for pair in holding.scoped}
+        index = held(program, state, rows, scoped, self._attributes)
+        index.service_admins = self.holdings.service_admins
+        held_by = [
+            # A user whose request names a group has no name, and is no member of anything.
+            EntitledSubject.holding(subject, name, holding.principals, holding.scoped, program.roles)
+            for subject, holding in zip(subjects, holdings, strict=True)
+            for name in [subject[5:] if subject.startswith(USER) else None]
+        ]
+        return Evaluator(forms(program, self.holdings.locations), index, Subjects(held_by, index), assumed=())
+
+    @cached_property
+    def _attributes(self) -> Mapping[str, Any]:
+        return attribute_rows.part(self.program, self.state)
+
     def keys(self, principals: Collection[str]) -> set[str]:
         """Every entity on which some of the principals have a grant, a denial or ownership."""
         found: set[str] = set()
@@ -239,109 +282,26 @@ class Side:
         return {key for key in self.state.column("members", "of").take(rows) if key is not None}
 
 
-class SubjectSets(PrincipalSets):
-    """For some subjects, those for whom a condition holds; computed for many questions."""
+class SubjectSets:
+    """For some subjects, those who are allowed what is asked, by the rows of one state about their principals."""
 
     def __init__(self, side: Side, subjects: Collection[Subject]) -> None:
         self._caller = Caller(side.reference, "")
-        super().__init__(self._caller, side.state)
-        self._subjects = frozenset(subjects)
-        self._users = [subject[5:] for subject in subjects if subject.startswith("user:")]
-        self._everywhere: dict[str, set[str]] = {}
-        self._scoped: dict[str, dict[str, set[str]]] = {}
-        self._roles: set[str] = set()
-        self._groups: set[str] = set()
-        self._united: dict[frozenset[str], set[str]] = {}
-        self._objects: Mapping[str, Entity] = {}
-        self._above: dict[tuple[type[Atom], str, str], set[str] | None] = {}
-        for subject in subjects:
-            holding = side.holding(subject)
-            for principal in holding.principals:
-                self._everywhere.setdefault(principal, set()).add(subject)
-            for role, scope in holding.scoped:
-                self._scoped.setdefault(role, {}).setdefault(scope, set()).add(subject)
-            self._roles |= holding.roles
-            self._groups |= holding.groups
+        self._names = sorted(subjects)
+        self._evaluator = side.evaluator(self._names)
+        self._known: dict[frozenset[int], frozenset[Subject]] = {}
 
     def given(self, question: Question, objects: Mapping[str, Entity], most: int) -> list[GivenAttributes]:
         """The values that requests can give, as `GivenValues.all`; at most so many and one more."""
         if not question.given:
             return [NONE_GIVEN]
         requested = question.objects(objects)
-        self._objects = {}
         return list(islice(question.given.all(self._caller.about(requested), requested), most + 1))
 
-    def allowed(
-        self, question: Question, objects: Mapping[str, Entity], given: GivenAttributes = NONE_GIVEN
-    ) -> frozenset[Subject]:
-        """The subjects that may do what is asked. `objects`: the entities by slot, of which the resource does not lie too deep."""
-        now = question.objects(objects)
-        same = now == self._objects and given == self._caller.attributes
-        if not same:
-            self._caller.attributes = given
-            self._caller.about(now)
-            self._objects = now
-            self.types, self.levels = self._caller.types, self._caller.levels
-            self._bearers_of.clear()
-        if not same or self.flags != question.flags:
-            self.flags = question.flags
-            self._referred.clear()
-        if self._caller.unplaced:
-            return frozenset()
-        found = self.fold(question.condition)
-        return self._subjects if found is None else self._subjects & found
-
-    def unscoped_bearers(self, principal: str) -> set[str]:
-        """The subjects that have a principal everywhere."""
-        return self._everywhere.get(principal, set())
-
-    def scoped(self, role: str) -> Iterable[tuple[str, set[str]]]:
-        """Pairs of a scope's key and the subjects that hold the role within it."""
-        return self._scoped.get(role, {}).items()
-
-    def user_bearer(self, user: str) -> str:
-        """The subject of a user."""
-        return f"user:{user}"
-
-    def group_names(self) -> Iterable[str]:
-        """The groups of the subjects."""
-        return self._groups
-
-    def role_names(self) -> Iterable[str]:
-        """The roles of the subjects."""
-        return self._roles
-
-    def member_bearers(self, key: str) -> set[str]:
-        """The subjects that `members` has under an entity."""
-        return {f"user:{user}" for user in self._users if self.holdings.is_member(user, key)}
-
-    def _atom(self, atom: Atom) -> set[str] | None:
-        """As in the base class; once for an entity that contains others, and the same privilege."""
-        if isinstance(atom, ServiceAdmin | Compare):
-            return super()._atom(atom)
-        path = self._caller.path(atom.target)
-        if not path or path[-1] == self._caller.keys[atom.target.slot][-1]:
-            return super()._atom(atom)
-        key = type(atom), getattr(atom, "privilege", ""), path[-1]
-        if key not in self._above:
-            self._above[key] = super()._atom(atom)
-        return self._above[key]
-
-    def _any(self, principals: Iterable[str]) -> set[str]:
-        """As in the base class; once for the grantees of an entity, of which there may be thousands."""
-        if not isinstance(principals, frozenset):
-            return super()._any(principals)
-        found = self._united.get(principals)
-        if found is None:
-            found = self._united[principals] = super()._any(principals & self._everywhere.keys())
-        return found
-
-    def _bearers_within(self, principals: Iterable[str], path: tuple[str, ...]) -> set[str]:
-        if not self._scoped:
-            return self._any(principals)
-        found = set(self._any(principals))
-        for role in self._scoped.keys() & principals:
-            for scope, subjects in self._scoped[role].items():
-                if scope in path:
-                    found |= subjects
-        return found
+    def allowed(self, request: Request) -> frozenset[Subject]:
+        """The subjects that may do what is asked, regardless of its user."""
+        found = self._evaluator.allowed(request)
+        subjects = self._known.get(found)
+        if subjects is None:
+            subjects = self._known[found] = frozenset(self._names[number] for number in found)
+        return subjects

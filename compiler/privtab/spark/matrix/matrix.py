@@ -13,11 +13,11 @@ import pyarrow as pa
 from privtab.arrow import Codes
 from privtab.engines.conditions import RESOURCE, Condition
 from privtab.engines.index import Index
-from privtab.engines.rows import Place
+from privtab.engines.rows import Place, RowEngine
 from privtab.entitlements.evaluator import Evaluator
-from privtab.entitlements.forms import KINDS, Asked, Source
+from privtab.entitlements.forms import KINDS, Asked, Forms, Source
 from privtab.entitlements.rows import NOT_ON_ENTITIES, Way, ways
-from privtab.entitlements.subjects import Concerns, Subject
+from privtab.entitlements.subjects import Concerns, Subject, Subjects
 from privtab.errors import InvalidRequest
 from privtab.paths import base_type
 from privtab.request import Entity, Request
@@ -72,7 +72,7 @@ class Matrix:
         self.revision = index.revision
         self.question = question
         check(question, self.vocabulary)
-        self.evaluator = Evaluator(program, index, subjects)
+        self.evaluator = Evaluator(Forms(RowEngine(program, index)), index, Subjects(subjects, index))
         self._open()
 
     def _open(self) -> None:
