@@ -34,7 +34,7 @@ privileges:
   USAGE: {on: [schema]}
   SELECT: {on: [table]}
   INSERT: {on: [table]}
-semantics: {inheritance: none, deny: none, owner: {kinds: [user, group], holds: [SELECT, INSERT]}}
+semantics: {inheritance: none, deny: none, everyone: everybody, owner: {kinds: [user, group], holds: [SELECT, INSERT]}}
 tables:
   table:
     select: SELECT (table) and USAGE (schema)
@@ -82,16 +82,15 @@ def test_a_database_is_read_from_its_catalogs(url: str, tmp_path: Path) -> None:
     with opened(url) as answers:
         found = run(load("postgresql"), answers, load_program(policy))
     state = found.state
-    people = {"ann", "o'neil/1", "idle", "eve", "postgres"}
     expected = {(user, group) for user in ("ann", "o'neil/1") for group in ("ann", "analysts", "hr")}
-    expected |= {*((user, "public") for user in people), ("postgres", "pg_database_owner")}
+    expected |= {("postgres", "pg_database_owner")}
     assert set(state.memberships) == expected, "through groups and through ann; nothing for NOINHERIT"
     grants = {(g.grantee, g.privilege, str(g.entity)) for g in state.grants}
     assert {
         ("group:analysts", "USAGE", "schema:postgres/sales"),
         ("group:hr", "SELECT", "table:postgres/sales/orders 50%25"),
         ("group:ann", "INSERT", "table:postgres/sales/orders 50%25"),
-        ("group:public", "SELECT", "table:postgres/sales/items"),
+        ("group:everybody", "SELECT", "table:postgres/sales/items"),
         ("group:stewards", "SELECT", "table:postgres/sales/items"),
         ("group:stewards", "USAGE", "schema:postgres/sales"),
     } <= grants, "also what owners hold"
@@ -132,7 +131,7 @@ def test_groups_in_groups_stay_so_where_the_policy_has_them(url: str, tmp_path: 
     with opened(url) as answers:
         state = run(load("postgresql"), answers, program).state
     expected = {("ann", "ann"), ("o'neil/1", "ann"), ("group:ann", "analysts"), ("group:analysts", "hr")}
-    assert {row for row in state.memberships if row[1] != "public" and not row[1].startswith("pg_")} == expected
+    assert {row for row in state.memberships if not row[1].startswith("pg_")} == expected
     request = Request(user="o'neil/1", action="select", resource=Entity("table", "postgres/sales/orders 50%25"))
     assert Reference(program, state).decide(request).allowed, "SELECT by hr in analysts, through ann"
 

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from privtab.effects import with_changes
 from privtab.engines.attributes import Comparison, Operand, operand
+from privtab.engines.conditions import Atom as ConditionAtom
 from privtab.engines.conditions import ConditionReader, RequestShape
 from privtab.engines.index import OWNER, Index
-from privtab.engines.plan import Caller, GrantSemantics, groups_of, roles_of
-from privtab.names import last_name, quoted, refers_to
+from privtab.engines.plan import Caller, GrantSemantics, Special, special
+from privtab.names import quoted
 from privtab.paths import base_type
 from privtab.request import roles_not_held
 
@@ -20,10 +21,12 @@ Atom = Mapping[str, Any]
 """An atom of the program's JSON: `kind`, and if it concerns an entity, `slot`, `type` and possibly `privilege`."""
 
 
-class GrantPath(NamedTuple):
-    """A grant that applies: its distance above the object, its entity, its principal. The smallest one is reported."""
+class Source(NamedTuple):
+    """How an atom holds: ownership comes first, then the nearest entity, then the first principal. The smallest is reported."""
 
+    rank: int
     distance: int
+    """The number of entities from that of the atom up to its own."""
     on: str
     through: str
 
@@ -46,6 +49,7 @@ class Explanation:
         if self.reader.nested:
             self.atoms, self.sets = self.reader.located(self.rule, self.form, self._listed)
         self._held: dict[int, bool] = {}
+        self._relevant: dict[tuple[str, str, bool], list[tuple[str, str]]] = {}
 
     def context(self, revision: str | None, *, allowed: bool) -> dict[str, Any]:
         """Rule, source and revision; reasons and effects if allowed, what is missing if denied."""
@@ -107,59 +111,47 @@ class Explanation:
         return []
 
     def _reason(self, atom: Atom) -> dict[str, str]:
-        text, kind = self.text(atom), atom["kind"]
-        match kind:
-            case "compare":
-                return {"atom": text, "through": "attribute"}
-            case "self" | "service_admin":
-                return {"atom": text, "through": f"user:{self.caller.user}"}
-            case "has":
-                grant = min(self.ownerships(atom), default=None) or min(self.grants(atom))
-                return {"atom": text, "on": grant.on, "through": grant.through}
-            case "owner":
-                through = min(self.owners(base_type(atom["type"]), self.path(atom) or ""))
-            case "member":
-                through = min(self.memberships(atom))[1]
-            case "has_below" | "owns_below":
-                through = min(self._below(atom))[1]
-            case _:
-                path = self.path(atom) or ""
-                through = min(
-                    f"role:{role}" for role in roles_of(self.index, self.caller.principals) if refers_to(role, path)
-                )
-        return {"atom": text, "on": self.key_or_type(atom), "through": through}
+        source = min(self.sources(atom))
+        on = {"on": source.on} if "type" in atom and atom["kind"] != "self" else {}
+        return {"atom": self.text(atom), **on, "through": source.through}
 
     def holds(self, number: int) -> bool:
         """Whether an atom holds."""
         known = self._held.get(number)
         if known is None:
-            known = self._held[number] = self._holds(self.atoms[number])
+            known = self._held[number] = any(self.sources(self.atoms[number]))
         return known
 
-    def _holds(self, atom: Atom) -> bool:
-        user, kind = self.caller.user, atom["kind"]
-        if kind == "service_admin":
-            return user in self.index.service_admins
+    def sources(self, atom: Atom) -> Iterable[Source]:
+        """Through what an atom holds; nothing if it does not hold."""
+        kind = atom["kind"]
+        if kind == "has":
+            yield from self.ownerships(atom)
+            if not any(self.denials(atom)):
+                yield from self.grants(atom)
+            return
         if kind == "compare":
-            return self.comparison(atom).holds(
-                lambda operand: self.caller.values.value(operand, self._operand_path(operand))
-            )
-        path = self.path(atom)
+            path_of = self._operand_path
+            if self.comparison(atom).holds(lambda operand: self.caller.values.value(operand, path_of(operand))):
+                yield Source(0, 0, "", "attribute")
+            return
+        path = self.path(atom) if "type" in atom else ""
         if path is None:
-            return False
-        match kind:
-            case "has":
-                return any(self.ownerships(atom)) or (any(self.grants(atom)) and not any(self.denials(atom)))
-            case "owner":
-                return any(self.owners(base_type(atom["type"]), path))
-            case "member":
-                return any(self.memberships(atom))
-            case "self":
-                return last_name(path) == user
-            case "has_below" | "owns_below":
-                return any(self._below(atom))
-            case _:
-                return any(refers_to(role, path) for role in roles_of(self.index, self.caller.principals))
+            return
+        on = self.key_or_type(atom) if "type" in atom else ""
+        if kind == "owner":
+            yield from (Source(0, 0, on, owner) for owner in self.owners(base_type(atom["type"]), path))
+            return
+        if kind in ("has_below", "owns_below"):
+            on_itself = {**atom, "kind": "has" if kind == "has_below" else "owner"}
+            yield from (Source(source.rank, 0, on, source.through) for source in self.sources(on_itself))
+        through, caller = self._special(atom), self.caller
+        for rank, principal in through(caller.user, caller.principals, caller.active, path):
+            yield Source(rank, 0, on, principal)
+
+    def _special(self, atom: Atom) -> Special:
+        asked = ConditionAtom(atom["kind"], type=atom.get("type", ""), privilege=atom.get("privilege", ""))
+        return special(asked, self.reader, self.semantics, self.index)
 
     def comparison(self, atom: Atom) -> Comparison:
         """The comparison that an atom is."""
@@ -213,33 +205,17 @@ class Explanation:
             case kind:
                 return f"{kind} ({self.key_or_type(atom)})"
 
-    def _below(self, atom: Atom) -> Iterable[tuple[int, str]]:
-        """How something is held on an entity or below it: as an owner first."""
-        path, principals = self.path(atom), self.caller.principals
-        if path is None:
-            return
-        type_ = base_type(atom["type"])
-        key = f"{type_}:{path}"
-        if atom["kind"] == "owns_below":
-            yield from ((0, owner) for owner in self.owners(type_, path))
-            yield from ((0, owner) for owner in self.index.owning_below(key, self.owning))
-            return
-        if atom["privilege"] in self.semantics.owner_holds:
-            yield from ((0, grant.through) for grant in self.ownerships(atom))
-            yield from ((0, f"owner {owner}") for owner in self.index.owning_below(key, self.owning))
-        if not any(self.denials(atom)):
-            yield from ((1, grant.through) for grant in self.grants(atom))
-        within = self.index.within
-        for principal in self.index.granted_below(atom["privilege"], key, principals, self.caller.active):
-            yield 1, within[principal][0] if principal in within else principal
-
     def relevant_entities(self, atom: Atom) -> list[tuple[str, str]]:
         """(type, path) of the entities whose grants and denials count, nearest first; empty if the entity is not named."""
-        if self.path(atom) is None:
-            return []
-        beginnings = self.paths[atom["slot"]]
-        chain = [(base_type(type_), beginnings[depth]) for type_, depth in reversed(self.reader.chains[atom["type"]])]
-        return chain if self.semantics.inherits(atom["privilege"]) else chain[:1]
+        place = atom["slot"], atom["type"], self.semantics.inherits(atom["privilege"])
+        if place not in self._relevant:
+            found: list[tuple[str, str]] = []
+            if self.path(atom) is not None:
+                beginnings = self.paths[atom["slot"]]
+                chain = self.reader.chains[atom["type"]]
+                found = [(base_type(type_), beginnings[depth]) for type_, depth in reversed(chain)]
+            self._relevant[place] = found if place[2] else found[:1]
+        return self._relevant[place]
 
     def owners(self, type_: str, path: str) -> Iterable[str]:
         """The principals through which the caller owns an entity."""
@@ -251,29 +227,19 @@ class Explanation:
         """The caller's principals through which ownership counts."""
         return self.caller.principals if self.semantics.inactive_owners else self.caller.active
 
-    def ownerships(self, atom: Atom) -> Iterable[GrantPath]:
+    def ownerships(self, atom: Atom) -> Iterable[Source]:
         """The ownerships that give an atom's privilege."""
         if atom["privilege"] in self.semantics.owner_holds:
             for distance, (type_, path) in enumerate(self.relevant_entities(atom)):
                 for owner in self.owners(type_, path):
-                    yield GrantPath(distance, f"{type_}:{path}", f"owner {owner}")
+                    yield Source(0, distance, f"{type_}:{path}", f"owner {owner}")
 
-    def memberships(self, atom: Atom) -> Iterable[tuple[int, str]]:
-        """How the caller belongs to an entity: as its member, or through a group that it is."""
-        path, type_ = self.path(atom), base_type(atom["type"])
-        if path is None:
-            return
-        if self.caller.user in self.index.members.get(type_, {}).get(path, ()):
-            yield 0, f"user:{self.caller.user}"
-        if self.reader.principal[type_] == "group":
-            yield from ((1, f"group:{group}") for group in groups_of(self.caller.principals) if refers_to(group, path))
-
-    def grants(self, atom: Atom) -> Iterable[GrantPath]:
+    def grants(self, atom: Atom) -> Iterable[Source]:
         """Every grant of an atom's privilege, by a row of the state or by a role's default grants."""
         privilege = atom["privilege"]
         distances = {f"{type_}:{path}": distance for distance, (type_, path) in enumerate(self.relevant_entities(atom))}
         for key, principal in self._entries("allow", atom):
-            yield GrantPath(distances[key], key, principal)
+            yield Source(1, distances[key], key, principal)
         beginnings = self.paths[atom["slot"]]
         chain = self.reader.chains[atom["type"]]
         for distance, (type_, path) in enumerate(self.relevant_entities(atom)):
@@ -282,7 +248,7 @@ class Explanation:
                 roles.update(self.caller.scopes.get(f"{base_type(link)}:{beginnings[depth]}", ()))
             for role in roles:
                 if privilege in self.semantics.roles.get(role, {}).get(type_, ()):
-                    yield GrantPath(distance, f"{type_}:{path}", role)
+                    yield Source(1, distance, f"{type_}:{path}", role)
 
     def denials(self, atom: Atom) -> Iterable[tuple[str, str]]:
         """The denials of an atom's privilege that apply: (key, principal)."""

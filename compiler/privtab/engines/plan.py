@@ -17,8 +17,12 @@ from privtab.engines.index import OWNER, Holders, Index, Table
 from privtab.names import last_name, refers_to
 from privtab.paths import base_type
 
-Special: TypeAlias = Callable[[str, Sequence[str], Sequence[str], str], bool]
-"""Whether an atom other than a grant holds for a user, their principals, and those that are active, about the entity with a path."""
+Special: TypeAlias = Callable[[str, Sequence[str], Sequence[str], str], Sequence[tuple[int, str]]]
+"""Through whom an atom that is no privilege and no ownership holds: nobody, if it does not.
+
+Called with a user, their principals, those that are active, and the path of the atom's entity. Of several (rank, principal), the
+smallest is reported.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +118,7 @@ class Test:
     bit: int
     slot: str
     depth: int
-    holds: Special
+    through: Special
 
 
 class FormPlan:
@@ -161,7 +165,8 @@ class FormPlan:
             else:
                 bit = 1 << (len(tests) + len(comparisons))
                 depth = self.reader.depth(atom.type) if atom.type else 0
-                tests.append(Test(bit=bit, slot=atom.slot, depth=depth, holds=self._special(atom)))
+                through = special(atom, self.reader, self.semantics, self.index)
+                tests.append(Test(bit=bit, slot=atom.slot, depth=depth, through=through))
                 self._bits[atom] = bit
         self.tests = tuple(tests)
         self.comparisons = tuple(comparisons)
@@ -209,41 +214,6 @@ class FormPlan:
             if type_ in grants
         }
 
-    def _special(self, atom: Atom) -> Special:
-        index, type_ = self.index, base_type(atom.type)
-        inactive_owners = self.semantics.inactive_owners
-        match atom.kind:
-            case "service_admin":
-                return lambda user, _, __, ___: user in index.service_admins
-            case "self":
-                return lambda user, _, __, path: last_name(path) == user
-            case "holds":
-                return lambda _, principals, __, path: any(
-                    refers_to(role, path) for role in roles_of(index, principals)
-                )
-            case "member":
-                members = index.members.get(type_, {})
-                if self.reader.principal[type_] == "group":
-                    return lambda user, principals, _, path: (
-                        user in members.get(path, ()) or any(refers_to(group, path) for group in groups_of(principals))
-                    )
-                return lambda user, _, __, path: user in members.get(path, ())
-            case "has_below":
-                owners_have = atom.privilege in self.semantics.owner_holds
-                return lambda _, principals, active, path: (
-                    any(index.granted_below(atom.privilege, f"{type_}:{path}", principals, active))
-                    or (
-                        owners_have
-                        and any(index.owning_below(f"{type_}:{path}", principals if inactive_owners else active))
-                    )
-                )
-            case "owns_below":
-                return lambda _, principals, active, path: any(
-                    index.owning_below(f"{type_}:{path}", principals if inactive_owners else active)
-                )
-            case _:
-                raise AssertionError(atom.kind)
-
     def holds(self, caller: Caller, paths: Mapping[str, list[str]]) -> bool:
         """Whether the condition holds; `paths` has the prefixes of each slot's path by their number of names."""
         return self.decide(self.gather(caller, paths))
@@ -256,7 +226,7 @@ class FormPlan:
         known = 0
         for test in self.tests:
             path = paths[test.slot][test.depth] if test.depth else ""
-            if test.holds(caller.user, caller.principals, caller.active, path):
+            if test.through(caller.user, caller.principals, caller.active, path):
                 known |= test.bit
         for bit, comparison in self.comparisons:
             if comparison.holds(lambda operand: caller.values.value(operand, self._path(operand, paths))):
@@ -294,6 +264,51 @@ class FormPlan:
                     effective |= owner_bits if owned else owner_bits & inherited
                 known |= ((effective | owned) & step.mask) << step.shift
         return known
+
+
+def special(atom: Atom, reader: ConditionReader, semantics: GrantSemantics, index: Index) -> Special:
+    """What decides an atom that is no privilege and no ownership on an entity itself."""
+    type_ = base_type(atom.type)
+
+    def owning_below(path: str, principals: Sequence[str], active: Sequence[str]) -> Iterable[str]:
+        return index.owning_below(f"{type_}:{path}", principals if semantics.inactive_owners else active)
+
+    match atom.kind:
+        case "service_admin":
+            return lambda user, _, __, ___: ((0, f"user:{user}"),) if user in index.service_admins else ()
+        case "self":
+            return lambda user, _, __, path: ((0, f"user:{user}"),) if last_name(path) == user else ()
+        case "holds":
+            return lambda _, principals, __, path: [
+                (0, f"role:{role}") for role in roles_of(index, principals) if refers_to(role, path)
+            ]
+        case "member":
+            members = index.members.get(type_, {})
+            if reader.principal[type_] != "group":
+                return lambda user, _, __, path: ((0, f"user:{user}"),) if user in members.get(path, ()) else ()
+            return lambda user, principals, _, path: [
+                *([(0, f"user:{user}")] if user in members.get(path, ()) else ()),
+                *((1, f"group:{group}") for group in groups_of(principals) if refers_to(group, path)),
+            ]
+        case "has_below":
+            owners_have = atom.privilege in semantics.owner_holds
+
+            def has_below(
+                _: str, principals: Sequence[str], active: Sequence[str], path: str
+            ) -> Sequence[tuple[int, str]]:
+                within = index.within
+                owners = owning_below(path, principals, active) if owners_have else ()
+                granted = index.granted_below(atom.privilege, f"{type_}:{path}", principals, active)
+                return [
+                    *((0, f"owner {owner}") for owner in owners),
+                    *((1, within[principal][0] if principal in within else principal) for principal in granted),
+                ]
+
+            return has_below
+        case "owns_below":
+            return lambda _, principals, active, path: [(0, owner) for owner in owning_below(path, principals, active)]
+        case _:
+            raise AssertionError(atom.kind)
 
 
 def groups_of(principals: Sequence[str]) -> Iterable[str]:

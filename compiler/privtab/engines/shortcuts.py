@@ -59,7 +59,7 @@ def _level(plan: FormPlan, type_: str, depth: int, required: Sequence[Atom]) -> 
         checked=bits | bits << 1,
         mask=step.mask if step else 0,
         shift=step.shift if step else 0,
-        tests=tuple((test.bit, test.holds) for test in tests),
+        tests=tuple((test.bit, test.through) for test in tests),
     )
 
 
@@ -133,8 +133,8 @@ def _by_facts(plan: FormPlan, levels: Sequence[Level]) -> Shortcut:
         for table, required, _, mask, shift, tests in levels:
             end = path.find("/", end + 1)
             prefix = path[:end] if end >= 0 else path
-            for bit, holds in tests:
-                if holds(user, principals, principals, prefix):
+            for bit, through in tests:
+                if through(user, principals, principals, prefix):
                     gathered |= bit
             bits = 0
             holders = table.get(prefix)

@@ -65,7 +65,6 @@ class Comparison:
             for declaration in declared
             if declaration.meaning and declaration.verdict is not Verdict.RENAMED
         )
-        self._after = FactSemantics(after)
         self._same: dict[Pair, bool] = {}
         self._flat = bool(before.flat or after.flat)
 
@@ -250,7 +249,7 @@ class Comparison:
         yield ComparedRequests(shapes, self._forward, self._backward)
 
     def _witness_check(self, pair: Pair) -> WitnessCheck:
-        return WitnessCheck((self._forward.semantics, self.before.rules[pair]), (self._after, self.after.rules[pair]))
+        return WitnessCheck(self.before, self.after, (self.before.rules[pair], self.after.rules[pair]))
 
 
 def _flat_links(program: Program, type_: str) -> list[tuple[str, str | None]]:

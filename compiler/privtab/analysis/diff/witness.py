@@ -12,9 +12,7 @@ from privtab.analysis.diff.shapes import Shape
 from privtab.errors import InvalidRequest
 from privtab.ir.canonical import Listing
 from privtab.ir.comparisons import Values
-from privtab.ir.facts import FactSemantics
-from privtab.ir.formula import atoms, item_condition, references, targets_of
-from privtab.ir.nodes import Has, HasBelow, OwnsBelow, Privilege, Program, Rule, Target, Term
+from privtab.ir.nodes import Program, Rule, Target, Term
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
 from privtab.reference.witness import WitnessBuilder
 from privtab.request import Entity, Request
@@ -72,9 +70,9 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
 class WitnessCheck:
     """Checks witnesses for one row by the reference under both programs, each without the state rows unknown to it."""
 
-    def __init__(self, before: tuple[FactSemantics, Rule], after: tuple[FactSemantics, Rule]) -> None:
-        self.before = _reduced_program(*before)
-        self.after = _reduced_program(*after)
+    def __init__(self, before: Program, after: Program, rules: tuple[Rule, Rule]) -> None:
+        self.before, self.after = before, after
+        self._needs_role = any(rule.needs_active_role for rule in rules)
 
     def witness(
         self,
@@ -103,8 +101,7 @@ class WitnessCheck:
 
     def _as_role(self, request: Request, tables: Tables) -> tuple[Request, Tables]:
         """With an active role that the caller holds, where a side needs one; all other roles are active as well."""
-        rules = (*self.before.rules.values(), *self.after.rules.values())
-        if not any(rule.needs_active_role for rule in rules):
+        if not self._needs_role:
             return request, tables
         held = [*tables.get("assignments", ()), {"principal": f"user:{request.user}", "role": "active"}]
         roles = tuple(dict.fromkeys(row["role"] for row in reversed(held)))
@@ -147,7 +144,7 @@ class WitnessCheck:
 
 def answer(program: Program, tables: Tables, request: Request) -> tuple[Decided, tuple[str, ...]]:
     """The answer that `privtab decide` gives, and the effects of an allow."""
-    state, _ = validate(program, from_tables(tables, "witness"))
+    state, _ = validate(program, from_tables(tables, "witness"), notes=False)
     reference = Reference(program, state)
     rule = program.rules.get((request.resource.type, request.action))
     try:
@@ -161,48 +158,3 @@ def answer(program: Program, tables: Tables, request: Request) -> tuple[Decided,
         return "deny", ()
     explanation = Explanation(evaluation, rule, Listing(()), allowed=True)
     return "allow", tuple(map(explanation.effect_text, (*rule.effects, *rule.delegations)))
-
-
-def _reduced_program(semantics: FactSemantics, rule: Rule) -> Program:
-    """The program reduced to a row, the rows that it refers to, and their ancestors; decisions need nothing else."""
-    program = semantics.program
-    rules: dict[tuple[str, str], Rule] = {}
-    queue = [rule]
-    types: dict[str, None] = {}
-    privileges: set[str] = set()
-    while queue:
-        current = queue.pop()
-        if (current.entity, current.operation) in rules:
-            continue
-        rules[current.entity, current.operation] = current
-        condition = item_condition(current)
-        named_types = [
-            current.entity,
-            *(slot_type for slot in current.withs for slot_type in slot.named),
-            *(effect.target.type for effect in current.effects),
-        ]
-        for atom in atoms(condition):
-            named_types += (target.type for target in targets_of(atom))
-            if isinstance(atom, HasBelow | OwnsBelow):
-                named_types += (place.type for place in semantics.at_or_below(atom.target))
-            if isinstance(atom, Has | HasBelow):
-                privileges.add(atom.privilege)
-        types |= dict.fromkeys(ancestor for type_ in named_types for ancestor in program.chain(type_))
-        queue += [program.rules[can.target.type, can.operation] for can in references(condition)]
-    for role in program.roles.values():
-        named_types = [*([role.scope] if role.scope else []), *(type_ for type_, _ in role.grants)]
-        types |= dict.fromkeys(ancestor for type_ in named_types for ancestor in program.chain(type_))
-    names = {name for privilege in privileges for name in semantics.names_of(privilege, "allow")}
-    privileges = {privilege_ for name in names for privilege_ in semantics.names.names()[name]}
-    return replace(
-        program,
-        entities={name: program.entities[name] for name in types},
-        privileges={name: _restricted(program.privileges[name], privileges) for name in sorted(privileges)},
-        aliases={name: program.aliases[name] for name in sorted(names) if name in program.aliases},
-        sets={name: program.sets[name] for name in sorted(names) if name in program.sets},
-        rules=rules,
-    )
-
-
-def _restricted(privilege: Privilege, known: Collection[str]) -> Privilege:
-    return replace(privilege, implies=tuple(name for name in privilege.implies if name in known))
