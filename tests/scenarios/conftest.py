@@ -21,7 +21,7 @@ def reads(tmp_path: Path) -> Reads:
     def read(text: str, policy: str = POLICY, *, chosen: bool = False) -> CasePlan:
         (tmp_path / "shop.yaml").write_text(dedent(policy), encoding="utf-8")
         (tmp_path / "shop.scenarios.yaml").write_text("scenarios: 1\n" + dedent(text), encoding="utf-8")
-        [plan] = [plan for plan in plans([tmp_path / "shop.yaml"]) if bool(plan.subject.options_text) is chosen]
+        [plan] = [plan for plan in plans([tmp_path / "shop.yaml"]) if bool(plan.subject.options_text()) is chosen]
         return plan
 
     return read

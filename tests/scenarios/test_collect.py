@@ -74,7 +74,7 @@ def test_variants_and_readings_are_subjects_of_their_own_and_cover_what_they_cha
         a__strict__scenarios="scenarios: 1\npolicy: a.yaml\nreadings: {store/open: strict}\n" + CASE,
     )
     found = plans([tmp_path])
-    assert [p.subject.options_text for p in found] == ["", " (night)", " (store/open=strict)"]
+    assert [p.subject.options_text() for p in found] == ["", " (night)", " (store/open=strict)"]
     assert [list(p.rules) for p in found] == [
         [("store", "open"), ("store", "close")],
         [("store", "open")],

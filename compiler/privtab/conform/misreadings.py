@@ -354,18 +354,15 @@ def slots_hold(skipped: Callable[[str], bool], _: Program, rule: Rule, formula: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined(Rebuilder):
-    """`and` for `or`, or the other way round."""
+    """All parts are joined by `and`, or by `or`."""
 
-    all_: type[And | Or]
-    any_: type[And | Or]
+    by: type[And | Or]
 
     def all_of(self, values: Iterable[Formula]) -> Formula:
         """As Algebra.all_of."""
-        return self.all_(parts=tuple(values))
+        return self.by(parts=tuple(values))
 
-    def any_of(self, values: Iterable[Formula]) -> Formula:
-        """As Algebra.any_of."""
-        return self.any_(parts=tuple(values))
+    any_of = all_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -231,9 +231,9 @@ _OWNERS = (
 _CONDITIONS = (
     Mistake("gate-skipped", "the gate is not asked", wrong.conditions(lambda *_: ALWAYS, "gate"), "a gate"),
     Mistake("and-as-or", "one of the things that `and` joins is enough",
-            wrong.rebuilt(wrong.Joined(all_=Or, any_=Or)), "`and`"),
+            wrong.rebuilt(wrong.Joined(by=Or)), "`and`"),
     Mistake("or-as-and", "all of the things that `or` joins are needed",
-            wrong.rebuilt(wrong.Joined(all_=And, any_=And)), "`or`"),
+            wrong.rebuilt(wrong.Joined(by=And)), "`or`"),
     Mistake("any-privilege", "any privilege on an entity counts for any other",
             wrong.atoms(wrong.any_privilege), "two privileges on one type"),
     Mistake("with-objects-skipped", "only the resource is looked at",

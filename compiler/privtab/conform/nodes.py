@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from privtab.ir.nodes import Program, Rule
 from privtab.request import Entity, Request
 from privtab.scenarios.prove import Cell
-from privtab.state.nodes import ALL_TABLES, State
+from privtab.state.nodes import State
 
 if TYPE_CHECKING:
     from privtab.conform.misreadings import Mistake
@@ -69,7 +69,7 @@ class Question:
     @property
     def rows(self) -> int:
         """The number of rows of its world."""
-        return size(self.state)
+        return self.state.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +86,7 @@ class World:
     @property
     def rows(self) -> int:
         """The number of rows of its state."""
-        return size(self.state)
-
-
-def size(state: State) -> int:
-    """The number of rows of a state."""
-    return sum(len(getattr(state, table)) for table in ALL_TABLES)
+        return self.state.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

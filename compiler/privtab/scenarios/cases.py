@@ -12,7 +12,7 @@ from privtab.scenarios.nodes import Case, Expected
 from privtab.scenarios.tree import Fields
 from privtab.state.located import locations
 from privtab.state.names import Problem
-from privtab.state.nodes import ALL_TABLES, Grant, State, merged
+from privtab.state.nodes import Grant, State, merged
 from privtab.state.principal_rows import about_principal
 from privtab.syntax.yaml_tree import Node, Sequence
 
@@ -175,11 +175,12 @@ def _apply_changes(author: Author, state: State, step: Fields) -> State | None:
         removed = author.worlds.rows(step["gone"])
         if removed is None:
             return None
-        if _size(without(state, removed)) + _size(removed) != _size(state):
+        rest = without(state, removed)
+        if rest.size + removed.size != state.size:
             author.reader.report(
                 "T204", step["gone"], "a row under `gone` is not in the state", "write it as in the state"
             )
-        state = without(state, removed)
+        state = rest
     if "then" in step:
         added = author.worlds.rows(step["then"])
         if added is None:
@@ -222,7 +223,3 @@ def _apply_effect(author: Author, state: State, effect: str, request: Request, n
             privilege = change.row["privilege"] or ""
             rows = State(grants=(Grant(grantee=user, effect="allow", privilege=privilege, entity=entity),))
     return merged((state, rows)) if change.action == "add" else without(state, rows)
-
-
-def _size(state: State) -> int:
-    return sum(len(getattr(state, table)) for table in ALL_TABLES)

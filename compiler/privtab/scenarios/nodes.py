@@ -86,13 +86,14 @@ class Subject:
     @property
     def title(self) -> str:
         """The policy's file, and the selected variant and readings in parentheses."""
-        return self.policy.as_posix() + self.options_text
+        return self.policy.as_posix() + self.options_text()
 
-    @property
-    def options_text(self) -> str:
-        """The variant and the readings in parentheses; empty if there are none."""
-        options = [self.variant] if self.variant else []
-        options += [f"{row}={name}" for row, name in self.readings]
+    def options_text(self, most: int | None = None) -> str:
+        """The variant and the readings in parentheses; empty if there are none. With more than `most` readings: their number."""
+        readings = [f"{row}={name}" for row, name in self.readings]
+        if most is not None and len(readings) > most:
+            readings = [f"{len(readings)} other readings"]
+        options = [*([self.variant] if self.variant else []), *readings]
         return f" ({', '.join(options)})" if options else ""
 
 

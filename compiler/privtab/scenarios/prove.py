@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Literal, TypeAlias
@@ -97,7 +97,7 @@ class Coverage:
     @property
     def percent(self) -> float:
         """The share of proved cells. Without any cells it is 100, or 0 if some rules exceeded the budget."""
-        return percent(self.covered, len(self.cells)) if self.cells or not self.undecided else 0.0
+        return percent(self.covered, len(self.cells), self.undecided)
 
     @property
     def untested(self) -> tuple[Cell, ...]:
@@ -119,14 +119,11 @@ class Coverage:
             types = {slot.name: all_types[slot.name] for slot in rule.withs if slot.polymorphic}
             in_setting = 0 if observed is None else observed.setting(flags, flags_asked, all_types)
             named = 0 if observed is None else observed.named
-            forms: tuple[tuple[Form, Formula, Mask], ...] = (("", call_condition(rule), in_setting),)
-            if rule.each is not None:
-                call = asked_condition(self.program, rule, named=False)
-                forms = (
-                    ("item", item_condition(rule), in_setting & named),
-                    ("call", call, in_setting & ~named),
-                )
-            for form, condition, cases in forms:
+            for form, of_form in zip(forms(rule), (in_setting,) if rule.each is None else (named, ~named), strict=True):
+                cases = in_setting & of_form
+                condition = item_condition(rule)
+                if form == "call":
+                    condition = asked_condition(self.program, rule, named=False)
                 sets = self._form.minimal_sets(condition, flags, all_types)
                 kind = Cell(rule=rule, proof="default", flags=flags, types=types, form=form, covered=False)
                 for cell, _ in cells_of(kind, sets, observed, cases):
@@ -150,6 +147,11 @@ class Coverage:
         return self._budget.ask(lambda: self._exact.implies(premise, consequence))
 
 
+def forms(rule: Rule) -> tuple[Form, ...]:
+    """The forms of requests that coverage tells apart."""
+    return ("",) if rule.each is None else ("item", "call")
+
+
 def cells_of(kind: Cell, sets: MinimalSets, observed: Observed | None, in_setting: Mask) -> Iterator[tuple[Cell, Mask]]:
     """The cells of one kind of request, and the cases that prove each; `kind`: a cell of that kind, `in_setting`: the cases that have it."""
     masks = {atom: 0 if observed is None else observed.atom(atom_of(atom)) for atoms in sets for atom in atoms}
@@ -170,10 +172,10 @@ def cells_of(kind: Cell, sets: MinimalSets, observed: Observed | None, in_settin
         yield replace(kind, covered=bool(proved)), proved
 
 
-def percent(part: int, total: int) -> float:
-    """A share in percent, never rounded up to 100; 100 if the whole is zero."""
+def percent(part: int, total: int, undecided: Sequence[Rule] = ()) -> float:
+    """A share in percent, never rounded up to 100; 100 if the whole is zero, or 0 if that is so since some rules are undecided."""
     if part >= total:
-        return 100.0
+        return 100.0 if total or not undecided else 0.0
     return min(99.9, round(100 * part / total, 1))
 
 
@@ -195,7 +197,7 @@ class Score:
     @property
     def percent(self) -> float:
         """The share of killed mutants. Without mutants it is 100, or 0 if some rules exceeded the budget."""
-        return percent(self.killed, self.mutants) if self.mutants or not self.undecided else 0.0
+        return percent(self.killed, self.mutants, self.undecided)
 
 
 class Scoring:
@@ -263,10 +265,6 @@ class Scoring:
         )
 
 
-PLAIN: tuple[Form, ...] = ("",)
-FORMS: tuple[Form, ...] = ("item", "call")
-
-
 def observe(plan: CasePlan, passed: Iterable[Case], engine: ReferenceEngine | None = None) -> dict[Key, Observed]:
     """The cases of each rule and what their callers hold; `engine`: one that has seen the states already."""
     engine = engine or ReferenceEngine(plan.program)
@@ -294,18 +292,22 @@ def score(plan: CasePlan, observed: dict[Key, Observed], on_progress: Callable[[
     return Scoring(plan.program, plan.rules, observed).score(on_progress)
 
 
+def undecided(*measures: Coverage | Score | None) -> tuple[Rule, ...]:
+    """The rules that some measures could not decide, each once."""
+    rules = (rule for measure in measures if measure is not None for rule in measure.undecided)
+    return tuple({rule.id: rule for rule in rules}.values())
+
+
 def suggested(plan: CasePlan, coverage_: Coverage | None, score_: Score | None) -> str:
     """Entries of `needs` for the untested cells, and for rules with faults that no case notices."""
     settings_by_rule: dict[str, tuple[Rule, set[Setting]]] = {}
-    for rule in {
-        rule.id: rule for measure in (coverage_, score_) if measure is not None for rule in measure.undecided
-    }.values():
+    for rule in undecided(coverage_, score_):
         # Not every kind of request was looked at: start with those without flags and those with all of them.
         types = tuple((slot.name, slot.types[0]) for slot in rule.withs if slot.polymorphic)
         settings: set[Setting] = {
             (flags, types, form)
             for flags in (frozenset[str](), frozenset(rule_flags(plan.program, rule)))
-            for form in (FORMS if rule.each is not None else PLAIN)
+            for form in forms(rule)
         }
         settings_by_rule[rule.id] = rule, settings
     rules_with_survivors = {mutant.original.id for mutant in score_.survived} if score_ else set()

@@ -21,6 +21,7 @@ from privtab.request import why_denied
 from privtab.scenarios.mutants import CHANGES, Mutant
 from privtab.scenarios.nodes import Case, CasePlan, Subject
 from privtab.scenarios.prove import Cell, Coverage, Score
+from privtab.scenarios.prove import undecided as undecided_by
 from privtab.scenarios.run import Failure, reasons
 from privtab.syntax.nodes import RowDecl, Tables, VariantDecl
 
@@ -97,22 +98,18 @@ class Result:
     def name(self) -> str:
         """The policy by system and version, and the selected variant and readings in parentheses."""
         program, subject = self.plan.program, self.plan.subject
-        return f"{program.system}/{program.version}{subject.options_text}"
+        return f"{program.system}/{program.version}{subject.options_text()}"
 
     @property
     def short_name(self) -> str:
         """A shorter form, with only the number of readings if there are several."""
         program, subject = self.plan.program, self.plan.subject
-        options = [subject.variant] if subject.variant else []
-        readings = [f"{row}={name}" for row, name in subject.readings]
-        options += readings if len(readings) < 2 else [f"{len(readings)} other readings"]
-        return f"{program.system}/{program.version}" + (f" ({', '.join(options)})" if options else "")
+        return f"{program.system}/{program.version}{subject.options_text(1)}"
 
     @property
     def undecided(self) -> tuple[Rule, ...]:
         """The rules whose cells or faults exceeded the budget."""
-        rules = (*(self.coverage.undecided if self.coverage else ()), *(self.score.undecided if self.score else ()))
-        return tuple({rule.id: rule for rule in rules}.values())
+        return undecided_by(self.coverage, self.score)
 
     @property
     def passed(self) -> int:
@@ -251,10 +248,8 @@ def _suite(result: Result) -> Suite:
     mean_seconds = result.seconds / max(1, len(result.cases))
     cases = tuple(_test(result, case, first_failures.get(id(case)), mean_seconds) for case in result.cases)
     properties = [("policy", result.plan.subject.policy.as_posix())]
-    if result.coverage is not None:
-        properties.append(("cell coverage", f"{result.coverage.percent}"))
-    if result.score is not None:
-        properties.append(("mutation score", f"{result.score.percent}"))
+    for name, measure in (("cell coverage", result.coverage), ("mutation score", result.score)):
+        properties += [] if measure is None else [(name, f"{measure.percent}")]
     if result.undecided:
         properties.append(("undecided", ", ".join(rule.id for rule in result.undecided)))
     return Suite(name=result.name, cases=cases, properties=tuple(properties))
