@@ -120,12 +120,12 @@ class View:
     def _dependencies_of(self, formula: Formula) -> tuple[frozenset[str], frozenset[str]]:
         """The flags that a condition depends on, and the slots whose type it depends on."""
         from privtab.ir.formula import followed
-        from privtab.ir.nodes import ByType, When
+        from privtab.ir.nodes import ByType
+        from privtab.ir.shapes import condition_flags
 
         if formula not in self._dependencies:
-            nodes = list(followed(self.program, formula))
-            flags = frozenset(node.flag for node in nodes if isinstance(node, When))
-            self._dependencies[formula] = flags, frozenset(node.slot for node in nodes if isinstance(node, ByType))
+            slots = (node.slot for node in followed(self.program, formula) if isinstance(node, ByType))
+            self._dependencies[formula] = condition_flags(self.program, formula), frozenset(slots)
         return self._dependencies[formula]
 
     def sets(self, formula: Formula, setting: Setting) -> tuple[AtomSet, ...]:

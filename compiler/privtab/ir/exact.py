@@ -42,7 +42,7 @@ from privtab.ir.nodes import (
     Target,
     When,
 )
-from privtab.ir.shapes import depends_on_request, kinds_of_requests, rule_flags
+from privtab.ir.shapes import condition_flags, depends_on_request, kinds_of_requests, rule_flags
 from privtab.ir.solver import Slots, Solver
 from privtab.ir.unroll import Levels, levels_that_matter, unrolled
 
@@ -281,12 +281,6 @@ class ImplicationChecker:
         return min(found, key=lambda facts: (len(facts), sorted(map(repr, facts))), default=None)
 
 
-def equivalent(program: Program, rule: Rule, f: Formula, g: Formula) -> bool:
-    """Whether two conditions over the objects of a rule are equivalent, whatever the flags and the types of the objects."""
-    exact = ImplicationChecker(program)
-    return exact.always_implies(rule, f, g) and exact.always_implies(rule, g, f)
-
-
 def settings(program: Program, rule: Rule, *further: Formula) -> Iterator[tuple[frozenset[str], dict[str, str]]]:
     """Every set of the flags that a rule depends on, with every choice of types for its `with` objects.
 
@@ -294,7 +288,7 @@ def settings(program: Program, rule: Rule, *further: Formula) -> Iterator[tuple[
     """
     flags = set(rule_flags(program, rule))
     for formula in further:
-        flags |= {node.flag for node in followed(program, formula) if isinstance(node, When)}
+        flags |= condition_flags(program, formula)
     for chosen, types in kinds_of_requests(flags, {slot.name: slot.types for slot in rule.withs}):
         yield frozenset(chosen), types
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import combinations, product
 from typing import NamedTuple
 
 from privtab.ir.canonical import AtomSet, canonical
 from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import And, Formula, Or, Program, Rule
-from privtab.ir.shapes import rule_flags
+from privtab.ir.shapes import kinds_of_requests, rule_flags
 from privtab.request import NOT_SET, flag_name
 
 Types = dict[str, str]
@@ -81,20 +80,14 @@ class Shape:
 
     def objects(self) -> Iterator[Types]:
         """Every choice of types for the `with` objects."""
-        for types in product(*(slot.types for slot in self.rule.withs)):
-            yield dict(zip((slot.name for slot in self.rule.withs), types, strict=True))
-
-
-def subsets(flags: frozenset[str]) -> Iterator[frozenset[str]]:
-    """Every set of the flags, small ones first."""
-    for size in range(len(flags) + 1):
-        yield from map(frozenset, combinations(sorted(flags), size))
+        return (types for _, types in kinds_of_requests((), {slot.name: slot.types for slot in self.rule.withs}))
 
 
 def stated_flags(first: Shape, second: Shape) -> Iterator[frozenset[str]]:
     """What requests state about flags: every set, with all required flags; then without those of one side only."""
     required = first.required_flags | second.required_flags
-    for flags in subsets(first.flags | second.flags):
+    for chosen, _ in kinds_of_requests(first.flags | second.flags, {}):
+        flags = frozenset(chosen)
         unset = frozenset(f"{flag}{NOT_SET}" for flag in required - flags)
         yield flags | unset
         for flag in sorted((first.required_flags ^ second.required_flags) - flags):
