@@ -8,6 +8,7 @@ import pytest
 
 from privtab.analysis.changes import change_text
 from privtab.analysis.explain import explain
+from privtab.analysis.who_can import who_can
 from privtab.authzen.points import Directory
 from privtab.backends.describe import describe
 from privtab.engines.index import Index
@@ -17,7 +18,7 @@ from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.index import index
-from privtab.state.nodes import Grant, State
+from privtab.state.nodes import Assignment, Grant, State
 
 LAKE = """
 privtab: 1
@@ -99,3 +100,26 @@ def test_a_description_tells_the_levels(lake: Program) -> None:
     sets = {row["operation"]: row["minimal_sets"] for row in described["operations"]}
     assert sets["load"] == [["USE (every namespace)", "READ (table)"]]
     assert sets["create"] == [["USE (parent of namespace)"]]
+
+
+def test_who_can_cites_the_levels_at_which_atoms_hold(lake: Program) -> None:
+    state = State(
+        grants=(
+            Grant(grantee="role:reader", effect="allow", privilege="READ", entity=Entity("namespace", "c/a/b")),
+            Grant(grantee="role:reader", effect="allow", privilege="READ", entity=Entity("table", "c/a/b/t")),
+            Grant(grantee="role:reader", effect="allow", privilege="USE", entity=Entity("namespace", "c/a")),
+        ),
+        assignments=(Assignment(principal="user:ben", role="reader"),),
+    )
+    reference = Reference(lake, state)
+    found = {
+        operation: who_can(reference, state, Request(user="", action=operation, resource=Entity("table", "c/a/b/t")))
+        for operation in ("find", "load")
+    }
+    assert [each.users for each in found.values()] == [("ben",), ("ben",)]
+    assert [(t.atom, t.on) for t in found["find"].through("ben")] == [("READ (namespace:c/a/b)", "namespace:c/a/b")]
+    assert sorted((t.atom, t.on) for t in found["load"].through("ben")) == [
+        ("READ (table:c/a/b/t)", "table:c/a/b/t"),
+        ("USE (namespace:c/a)", "namespace:c/a"),
+        ("USE (namespace:c/a/b)", "namespace:c/a"),
+    ]

@@ -140,7 +140,7 @@ class Evaluator:
                 return united([self.holders(inner, asked, among) for inner in part.parts])
             case "has":
                 path = asked.paths[part.slot]
-                if among is not None and len(among) <= FEW:
+                if among is not None and len(among) <= FEW and len(self.subjects.all) > SORTED:
                     return frozenset(number for number in among if self._has(part, path, number))
                 reach = self._reach(part, path, len(part.chain))
                 if among is None:

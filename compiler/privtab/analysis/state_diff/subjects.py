@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, islice, product
 from typing import Any, TypeAlias
@@ -286,6 +286,7 @@ class SubjectSets:
     """For some subjects, those who are allowed what is asked, by the rows of one state about their principals."""
 
     def __init__(self, side: Side, subjects: Collection[Subject]) -> None:
+        self._reference = side.reference
         self._caller = Caller(side.reference, "")
         self._names = sorted(subjects)
         self._evaluator = side.evaluator(self._names)
@@ -300,8 +301,25 @@ class SubjectSets:
 
     def allowed(self, request: Request) -> frozenset[Subject]:
         """The subjects that may do what is asked, regardless of its user."""
+        where = self._reference.holdings.locations
+        if any(
+            where.find(of) is None and where.unplaced(of) is None for of in (request.resource, *request.with_.values())
+        ):
+            # Between two states, an entity may lie in another one that lies nowhere; no index is made of such rows.
+            return frozenset(subject for subject in self._names if self._decided(subject, request))
         found = self._evaluator.allowed(request)
         subjects = self._known.get(found)
         if subjects is None:
             subjects = self._known[found] = frozenset(self._names[number] for number in found)
         return subjects
+
+    def _has_orphan(self, request: Request) -> bool:
+        where = self._reference.holdings.locations
+        objects = (request.resource, *request.with_.values())
+        return any(where.find(entity) is None and where.unplaced(entity) is None for entity in objects)
+
+    def _decided(self, subject: Subject, request: Request) -> bool:
+        kind, _, name = subject.partition(":")
+        user, groups = (name, ()) if kind == "user" else ("", (name,))
+        context = EvaluationContext(self._reference, replace(request, user=user, groups=groups))
+        return context.holds(context.condition(self._reference.program.rules[request.resource.type, request.action]))
