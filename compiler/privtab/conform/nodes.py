@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from privtab.ir.nodes import Program, Rule
 from privtab.request import Entity, Request
+from privtab.scenarios.nodes import size
 from privtab.scenarios.prove import Cell
 from privtab.state.nodes import State
 
@@ -69,7 +70,7 @@ class Question:
     @property
     def rows(self) -> int:
         """The number of rows of its world."""
-        return self.state.size
+        return size(self.state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,7 @@ class World:
     @property
     def rows(self) -> int:
         """The number of rows of its state."""
-        return self.state.size
+        return size(self.state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from privtab.diagnostics import Span
 from privtab.effects import Effect
 from privtab.request import Entity, Request
 from privtab.scenarios.author import CONTEXT_KEYS, FROZEN_KEYS, Author, without
-from privtab.scenarios.nodes import Case, Expected
+from privtab.scenarios.nodes import Case, Expected, size
 from privtab.scenarios.tree import Fields
 from privtab.state.located import locations
 from privtab.state.names import Problem
@@ -176,7 +176,7 @@ def _apply_changes(author: Author, state: State, step: Fields) -> State | None:
         if removed is None:
             return None
         rest = without(state, removed)
-        if rest.size + removed.size != state.size:
+        if size(rest) + size(removed) != size(state):
             author.reader.report(
                 "T204", step["gone"], "a row under `gone` is not in the state", "write it as in the state"
             )

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from privtab.diagnostics import Diagnostic, Located, Severity, Span
 from privtab.ir.nodes import Program, Rule
 from privtab.request import Request
-from privtab.state.nodes import State
+from privtab.state.nodes import ALL_TABLES, State
 
 CaseKind: TypeAlias = Literal["case", "item", "need", "cell", "step"]
 """The kind of entry a case comes from: `cases`, `visible`, `needs`, `suites`, `walkthroughs`."""
@@ -108,6 +108,11 @@ class CasePlan:
     cases: tuple[Case, ...] = ()
     rules: Mapping[tuple[str, str], Rule] = field(default_factory=dict)
     """The rules that the cases should cover; for a variant, those that it changes."""
+
+
+def size(state: State) -> int:
+    """The number of rows of a state."""
+    return sum(len(getattr(state, table)) for table in ALL_TABLES)
 
 
 CODES = {

@@ -122,11 +122,6 @@ class State:
         """Whether a table is `rows.ColumnRows`, so that numpy and pyarrow are loaded."""
         return any(getattr(getattr(self, table), "columns", None) for table in TABLES)
 
-    @property
-    def size(self) -> int:
-        """The number of rows of all tables."""
-        return sum(len(getattr(self, table)) for table in ALL_TABLES)
-
     def column(self, table: str, name: str) -> Column:
         """One column of a table, by its name in files."""
         found: Column | None = self._columns.get((table, name))
