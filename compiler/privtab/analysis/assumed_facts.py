@@ -105,7 +105,7 @@ class AssumedFacts:
             self.caller.about({RESOURCE: goal.resource, **goal.with_})
             return self.caller.holds(item_condition(goal.rule))
         return any(
-            all(with_[slot] == entity for slot, entity in goal.with_.items())
+            all(with_.get(slot) == entity for slot, entity in goal.with_.items())
             for with_ in self.allowed_withs(goal.rule, goal.resource, listed_slots=tuple(goal.with_))
         )
 

@@ -240,7 +240,7 @@ class ReachableRights:
                         yield Action(rule=rule, resource=resource), facts
                     continue
                 for with_ in self._assumed.allowed_withs(rule, resource, listed_slots=slots):
-                    objects = {slot: with_[slot] for slot in slots}
+                    objects = {slot: with_[slot] for slot in slots if slot in with_}
                     facts = self.fresh_names.gained_facts(self.caller, rule, resource, objects)
                     facts = (*facts, *self._revoked(rule, resource))
                     if not all(fact in self.facts for fact in facts):
@@ -361,7 +361,7 @@ class ReachableRights:
         """The `with` objects with which an action is allowed now; None if there are none."""
         fixed = dict(action.with_)
         for with_ in self._assumed.allowed_withs(action.rule, action.resource, listed_slots=tuple(fixed)):
-            if all(with_[slot] == entity for slot, entity in fixed.items()):
+            if all(with_.get(slot) == entity for slot, entity in fixed.items()):
                 return with_
         return None
 

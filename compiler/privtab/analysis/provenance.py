@@ -32,6 +32,7 @@ StepKind: TypeAlias = Literal[
     "service admin",
     "role",
     "request",
+    "everyone",
     "self",
     "attribute",
 ]
@@ -76,7 +77,10 @@ class Provenance:
         for group in request_groups:
             step = ProvenanceStep(kind="request", text=f"the request says that {user} is in group:{group}")
             self._rows[f"group:{group}"].append((f"user:{user}", None, step))
-        self._link({f"group:{group}" for group in request_groups} - in_state)
+        for group in self.program.semantics.everyones:
+            step = ProvenanceStep(kind="everyone", text=f"every user is in group:{group}")
+            self._rows[f"group:{group}"].append((f"user:{user}", None, step))
+        self._link({f"group:{group}" for group in (*request_groups, *self.program.semantics.everyones)} - in_state)
         all_principals = {f"user:{user}", *self._rows}
         self._grants: dict[tuple[Effect, str, str], list[tuple[Grant, ProvenanceStep]]] = defaultdict(list)
         for row in state.column("grants", "grantee").where(all_principals):

@@ -32,7 +32,6 @@ from privtab.analysis.provenance import Provenance
 from privtab.ir.formula import RequestAlgebra, Truth
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import (
-    RESOURCE,
     Atom,
     Can,
     Compare,
@@ -127,7 +126,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         self.caller = Caller(
             reference, request.user, groups=request.groups, flags=request.flags, attributes=request.attributes
         )
-        self.caller.about({RESOURCE: request.resource, **{slot.name: request.with_[slot.name] for slot in rule.withs}})
+        self.caller.about(request.objects(slot.name for slot in rule.withs))
         super().__init__(reference.program, request.flags, self.caller.types, self.caller.levels)
         self.condition = self.caller.condition(rule)
         self.grants_to = _kind_for_caller(self.program, self.program.semantics.grantees)

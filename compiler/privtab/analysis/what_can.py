@@ -19,7 +19,7 @@ from privtab.ir.canonical import Leaf, atom_of, canonical
 from privtab.ir.formula import asked_condition, compares
 from privtab.ir.nodes import RESOURCE, ByType, Compare, Formula, Program, Rule, ServiceAdmin
 from privtab.ir.support import Tool, check_support
-from privtab.names import bare_name, check_user
+from privtab.names import LEFT_OUT, bare_name, check_user
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity
 from privtab.state.nodes import State
@@ -128,7 +128,7 @@ def questions(program: Program, type_: str) -> list[tuple[Rule, bool]]:
 
 def _types(program: Program, type_: str) -> set[str]:
     """The types whose entities may matter for an entity of a type: those of `with` objects, and principals."""
-    with_ = {t for rule, _ in questions(program, type_) for slot in rule.withs for t in slot.types}
+    with_ = {t for rule, _ in questions(program, type_) for slot in rule.withs for t in slot.named}
     return with_ | {t.name for t in program.entities.values() if t.principal is not None}
 
 
@@ -213,7 +213,7 @@ class Choices:
         self._split: dict[
             tuple[str, bool, tuple[tuple[str, ...], ...]], list[tuple[dict[str, str], Atoms, dict[str, Atoms]]]
         ] = {}
-        self._candidates: dict[tuple[str, Atoms, str], list[Entity]] = {}
+        self._candidates: dict[tuple[str, Atoms, str], list[Entity | None]] = {}
         self._classes_of_entities: dict[str, list[tuple[Entity, tuple[str, str]]]] = {}
         self.exists: Callable[[Entity], bool] = lambda _: True
         """Which entities of the universe may be chosen. Call `forget` after a change."""
@@ -230,18 +230,19 @@ class Choices:
 
         Raises Undecided if there are too many to try.
         """
-        yielded: set[tuple[Entity, ...]] = set()
+        yielded: set[tuple[Entity | None, ...]] = set()
         for candidates in self._pools(rule, condition, resource):
             pools = [found if slot in listed_slots else found[:1] for slot, found in candidates.items()]
             for combination in product(*pools):
-                with_ = dict(zip(candidates, combination, strict=True))
-                key = tuple(with_[slot] for slot in listed_slots)
+                chosen = zip(candidates, combination, strict=True)
+                with_ = {slot: entity for slot, entity in chosen if entity is not None}
+                key = tuple(with_.get(slot) for slot in listed_slots)
                 if key not in yielded:
                     yielded.add(key)
                     yield with_
 
-    def _pools(self, rule: Rule, condition: Formula, resource: Entity) -> Iterator[dict[str, list[Entity]]]:
-        """Candidates for each slot; any of them may be combined with any of the other slots."""
+    def _pools(self, rule: Rule, condition: Formula, resource: Entity) -> Iterator[dict[str, list[Entity | None]]]:
+        """Candidates for each slot, None for no object; any of them may be combined with any of the other slots."""
         if compares(self.caller.program):  # of two objects with each other, too
             yield from self._enumerated(rule, condition, resource)
             return
@@ -258,21 +259,23 @@ class Choices:
             if all(candidates.values()):
                 yield candidates
 
-    def _enumerated(self, rule: Rule, condition: Formula, resource: Entity) -> Iterator[dict[str, list[Entity]]]:
+    def _enumerated(self, rule: Rule, condition: Formula, resource: Entity) -> Iterator[dict[str, list[Entity | None]]]:
         """The same as `_pools`, by evaluating the condition itself."""
-        classes_of_slots: list[list[list[Entity]]] = []
+        classes_of_slots: list[list[list[Entity | None]]] = []
         for slot in rule.withs:
-            kinds: dict[tuple[str, str], list[Entity]] = {}
+            kinds: dict[tuple[str, str], list[Entity | None]] = {}
             for entity in (
-                e for t in slot.types for _, e in sorted(self.universe.by_type[t].items()) if self.exists(e)
+                e for t in slot.named for _, e in sorted(self.universe.by_type[t].items()) if self.exists(e)
             ):
                 kinds.setdefault(self.classes.of(entity), []).append(entity)
-            classes_of_slots.append(list(kinds.values()))
+            without: list[list[Entity | None]] = [[None]] if LEFT_OUT in slot.types else []
+            classes_of_slots.append([*kinds.values(), *without])
         if prod(map(len, classes_of_slots)) > CHOICES:
             raise Undecided(f"not decided: `{rule.id}` has more than {CHOICES:,} choices of `with` objects")
         for combination in product(*classes_of_slots):
             pools = dict(zip((slot.name for slot in rule.withs), combination, strict=True))
-            self.caller.about({RESOURCE: resource, **{slot: pool[0] for slot, pool in pools.items()}})
+            objects = {slot: pool[0] for slot, pool in pools.items() if pool[0] is not None}
+            self.caller.about({RESOURCE: resource, **objects})
             if self.caller.holds(condition):
                 yield pools
 
@@ -284,7 +287,7 @@ class Choices:
         Types without an entity in the universe are left out. Raises Undecided if there are too many choices.
         """
         self.caller.about({RESOURCE: resource})
-        types = tuple(tuple(t for t in slot.types if self.universe.by_type[t]) for slot in rule.withs)
+        types = tuple(tuple(t for t in slot.types if t == LEFT_OUT or self.universe.by_type[t]) for slot in rule.withs)
         key = (rule.id, RESOURCE in self.caller.complete, types)
         if key not in self._split:
             if prod(map(len, types)) > CHOICES:
@@ -294,14 +297,16 @@ class Choices:
             self._split[key] = list(_split(self.caller, rule, condition, types))
         return self._split[key]
 
-    def candidates(self, slot: str, atoms: Atoms, type_: str) -> list[Entity]:
-        """The entities of a type for which all atoms of a slot hold, by path."""
+    def candidates(self, slot: str, atoms: Atoms, type_: str) -> list[Entity | None]:
+        """The entities of a type for which all atoms of a slot hold, by path; None for no object."""
+        if type_ == LEFT_OUT:
+            return [None]
         key = (slot, atoms, type_)
         if key not in self._candidates:
             if type_ not in self._classes_of_entities:
                 pool = self.universe.by_type[type_]
                 self._classes_of_entities[type_] = [(pool[path], self.classes.of(pool[path])) for path in sorted(pool)]
-            found: list[Entity] = []
+            found: list[Entity | None] = []
             known: dict[tuple[str, str], bool] = {}
             for entity, kind in self._classes_of_entities[type_]:
                 if kind not in known:

@@ -19,7 +19,7 @@ from privtab.entitlements.universe import users
 from privtab.errors import Undecided, UsageError
 from privtab.ir.canonical import Listing
 from privtab.ir.formula import leaves, located
-from privtab.ir.nodes import RESOURCE, Atom, Compare, HasBelow, Member, OwnsBelow, Rule, ServiceAdmin
+from privtab.ir.nodes import Atom, Compare, HasBelow, Member, OwnsBelow, Rule, ServiceAdmin
 from privtab.ir.support import Tool, check_support
 from privtab.ir.unroll import located_sets
 from privtab.names import last_name, path_of
@@ -190,7 +190,7 @@ class WhoCan:
             yield replace(atom, target=target)
 
     def _objects(self) -> dict[str, Entity]:
-        return {RESOURCE: self.request.resource, **{w.name: self.request.with_[w.name] for w in self.rule.withs}}
+        return self.request.objects(slot.name for slot in self.rule.withs)
 
 
 def who_can(reference: Reference, state: State, request: Request) -> WhoCan:

@@ -8,7 +8,7 @@ from typing import Any
 
 from privtab.engines.index import Index
 from privtab.entitlements.subjects import Numbers, Subject, Subjects
-from privtab.entitlements.universe import named_principals
+from privtab.entitlements.universe import named_principals, users
 from privtab.ir.nodes import Program
 from privtab.names import last_name, path_of
 from privtab.state.chains import GROUP, ROLE, ScopeOverlap
@@ -72,6 +72,7 @@ class UserBearers(Bearers):
     def __init__(self, program: Program, state: State, holdings: Holdings) -> None:
         super().__init__(program, state, holdings)
         self._state_groups = "state" in program.semantics.groups
+        self._of_everyone = holdings.above(program.semantics.everyones)
         self._everywhere: dict[str, set[str]] = {}
 
     def everywhere(self, principal: str) -> set[str]:
@@ -81,6 +82,8 @@ class UserBearers(Bearers):
             match kind:
                 case "user":
                     found = {name}
+                case "group" if name in self._of_everyone:
+                    found = {"", *users(self.program, self.rows)}
                 case "group":
                     rows = self.state.column("memberships", "group").where([name]) if self._state_groups else []
                     members = set(map(str, self.state.column("memberships", "user").take(rows)))
@@ -123,6 +126,8 @@ class UserBearers(Bearers):
         """What rows say that a principal is in or holds."""
         kind, _, name = principal.partition(":")
         columns = self.rows.column("memberships", "user"), self.rows.column("memberships", "group")
+        if kind == "user":
+            yield from (f"{GROUP}{group}" for group in self.program.semantics.everyones)
         if kind == "group" or (kind == "user" and self._state_groups):
             for group in columns[1].take(columns[0].where([name if kind == "user" else principal])):
                 yield f"{GROUP}{group}"

@@ -43,7 +43,7 @@ from privtab.ir.nodes import (
 from privtab.ir.serialise import listing, source_text, vocabulary
 from privtab.ir.unroll import located_sets
 from privtab.locations import not_placed
-from privtab.names import last_name, path_of, refers_to
+from privtab.names import LEFT_OUT, last_name, path_of, refers_to
 from privtab.paths import base_type, level_of
 from privtab.request import Decision, Entity, Request, roles_not_held
 from privtab.state.holdings import Holdings
@@ -168,7 +168,7 @@ class EvaluationContext:
                     results[formula] = self.holds(resolve(self.program, formula), results)
                 return results[formula]
             case ByType():
-                body = dict(formula.cases).get(self.types[formula.slot])
+                body = dict(formula.cases).get(self.types.get(formula.slot, LEFT_OUT))
                 return body is not None and self.holds(body, results)
             case Has() | Owner() | Member() | Compare() if (whole := several(formula)) is not None:
                 join = any if whole.level == "any" else all

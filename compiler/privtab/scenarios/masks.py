@@ -13,6 +13,7 @@ from privtab.ir.algebra import Algebra
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.formula import item_condition, move, references
 from privtab.ir.nodes import ALWAYS, RESOURCE, Atom, ByType, Can, Formula, Program, Rule, When
+from privtab.names import LEFT_OUT
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Request
 from privtab.scenarios.nodes import Case
@@ -142,7 +143,7 @@ class Observed:
     def of_type(self, slot: str, type_: str) -> Mask:
         """The cases whose object in a slot has a type."""
         if (slot, type_) not in self._types:
-            self._types[slot, type_] = self._where(lambda context: context.types[slot] == type_)
+            self._types[slot, type_] = self._where(lambda context: context.types.get(slot, LEFT_OUT) == type_)
         return self._types[slot, type_]
 
     def setting(self, flags: frozenset[str], rule_flags: Iterable[str], types: Mapping[str, str]) -> Mask:

@@ -23,6 +23,7 @@ from privtab.ir.nodes import RESOURCE, HasBelow, OwnsBelow, Program, Rule
 from privtab.ir.shapes import rule_flags
 from privtab.ir.support import Tool, check_support
 from privtab.moments import now
+from privtab.names import LEFT_OUT
 from privtab.paths import count_names
 from privtab.request import Entity
 from privtab.state.located import placed
@@ -213,7 +214,8 @@ class _Comparison:
             # What a request says of one object, it says wherever it names that object.
             return class_.single() if question.given.of_entities else (class_,)
 
-        slots = {RESOURCE: (type_,), **{slot.name: slot.types for slot in rule.withs}}
+        slots = {RESOURCE: (type_,), **{slot.name: slot.named for slot in rule.withs}}
+        no_object: Mapping[str, list[None]] = {slot.name: [None] for slot in rule.withs if LEFT_OUT in slot.types}
 
         def affected(slot: str) -> list[EntityClass]:
             return [
@@ -224,19 +226,22 @@ class _Comparison:
                 for found in alike(class_)
             ]
 
-        def all_classes(slot: str) -> list[EntityClass]:
-            return [found for t in slots[slot] for _, class_ in division.all(t) for found in alike(class_)]
+        def all_classes(slot: str) -> list[EntityClass | None]:
+            return [*no_object.get(slot, ())] + [
+                found for t in slots[slot] for _, class_ in division.all(t) for found in alike(class_)
+            ]
 
-        def others(slot: str) -> list[EntityClass]:
+        def others(slot: str) -> list[EntityClass | None]:
             outside = (class_ for t in slots[slot] for cut, class_ in division.all(t) if cut not in under)
-            return [found for class_ in outside for found in alike(class_)]
+            return [*no_object.get(slot, ())] + [found for class_ in outside for found in alike(class_)]
 
         names = list(slots)
         for position, first in enumerate(names):
             if not (affected_classes := affected(first)):
                 continue
             # The first affected object is at this place: those before it are not affected, and those after it may be.
-            pools = [*map(others, names[:position]), affected_classes, *map(all_classes, names[position + 1 :])]
+            pools: list[Sequence[EntityClass | None]] = [*map(others, names[:position]), affected_classes]
+            pools += map(all_classes, names[position + 1 :])
             count = prod(map(len, pools))
             if count > MOST_COMBINATIONS:
                 self.undecided.append(
@@ -244,7 +249,8 @@ class _Comparison:
                 )
                 continue
             for combination in product(*pools):
-                yield dict(zip(names, combination, strict=True))
+                chosen = zip(names, combination, strict=True)
+                yield {slot: class_ for slot, class_ in chosen if class_ is not None}
 
     def _changes(
         self,
