@@ -104,7 +104,7 @@ def test_a_principal_suffices_alone_if_a_caller_with_nothing_else_is_allowed(see
         if "anyone" in found:
             continue
         rule = program.rules[request.resource.type, request.action]
-        objects = {"": request.resource, **{w.name: request.with_[w.name] for w in rule.withs}}
+        objects = request.objects(w.name for w in rule.withs)
         for principal in principals:
             caller = Caller.of_principal(reference, principal, flags=request.flags).about(objects)
             alone = principal in found and () in found[principal].needs

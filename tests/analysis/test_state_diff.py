@@ -293,10 +293,10 @@ def objects(program: Program, universe: Universe, rule: Rule) -> Iterator[tuple[
                 for parent in above
                 if not nests or count_names(parent.id) < shape.most
             ]
-    pools = [[e for t in slot.types for e in universe.by_type[t].values()] for slot in rule.withs]
+    pools = [worlds.choices(slot, universe) for slot in rule.withs]
     for resource in resources:
         for chosen in product(*pools):
-            yield resource, {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True)}
+            yield resource, {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True) if e is not None}
 
 
 def rows_make_the_difference(program: Program, before: State, access: ChangedAccess) -> None:

@@ -89,11 +89,11 @@ def one_by_one(
                 for call in calls
                 if shape.flat is not None or call.count("/") < shape.most
             ]
-        pools = [[e for t in slot.types for e in universe.by_type[t].values()] for slot in rule.withs]
+        pools = [worlds.choices(slot, universe) for slot in rule.withs]
         for entity, unnamed in resources:
             passed = 0
             for chosen in product(*pools):
-                with_ = {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True)}
+                with_ = {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True) if e is not None}
                 stated = worlds.stated_flags(rule, flags)
                 request = Request(user=user, action=rule.operation, resource=entity, with_=with_, flags=stated)
                 passed += reference.decide(request).allowed

@@ -63,7 +63,9 @@ def test_the_unrolled_program_decides_as_the_program(seed: int, tmp_path: Path) 
     other = Reference(flat, state_at(unrolling, reference, state))
     compared = 0
     for request in worlds.requests(program, seed, 8):
-        if not program.rules[request.resource.type, request.action].withs and reference.vocabulary.complete(request.resource):
+        if not program.rules[request.resource.type, request.action].withs and reference.vocabulary.complete(
+            request.resource
+        ):
             moved = Request(
                 user=request.user,
                 action=request.action,

@@ -7,7 +7,7 @@ hold, and each atom takes few look-ups. Details about a single user come from th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -18,7 +18,7 @@ from privtab.entitlements.opening import forms, held
 from privtab.entitlements.universe import users
 from privtab.errors import Undecided, UsageError
 from privtab.ir.canonical import Listing
-from privtab.ir.formula import leaves, located
+from privtab.ir.formula import RequestAlgebra, leaves, located
 from privtab.ir.nodes import Atom, Compare, HasBelow, Member, OwnsBelow, Rule, ServiceAdmin
 from privtab.ir.support import Tool, check_support
 from privtab.ir.unroll import located_sets
@@ -32,6 +32,8 @@ from privtab.state.nodes import State
 
 MEMBERSHIPS = 10
 """The most memberships whose combinations are all tried."""
+MOST_PARTS = 100_000
+"""The most atoms of a condition that is written out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +74,15 @@ class WhoCan:
         self._context = EvaluationContext(reference, request)
         self._reference = reference
         self._state = state
-        self._condition = self._context.condition(self.rule)
-        self._atoms = tuple(
-            dict.fromkeys(at for atom in leaves(program, self._condition) for at in self._located(atom))
-        )
+        self.condition = self._context.condition(self.rule)
+        self._atoms = tuple(dict.fromkeys(at for atom in leaves(program, self.condition) for at in self._located(atom)))
         self._keys = self._keys_of_atoms()
         self._users = UserBearers(program, state, reference.holdings)
         self.known: frozenset[str] = users(program, state)
         named = self.known.union(last_name(path_of(key)) for key in self._keys)
         names = ["", *named]
         numbers = {name: number for number, name in enumerate(names) if name}
-        found = self._evaluator(self._users, names, numbers).allowed(request)
+        found = self._evaluator(self._users, names, numbers, lambda name: Caller(reference, name)).allowed(request)
         self.anyone: bool = 0 in found
         asked = self.known if self.anyone else {names[number] for number in found}
         if self.rule.needs_active_role:  # whoever holds none cannot name one
@@ -94,7 +94,7 @@ class WhoCan:
         """The first minimal set that holds for one of the users; empty if none does."""
         caller = Caller(self._reference, user, flags=self.request.flags, attributes=self.request.attributes)
         caller.about(self._objects())
-        listed = listing(caller, self.rule, self._condition)
+        listed = listing(caller, self.rule, self.condition)
         listed = listed._replace(sets=located_sets(caller.program, listed.sets, caller.levels))
         explained = Explanation(caller, self.rule, listed, allowed=True)
         return tuple(
@@ -117,7 +117,12 @@ class WhoCan:
         bearers = PrincipalBearers(self._context.program, self._state, self._reference.holdings, objects)
         known = {f"user:{user}": user for user in self.known.union(last_name(path_of(key)) for key in self._keys)}
         names = [ANYONE, *known, *bearers.names(self._keys)]
-        evaluator = self._evaluator(bearers, names, {user: n for n, user in enumerate(known.values(), 1)})
+        evaluator = self._evaluator(
+            bearers,
+            names,
+            {user: n for n, user in enumerate(known.values(), 1)},
+            lambda name: _alone(self._reference, name),
+        )
         needs_of_bearer: dict[str, set[frozenset[str]]] = defaultdict(set)
         text = Explanation(self._context, self.rule, Listing(()), allowed=False).text
         memberships = [atom for atom in self._atoms if isinstance(atom, Member) and self._is_to_try(atom)]
@@ -156,9 +161,14 @@ class WhoCan:
                 found.update(self._context.path(atom.target))
         return found
 
-    def _evaluator(self, bearers: Bearers, names: list[str], numbers: Mapping[str, int]) -> Evaluator:
-        """An evaluator of the rows that count. `numbers`: of the users among the names."""
+    def _evaluator(
+        self, bearers: Bearers, names: list[str], numbers: Mapping[str, int], caller: Callable[[str], Caller]
+    ) -> Evaluator | _OneByOne:
+        """An evaluator of the rows that count. `numbers`: of the users among the names; `caller`: who has what one of the names has alone."""
         program, state = bearers.program, bearers.state
+        context = self._context
+        if _Size(program, context.flags, context.types, context.levels).fold(self.condition) > MOST_PARTS:
+            return _OneByOne(self, names, caller)
         rows = {table: state.column(table, "entity").where(self._keys) for table in ("grants", "owners")}
         grantees = set(state.column("grants", "grantee").take(rows["grants"]))
         roles = {str(name) for name in grantees if name and name.startswith(ROLE)}
@@ -185,12 +195,63 @@ class WhoCan:
         if isinstance(atom, ServiceAdmin | Compare):
             yield atom
             return
+        if atom.target.slot not in self._context.levels:
+            return  # the request leaves out the object
         levels = self._context.levels[atom.target.slot]
         for target in located(self._context.program, atom.target, levels):
             yield replace(atom, target=target)
 
     def _objects(self) -> dict[str, Entity]:
         return self.request.objects(slot.name for slot in self.rule.withs)
+
+
+class _Size(RequestAlgebra[int]):
+    """The number of atoms of a condition, with those of each `can` wherever it stands."""
+
+    def atom(self, atom: Atom) -> int:  # noqa: ARG002  (overridden)
+        return 1
+
+    def all_of(self, values: Iterable[int]) -> int:
+        return sum(values)
+
+    any_of = all_of
+
+
+class _OneByOne:
+    """Decides about one after the other, where a condition is too large to be written out."""
+
+    def __init__(self, question: WhoCan, names: Sequence[str], caller: Callable[[str], Caller]) -> None:
+        self._question, self._names, self._caller = question, names, caller
+        self._assumed: Collection[str] = ()
+
+    def assume(self, memberships: Collection[str]) -> None:
+        """As `Evaluator.assume`."""
+        self._assumed = memberships
+
+    def allowed(self, request: Request) -> frozenset[int]:
+        """As `Evaluator.allowed`."""
+        return frozenset(number for number, name in enumerate(self._names) if self._holds(name, request))
+
+    def _holds(self, name: str, request: Request) -> bool:
+        caller = self._caller(name)
+        caller.flags, caller.attributes = request.flags, request.attributes
+        caller.hypothetical.member_of = self._assumed
+        question = self._question
+        return caller.about(request.objects(slot.name for slot in question.rule.withs)).holds(question.condition)
+
+
+def _alone(reference: Reference, bearer: str) -> Caller:
+    """A caller with one principal and nothing else; a role with the key of a scope in a second line."""
+    principal, _, scope = bearer.partition("\n")
+    kind, _, name = principal.partition(":")
+    if kind == "group":
+        return Caller.of_principal(reference, principal)
+    caller = Caller(reference, name if kind == "user" else "")
+    held = reference.holdings.held_with(name, scope or None) if kind == "role" else []
+    caller.principals = frozenset({principal} if kind == "user" else {f"{ROLE}{role}" for role, own in held if not own})
+    caller.scoped = tuple((f"{ROLE}{role}", own) for role, own in held if own)
+    caller.roles, caller.groups = frozenset(role for role, _ in held), frozenset()
+    return caller
 
 
 def who_can(reference: Reference, state: State, request: Request) -> WhoCan:

@@ -4,7 +4,7 @@ A seed gives the same world in every version. What the language gained later is 
 from `features.generator(name, seed)`: a world has it only if the caller lists it. States and requests follow the policy.
 """
 
-from worlds.asking import requests, stated_flags, with_unusable_names
+from worlds.asking import choices, requests, stated_flags, with_unusable_names
 from worlds.names import GROUPS, PRIVILEGES, ROLES, USERS, Names, entity, names
 from worlds.policies import FEATURES, IN_PORTIONS, IN_SPARK, SHARDED, policy
 from worlds.states import EPOCH, moments, state, timed
@@ -20,6 +20,7 @@ __all__ = [
     "SHARDED",
     "USERS",
     "Names",
+    "choices",
     "entity",
     "moments",
     "names",

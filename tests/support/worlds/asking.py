@@ -10,7 +10,8 @@ from typing import Any
 from unusual_names import UNUSABLE
 
 from privtab.characters import is_unicode
-from privtab.ir.nodes import Program, Rule
+from privtab.entitlements.universe import Universe
+from privtab.ir.nodes import Program, Rule, WithSlot
 from privtab.ir.serialise import vocabulary
 from privtab.names import LEFT_OUT
 from privtab.request import NOT_SET, Entity, Request
@@ -91,3 +92,9 @@ def _end(program: Program, rule: Rule) -> str:
 def stated_flags(rule: Rule, flags: frozenset[str]) -> frozenset[str]:
     """The flags, completed with the rule's other required flags as not set."""
     return flags | {f"{flag}{NOT_SET}" for flag in rule.required_flags if flag not in flags}
+
+
+def choices(slot: WithSlot, universe: Universe) -> list[Entity | None]:
+    """The entities of a universe that a `with` object may be, and None if a request may leave it out."""
+    none: list[Entity | None] = [None] if LEFT_OUT in slot.types else []
+    return [e for type_ in slot.named for e in universe.by_type[type_].values()] + none
