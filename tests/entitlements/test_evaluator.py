@@ -39,6 +39,7 @@ STRANGER = "stranger"
 
 def opened(program: Program, state: State, names: Sequence[str]) -> Evaluator:
     found = Index(index(program, state))
+    found.everyone = tuple(program.semantics.everyones)
     subjects = [
         Subject(principal=f"user:{name}", user=name, principals=found.principals(name), scopes=found.scopes(name))
         for name in names

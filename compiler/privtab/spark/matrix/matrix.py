@@ -19,6 +19,7 @@ from privtab.entitlements.forms import KINDS, Asked, Forms, Source
 from privtab.entitlements.rows import NOT_ON_ENTITIES, Way, ways
 from privtab.entitlements.subjects import Concerns, Subject, Subjects
 from privtab.errors import InvalidRequest
+from privtab.names import LEFT_OUT
 from privtab.paths import base_type
 from privtab.request import Entity, Request
 from privtab.spark.matrix.question import Question, check
@@ -155,8 +156,9 @@ class Matrix:
         """The conditions of the matrix's operations on entities of a type."""
         withs = {slot: entity.type for slot, entity in (self.question.withs or {}).items()}
         engine, flags = self.evaluator.engine, self.question.flags
-        names = self.names(type_, named=named)
-        return [engine.plan_of(type_, name, flags, withs, named=named).condition for name in names]
+        names = list(self.names(type_, named=named))
+        all_slots = {slot: LEFT_OUT for name in names for slot in engine.shapes[type_, name][1]} | withs
+        return [engine.plan_of(type_, name, flags, all_slots, named=named).condition for name in names]
 
     def _asked(self, entity: Entity, operation: str) -> Asked | None:
         slots = self.evaluator.engine.shapes[entity.type, operation][1]
@@ -164,7 +166,7 @@ class Matrix:
             user="",
             action=operation,
             resource=entity,
-            with_={slot: (self.question.withs or {})[slot] for slot in slots},
+            with_={slot: of for slot, of in (self.question.withs or {}).items() if slot in slots},
             flags=self.question.flags,
             attributes=self.question.attributes,
         )
@@ -193,6 +195,8 @@ class Matrix:
         shape = self.vocabulary.operations[type_][operation]
         for slot, types in shape.withs.items():
             object_ = (self.question.withs or {}).get(slot)
+            if object_ is None and LEFT_OUT in types:
+                continue
             if object_ is None:
                 return f"needs an object `{slot}` of type {' or '.join(types)}"
             if object_.type not in types:
