@@ -153,7 +153,7 @@ def by_breadth(program: Program, state: State, user: str) -> dict[GainedFact, in
                 for resource in fresh.resources(rule, universe) if brings(rule) else ():
                     if creates_resource(program, rule) and (resource in start or resource in reached.created):
                         continue
-                    pools = [[e for t in slot.types for e in universe.by_type[t].values()] for slot in rule.withs]
+                    pools = [worlds.choices(slot, universe) for slot in rule.withs]
                     if len(list(product(*pools))) > MOST_CHOICES:
                         return None
                     for after in results(program, reference, reached, fresh, user, rule, resource, pools):
@@ -189,11 +189,11 @@ def results(
     user: str,
     rule: Rule,
     resource: Entity,
-    pools: list[list[Entity]],
+    pools: list[list[Entity | None]],
 ) -> Iterator[ReachedState]:
     """The states after an operation, done with each choice of further objects that it is allowed with."""
     for chosen in product(*pools):
-        with_ = {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True)}
+        with_ = {slot.name: e for slot, e in zip(rule.withs, chosen, strict=True) if e is not None}
         flags = worlds.stated_flags(rule, frozenset())
         asked = resource
         if creates_resource(program, rule) and resource.type in program.flat:

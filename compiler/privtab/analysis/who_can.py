@@ -14,11 +14,11 @@ from itertools import combinations
 from privtab.analysis.caller import Caller, listing
 from privtab.entitlements.bearers import ANYONE, Bearers, PrincipalBearers, SubjectsOnDemand, UserBearers
 from privtab.entitlements.evaluator import Evaluator
-from privtab.entitlements.opening import forms, held
+from privtab.entitlements.opening import forms, held, is_too_large
 from privtab.entitlements.universe import users
 from privtab.errors import Undecided, UsageError
 from privtab.ir.canonical import Listing
-from privtab.ir.formula import RequestAlgebra, leaves, located
+from privtab.ir.formula import leaves, located
 from privtab.ir.nodes import Atom, Compare, HasBelow, Member, OwnsBelow, Rule, ServiceAdmin
 from privtab.ir.support import Tool, check_support
 from privtab.ir.unroll import located_sets
@@ -32,8 +32,6 @@ from privtab.state.nodes import State
 
 MEMBERSHIPS = 10
 """The most memberships whose combinations are all tried."""
-MOST_PARTS = 100_000
-"""The most atoms of a condition that is written out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,8 +164,7 @@ class WhoCan:
     ) -> Evaluator | _OneByOne:
         """An evaluator of the rows that count. `numbers`: of the users among the names; `caller`: who has what one of the names has alone."""
         program, state = bearers.program, bearers.state
-        context = self._context
-        if _Size(program, context.flags, context.types, context.levels).fold(self.condition) > MOST_PARTS:
+        if is_too_large(self._context, self.condition):
             return _OneByOne(self, names, caller)
         rows = {table: state.column(table, "entity").where(self._keys) for table in ("grants", "owners")}
         grantees = set(state.column("grants", "grantee").take(rows["grants"]))
@@ -203,18 +200,6 @@ class WhoCan:
 
     def _objects(self) -> dict[str, Entity]:
         return self.request.objects(slot.name for slot in self.rule.withs)
-
-
-class _Size(RequestAlgebra[int]):
-    """The number of atoms of a condition, with those of each `can` wherever it stands."""
-
-    def atom(self, atom: Atom) -> int:  # noqa: ARG002  (overridden)
-        return 1
-
-    def all_of(self, values: Iterable[int]) -> int:
-        return sum(values)
-
-    any_of = all_of
 
 
 class _OneByOne:

@@ -44,6 +44,12 @@ class DocumentedDriver(Driver):
         operation = self._document.operations.get((rule.entity, rule.operation))
         return operation is not None and operation.changes
 
+    @property
+    def there(self) -> frozenset[str]:
+        """As Driver.there: what is made by no call, and not with what contains it."""
+        entries, entities = self._document.entities, self._program.entities
+        return frozenset(type_ for type_ in entries if not entries[type_].make and entities[type_].parent is None)
+
     def makes(self, world: World) -> bool:
         """As Driver.makes: whether the document says how."""
         try:

@@ -50,8 +50,17 @@ class Driver:
     def abilities(self) -> Abilities:
         """What it can make."""
         return Abilities(
-            groups=self.through_groups, roles=self.through_roles, odd_names=self.odd_names, makes=self.makes
+            groups=self.through_groups,
+            roles=self.through_roles,
+            odd_names=self.odd_names,
+            makes=self.makes,
+            there=self.there,
         )
+
+    @property
+    def there(self) -> frozenset[str]:
+        """The types whose entities are there before, and not made."""
+        return frozenset()
 
     def makes(self, world: World) -> bool:
         """Whether it can make a world."""

@@ -140,7 +140,9 @@ class _Finder:
                 purpose=purpose,
                 named=vocabulary(self._program).complete(request_.resource),
             )
-            if self._abilities.makes(world_of(self._program, [found])):
+            world = world_of(self._program, [found])
+            known = (e in self._plan.world.entities for e in world.entities if e.type in self._abilities.there)
+            if all(known) and self._abilities.makes(world):
                 yield _view(self._program, found), found
 
     def _own(self, state: State, request: Request, rule: Rule) -> tuple[State, Request]:

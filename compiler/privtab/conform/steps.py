@@ -27,6 +27,8 @@ class Abilities:
     """Names that differ in case alone, and users, groups and roles of one name."""
     makes: Callable[[World], bool] = lambda _: True
     """Whether it can make a world."""
+    there: frozenset[str] = frozenset()
+    """The types whose entities are there before: no others can be asked about."""
 
 
 ALL_ABILITIES = Abilities()

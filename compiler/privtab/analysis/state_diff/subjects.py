@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, islice, product
@@ -12,7 +12,7 @@ from privtab.analysis.caller import Caller
 from privtab.attributes import NONE_GIVEN, Attribute, AttributeKind, GivenAttributes, Value
 from privtab.entitlements.bearers import USER, UserBearers
 from privtab.entitlements.evaluator import Evaluator
-from privtab.entitlements.opening import forms, held
+from privtab.entitlements.opening import forms, held, is_too_large
 from privtab.entitlements.subjects import Subject as EntitledSubject
 from privtab.entitlements.subjects import Subjects
 from privtab.entitlements.universe import USERS, named_principals
@@ -220,7 +220,7 @@ class Side:
                 users |= found
             holders = {holder for holder, _ in self._users.assigned(principal) if holder.startswith("group:")}
             groups = {group for holder in holders for group in self._users.groups_in(holder)}
-        return {f"user:{user}" for user in users} | (groups if self.uses.request_groups else set())
+        return {f"user:{user}" for user in users if user} | (groups if self.uses.request_groups else set())
 
     def everyone(self) -> set[Subject]:
         """Every subject that the state names, and a user whom it does not name."""
@@ -291,6 +291,7 @@ class SubjectSets:
         self._names = sorted(subjects)
         self._evaluator = side.evaluator(self._names)
         self._known: dict[frozenset[int], frozenset[Subject]] = {}
+        self._large: dict[Hashable, bool] = {}
 
     def given(self, question: Question, objects: Mapping[str, Entity], most: int) -> list[GivenAttributes]:
         """The values that requests can give, as `GivenValues.all`; at most so many and one more."""
@@ -301,10 +302,7 @@ class SubjectSets:
 
     def allowed(self, request: Request) -> frozenset[Subject]:
         """The subjects that may do what is asked, regardless of its user."""
-        where = self._reference.holdings.locations
-        if any(
-            where.find(of) is None and where.unplaced(of) is None for of in (request.resource, *request.with_.values())
-        ):
+        if self._has_orphan(request) or self._is_too_large(request):
             # Between two states, an entity may lie in another one that lies nowhere; no index is made of such rows.
             return frozenset(subject for subject in self._names if self._decided(subject, request))
         found = self._evaluator.allowed(request)
@@ -312,6 +310,14 @@ class SubjectSets:
         if subjects is None:
             subjects = self._known[found] = frozenset(self._names[number] for number in found)
         return subjects
+
+    def _is_too_large(self, request: Request) -> bool:
+        context = EvaluationContext(self._reference, request)
+        rule = self._reference.program.rules[request.resource.type, request.action]
+        key = rule.id, request.flags, *context.types.values(), *context.levels.values()
+        if key not in self._large:
+            self._large[key] = is_too_large(context, context.condition(rule))
+        return self._large[key]
 
     def _has_orphan(self, request: Request) -> bool:
         where = self._reference.holdings.locations
