@@ -31,15 +31,14 @@ from privtab.ir.nodes import (
     Member,
     Or,
     Owner,
-    OwnerSemantics,
     OwnsBelow,
     Privilege,
     Program,
     Rule,
-    Semantics,
     Target,
     When,
 )
+from privtab.ir.semantics import OwnerSemantics, Semantics
 from privtab.ir.shapes import shapes
 
 TYPES = ("top", "mid", "low")

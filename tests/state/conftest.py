@@ -26,16 +26,15 @@ from privtab.ir.nodes import (
     Holds,
     Member,
     Or,
-    OwnerSemantics,
     Privilege,
     Program,
     Role,
     Rule,
-    Semantics,
     ServiceAdmin,
     Target,
     When,
 )
+from privtab.ir.semantics import OwnerSemantics, Semantics
 from privtab.state.load import from_tables, load
 from privtab.state.nodes import State, StateFinding
 from privtab.state.raw import COLUMNS, RawState

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from privtab.errors import InvalidRequest
-from privtab.ir.nodes import Program, Semantics
+from privtab.ir.nodes import Program
+from privtab.ir.semantics import Semantics
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.load import from_tables

@@ -16,7 +16,8 @@ from privtab.analysis.effects import GainedFact
 from privtab.effects import PRINCIPAL_TABLES
 from privtab.entitlements.universe import Universe
 from privtab.ir.names import privilege_names
-from privtab.ir.nodes import RESOURCE, OwnerKind, Rule
+from privtab.ir.nodes import RESOURCE, Rule
+from privtab.ir.semantics import OwnerKind
 from privtab.names import decode_name, encode_name, refers_to
 from privtab.request import Entity
 from privtab.state.nodes import State

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeAlias, assert_never
 
-from privtab.ir.nodes import OwnerKind
+from privtab.ir.semantics import OwnerKind
 from privtab.names import PrincipalKind
 from privtab.request import Entity
 from privtab.state.nodes import Assignment, Grant, State

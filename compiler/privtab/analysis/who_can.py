@@ -121,7 +121,7 @@ class WhoCan:
             {user: n for n, user in enumerate(known.values(), 1)},
             lambda name: _alone(self._reference, name),
         )
-        needs_of_bearer: dict[str, set[frozenset[str]]] = defaultdict(set)
+        needs_of: dict[str, set[frozenset[str]]] = defaultdict(set)
         text = Explanation(self._context, self.rule, Listing(()), allowed=False).text
         memberships = [atom for atom in self._atoms if isinstance(atom, Member) and self._is_to_try(atom)]
         if len(memberships) > MEMBERSHIPS:
@@ -131,16 +131,16 @@ class WhoCan:
                 needs = frozenset(map(text, assumed))
                 evaluator.assume({self._context.path(atom.target)[-1] for atom in assumed})
                 found = evaluator.allowed(self.request)
-                for bearer in {ANYONE} if 0 in found else {names[number] for number in found}:
-                    if not bearer.startswith("user:") or not assumed:
-                        needs_of_bearer[bearer].add(needs)
-        needs_of_anyone = needs_of_bearer.get(ANYONE, set())
+                for sufficient in {ANYONE} if 0 in found else {names[number] for number in found}:
+                    if not sufficient.startswith("user:") or not assumed:
+                        needs_of[sufficient].add(needs)
+        needs_of_anyone = needs_of.get(ANYONE, set())
         listed = [
             Principal(principal=name, scope=scope or None, needs=_smallest(needs))
-            for bearer, all_needs in needs_of_bearer.items()
-            for name, _, scope in [bearer.partition("\n")]
+            for sufficient, all_needs in needs_of.items()
+            for name, _, scope in [sufficient.partition("\n")]
             for needs in [
-                {way for way in all_needs if bearer == ANYONE or not any(known <= way for known in needs_of_anyone)}
+                {way for way in all_needs if sufficient == ANYONE or not any(known <= way for known in needs_of_anyone)}
             ]
             if needs
         ]
@@ -164,7 +164,7 @@ class WhoCan:
     ) -> Evaluator | _OneByOne:
         """An evaluator of the rows that count. `numbers`: of the users among the names; `caller`: who has what one of the names has alone."""
         program, state = bearers.program, bearers.state
-        if is_too_large(self._context, self.condition):
+        if is_too_large(program, self.condition, self._context.flags, self._context.types):
             return _OneByOne(self, names, caller)
         rows = {table: state.column(table, "entity").where(self._keys) for table in ("grants", "owners")}
         grantees = set(state.column("grants", "grantee").take(rows["grants"]))

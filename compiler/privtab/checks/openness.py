@@ -52,7 +52,7 @@ def _pairs(policy: m.Policy, condition: m.Condition) -> Iterator[tuple[m.TargetS
         for members, place in listed:
             for other_members, other_place in listed:
                 same = place.slot == other_place.slot and len(place.types) == len(other_place.types) == 1
-                inherited = [p for p in members if policy.semantics.inherits(policy.privileges[p])]
+                inherited = [p for p in members if policy.semantics.inherits(policy.privileges[p].inheritance)]
                 common = [p for p in inherited if p in other_members]
                 above = same and place.types != other_place.types and not (place.below or other_place.below)
                 if above and common and policy.hierarchy.within(other_place.types[0], place.types[0]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from privtab.ir.formula import RequestAlgebra
 from privtab.ir.nodes import Atom, Formula, Program
 from privtab.ir.serialise import conditions_json
 from privtab.locations import Locations
-from privtab.reference.evaluate import EvaluationContext
 from privtab.request import Entity
 from privtab.state import row_index
 from privtab.state.located import lying_in
@@ -66,9 +65,9 @@ def _index(program: Program, state: State) -> Index:
     return Index({"revision": "", **row_index.document(program, state)})
 
 
-def is_too_large(context: EvaluationContext, condition: Formula) -> bool:
+def is_too_large(program: Program, condition: Formula, flags: Collection[str], types: Mapping[str, str]) -> bool:
     """Whether a condition has too many atoms to be written out, with those of each `can` wherever it stands: then the reference decides."""
-    return _Size(context.program, context.flags, context.types, context.levels).fold(condition) > MOST_PARTS
+    return _Size(program, flags, types).fold(condition) > MOST_PARTS
 
 
 class _Size(RequestAlgebra[int]):

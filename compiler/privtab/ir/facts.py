@@ -24,13 +24,13 @@ from privtab.ir.nodes import (
     Holds,
     Member,
     Owner,
-    OwnerKind,
     OwnsBelow,
     Program,
     Self,
     ServiceAdmin,
     Target,
 )
+from privtab.ir.semantics import OwnerKind
 from privtab.paths import base_type
 
 Carrier: TypeAlias = str

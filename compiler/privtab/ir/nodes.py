@@ -15,20 +15,14 @@ from privtab._once import once
 from privtab.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
 from privtab.diagnostics import Span
 from privtab.effects import BY_ACTIVE_ROLE, EffectKind
-from privtab.names import KINDS, LEFT_OUT, NO_OBJECT
+from privtab.ir.semantics import Inheritance, OwnerKind, Semantics
+from privtab.names import LEFT_OUT, NO_OBJECT
 from privtab.paths import Level
 
 RESOURCE = ""
 """The slot of the request's resource; other slots are the names of its `with` objects."""
 
-OwnerKind: TypeAlias = Literal["user", "group", "role"]
-Creator: TypeAlias = bool | Literal["active_role"]
-Inheritance: TypeAlias = Literal["none", "down"]
-DenyMode: TypeAlias = Literal["none", "overrides"]
 Origin: TypeAlias = Literal["row", "core", "any"]
-GroupSource: TypeAlias = Literal["state", "request"]
-HierarchyKind: TypeAlias = Literal["groups", "roles"]
-RoleNarrowing: TypeAlias = Literal["none", "request"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,54 +216,6 @@ class Alias:
     name: str
     of: str
     deprecated: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnerSemantics:
-    """What ownership means: which kinds of principals may own, whether creators do, and the privileges that owners have."""
-
-    kinds: tuple[OwnerKind, ...] = ("user",)
-    creator: Creator = False
-    holds: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Semantics:
-    """The file-wide semantics of grants."""
-
-    inheritance: Inheritance = "none"
-    deny: DenyMode = "none"
-    owner: OwnerSemantics | None = None
-    subjects: tuple[str, ...] = ("user",)
-    """The types of subjects in requests. All are users, and one name is one user."""
-    grantees: tuple[OwnerKind, ...] = KINDS
-    """The kinds of principals that grants may be to."""
-    assignees: tuple[OwnerKind, ...] = KINDS
-    """The kinds of principals that roles may be assigned to; to roles only with a hierarchy of them."""
-    groups: tuple[GroupSource, ...] = ("state",)
-    everyone: str | None = None
-    """The name of the group that every user belongs to, whatever rows and requests say."""
-    hierarchy: tuple[HierarchyKind, ...] = ()
-    """The kinds of principals that contain others of their kind: groups in groups, roles held by roles."""
-    active_roles: RoleNarrowing = "none"
-    """Whether a request may name the roles of the caller that count."""
-    inactive_owners: bool = False
-    """Whether ownership through a role that does not count is ownership all the same."""
-    gate: str | None = None
-
-    @property
-    def everyones(self) -> frozenset[str]:
-        """The groups of every user: that of `everyone`, if there is one."""
-        return frozenset(() if self.everyone is None else (self.everyone,))
-
-    @property
-    def everybody(self) -> str | None:
-        """The principal that every user is: `group:…`."""
-        return self.everyone and f"group:{self.everyone}"
-
-    def inherits(self, privilege: Privilege | None) -> bool:
-        """As `Program.inherits`."""
-        return ((privilege and privilege.inheritance) or self.inheritance) == "down"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -476,7 +422,8 @@ class Program:
 
     def inherits(self, privilege: str) -> bool:
         """Whether what is held of a privilege on an entity, and denials of it, count for everything below."""
-        return self.semantics.inherits(self.privileges.get(privilege))
+        known = self.privileges.get(privilege)
+        return self.semantics.inherits(None if known is None else known.inheritance)
 
     @property
     def grantable(self) -> Mapping[str, Privilege]:

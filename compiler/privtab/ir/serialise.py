@@ -33,7 +33,6 @@ from privtab.ir.nodes import (
     Program,
     Rule,
     Self,
-    Semantics,
     ServiceAdmin,
     Source,
     Target,
@@ -41,6 +40,7 @@ from privtab.ir.nodes import (
     When,
     nested_on,
 )
+from privtab.ir.semantics import Semantics
 from privtab.ir.shapes import kinds_of_requests, rule_flags
 from privtab.ir.some_minimal_sets import minimal_listing
 from privtab.names import KINDS, small_letters

@@ -9,7 +9,8 @@ from typing import cast, get_args
 from privtab.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes
 from privtab.diagnostics import Diagnostic, Span
 from privtab.findings import misspelt, undeclared, unsound_rows, unsound_types
-from privtab.ir.nodes import Alias, EntityType, OwnerKind, OwnerSemantics, Privilege, Role, Semantics
+from privtab.ir.nodes import Alias, EntityType, Privilege, Role
+from privtab.ir.semantics import OwnerKind, OwnerSemantics, Semantics
 from privtab.model.nodes import Hierarchy
 from privtab.names import ANY_PRIVILEGE, PRIVILEGE_ATTRIBUTE
 from privtab.syntax.nodes import PrivilegeDecl, RoleDecl, SetDecl, Tables, Word

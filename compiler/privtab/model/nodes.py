@@ -11,18 +11,8 @@ from privtab._nodes import dataclass
 from privtab.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes, Operator, Scalar
 from privtab.diagnostics import Located, Span
 from privtab.effects import EffectKind
-from privtab.ir.nodes import (
-    Alias,
-    Ambiguous,
-    Conflict,
-    EntityType,
-    Origin,
-    Privilege,
-    Role,
-    Semantics,
-    Source,
-    WithSlot,
-)
+from privtab.ir.nodes import Alias, Ambiguous, Conflict, EntityType, Origin, Privilege, Role, Source, WithSlot
+from privtab.ir.semantics import Semantics
 from privtab.paths import Level
 from privtab.syntax.nodes import Cell, RowDecl, Tables
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from privtab.diagnostics import Diagnostic, Located
 from privtab.effects import DELEGATION, PRINCIPAL_TABLES, TABLE_OF_TYPE
 from privtab.findings import misspelt, undeclared, unsound_rows, unsound_types
-from privtab.ir.nodes import RESOURCE, Ambiguous, Conflict, Semantics, Source, WithSlot
+from privtab.ir.nodes import RESOURCE, Ambiguous, Conflict, Source, WithSlot
+from privtab.ir.semantics import Semantics
 from privtab.model import nodes as m
 from privtab.model.conditions import Scope, fitting_types, privilege_names
 from privtab.model.names import DeclaredNames, unbound

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab.errors import UsageError
 from privtab.ir.formula import uses_below
-from privtab.ir.nodes import HierarchyKind
+from privtab.ir.semantics import HierarchyKind
 from privtab.locations import Locations
 from privtab.request import Entity
 from privtab.spark.arguments import RequestColumns

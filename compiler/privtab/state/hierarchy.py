@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from privtab.ir.nodes import HierarchyKind, Program
+from privtab.ir.nodes import Program
+from privtab.ir.semantics import HierarchyKind
 from privtab.moments import ALWAYS, Window
 from privtab.request import Entity
 from privtab.state.chains import (

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from privtab.ir.nodes import HierarchyKind, Program
+from privtab.ir.nodes import Program
+from privtab.ir.semantics import HierarchyKind
 from privtab.state.chains import GROUP, MOST_LINKS, ROLE
 from privtab.state.names import Problem
 from privtab.state.nodes import State

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from privtab.errors import InvalidRequest
-from privtab.ir.nodes import OwnerKind, Program
+from privtab.ir.nodes import Program
+from privtab.ir.semantics import OwnerKind
 from privtab.ir.serialise import vocabulary
 from privtab.locations import Locations
 from privtab.moments import Window

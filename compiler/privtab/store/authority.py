@@ -21,7 +21,8 @@ from privtab.errors import AccessDenied, UsageError
 from privtab.hints import hint, listed
 from privtab.ir.formula import followed, item_condition, recipients
 from privtab.ir.names import privilege_names
-from privtab.ir.nodes import Compare, OwnerKind, Program
+from privtab.ir.nodes import Compare, Program
+from privtab.ir.semantics import OwnerKind
 from privtab.ir.serialise import vocabulary
 from privtab.locations import Locations
 from privtab.names import PRIVILEGE_ATTRIBUTE, encode_name, last_name

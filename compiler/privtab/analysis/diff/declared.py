@@ -8,7 +8,8 @@ from typing import Literal, TypeVar
 from privtab.analysis.diff.effects import verdict
 from privtab.analysis.diff.nodes import DeclarationChange, Detail, Verdict
 from privtab.attributes import KINDS, Attribute, Attributes
-from privtab.ir.nodes import Alias, EntityType, OwnerSemantics, Privilege, Program, Role, Semantics
+from privtab.ir.nodes import Alias, EntityType, Privilege, Program, Role
+from privtab.ir.semantics import OwnerSemantics, Semantics
 from privtab.state.names import StateNames
 
 T = TypeVar("T")

@@ -316,7 +316,7 @@ class SubjectSets:
         rule = self._reference.program.rules[request.resource.type, request.action]
         key = rule.id, request.flags, *context.types.values(), *context.levels.values()
         if key not in self._large:
-            self._large[key] = is_too_large(context, context.condition(rule))
+            self._large[key] = is_too_large(context.program, context.condition(rule), context.flags, context.types)
         return self._large[key]
 
     def _has_orphan(self, request: Request) -> bool:

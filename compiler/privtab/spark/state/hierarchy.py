@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 from pyspark.sql import functions as fn
 
-from privtab.ir.nodes import HierarchyKind
+from privtab.ir.semantics import HierarchyKind
 from privtab.moments import FIRST, LAST, Window, edge_texts, moment
 from privtab.request import Entity
 from privtab.spark.state.schemas import CANONICAL, schema, windows_in

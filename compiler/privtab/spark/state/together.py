@@ -15,7 +15,8 @@ from pyspark.sql import functions as fn
 
 from privtab.engines.packed import digest, packed
 from privtab.errors import UsageError
-from privtab.ir.nodes import HierarchyKind, Program
+from privtab.ir.nodes import Program
+from privtab.ir.semantics import HierarchyKind
 from privtab.ir.serialise import vocabulary
 from privtab.spark.shipping import PackedState, ShippedBytes
 from privtab.state.attribute_rows import TABLE as ATTRIBUTES
