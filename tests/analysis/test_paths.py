@@ -273,7 +273,7 @@ def runs(program: Program, state: State, reach: ReachableRights, fact: GainedFac
     fresh = fresh_names(program, state)
     reached = ReachedState(state, frozenset())
     for step in path.steps:
-        pools = [[step.with_[slot.name]] for slot in step.rule.withs]
+        pools = [[step.with_.get(slot.name)] for slot in step.rule.withs]
         there = Universe(program, (*universe_of(program, state), *reached.created), locations(program, reached.state))
         assert step.resource in set(fresh.resources(step.rule, there))
         after = list(

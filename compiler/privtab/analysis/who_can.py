@@ -60,7 +60,7 @@ class Principal:
 
 
 class WhoCan:
-    """The answer for one operation on one object. `users` are sorted; `anyone`: even users that no row names."""
+    """The answer for one operation on one object. `users` are sorted; `anyone`: users that no row names may, and those who are not `excepted`."""
 
     def __init__(self, reference: Reference, state: State, request: Request) -> None:
         reference.vocabulary.check_question(request)
@@ -82,11 +82,14 @@ class WhoCan:
         numbers = {name: number for number, name in enumerate(names) if name}
         found = self._evaluator(self._users, names, numbers, lambda name: Caller(reference, name)).allowed(request)
         self.anyone: bool = 0 in found
-        asked = self.known if self.anyone else {names[number] for number in found}
+        asked = {names[number] for number in found} - {""}
+        asked = asked & self.known if self.anyone else asked
         if self.rule.needs_active_role:  # whoever holds none cannot name one
             asked = {user for user in asked if reference.holdings.of_user(user, request.groups)[2]}
             self.anyone = False
         self.users: tuple[str, ...] = tuple(sorted(asked))
+        self.excepted: tuple[str, ...] = tuple(sorted(self.known - asked)) if self.anyone else ()
+        """The users whom the state names and who may not although anyone else may: what every user has is denied to them."""
 
     def through(self, user: str) -> tuple[Evidence, ...]:
         """The first minimal set that holds for one of the users; empty if none does."""

@@ -105,6 +105,7 @@ def _users(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[str])
         return
     listed = [{"user": user, "through": () if found.anyone else found.through(user)} for user in users]
     answer = {**_question_json(found), "anyone": found.anyone, "count": len(found.users), "users": listed}
+    answer |= {"except": list(found.excepted)} if found.excepted else {}
     rows = ((user, "anyone" if found.anyone else _text(found.through(user))) for user in users)
     print_if_data(format_, {**answer, "notes": notes}, ("user", "through"), rows)
 
@@ -147,7 +148,11 @@ def _show_users(found: WhoCan, users: tuple[str, ...]) -> None:
     console = out()
     _heading(found)
     if found.anyone:
-        console.print("anyone may, named in the state or not")
+        but = f", but for {count(len(found.excepted), 'user')} of {len(found.known):,}" if found.excepted else ""
+        console.print(f"anyone may, named in the state or not{but}")
+        for user in found.excepted[:MOST_LINES]:
+            console.print(f"  {user}")
+        console.more(len(found.excepted) - MOST_LINES, apart=True)
         return
     console.print(f"{count(len(found.users), 'user')} of {len(found.known | set(found.users)):,}", style="dim")
     if users:

@@ -120,7 +120,7 @@ class Checker:
     def note_unused_names(self, state: State) -> None:
         """Note groups without members that rows mention, and roles that are not held but whose name resembles one that is."""
         in_state = self.program.semantics.groups == ("state",)
-        groups_with_members = state.distinct(("memberships", "group"))
+        groups_with_members = state.distinct(("memberships", "group")) | self.program.semantics.everyones
         known_roles = state.distinct(("assignments", "role")) | set(self.program.roles)
         visited: set[str] = set()
         for table, name in (("grants", "grantee"), ("assignments", "principal"), ("owners", "owner")):

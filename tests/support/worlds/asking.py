@@ -46,8 +46,8 @@ def requests(program: Program, seed: int, per_rule: int) -> list[Request]:
                     with_={
                         w.name: named
                         for w in rule.withs
-                        if (named := entity(program, rnd.choice(w.named), rnd))
-                        and not (LEFT_OUT in w.types and leaving_out.random() < 0.5)
+                        for named in [entity(program, rnd.choice(w.named), rnd)]
+                        if not (LEFT_OUT in w.types and leaving_out.random() < 0.5)
                     },
                     flags=stated_flags(rule, frozenset(f for f in ("force", "Force", "unheard") if rnd.random() < 0.3)),
                 )
