@@ -19,7 +19,7 @@ from privtab.pushdown.document import MappingDocument
 from privtab.pushdown.rights import Account, NativeGrant, NativeOwnership, Object
 from privtab.pushdown.run import PushReport, push
 from privtab.reference.evaluate import Reference
-from privtab.request import Request
+from privtab.request import Entity, Request
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.store.store import Store
 from privtab_systems.push.postgresql import LONGEST_NAME
@@ -169,6 +169,30 @@ def test_two_pushes_do_not_take_what_the_other_one_still_gives(url: str, pushes:
     assert tries(url, "ann", "select * from sales.orders")
     assert pushes(State(grants=()), pusher="two").plan.revoke
     assert not tries(url, "ann", "select * from sales.orders")
+
+
+def test_what_every_user_has_is_granted_to_public(url: str, program: Program, document: MappingDocument) -> None:
+    program = replace(program, semantics=replace(program.semantics, everyone="all of them"))
+
+    def everyone(privilege: str, place: Entity) -> Grant:
+        return Grant(grantee="group:all of them", effect="allow", privilege=privilege, entity=place)
+
+    shared = everyone("USE", entity("hive", "sales")), everyone("SELECT", ORDERS)
+    members = ("cy", "all of them"), ("o'neil", "staff"), ("ann", "staff")
+    pushed = push(program, State(grants=shared, memberships=members), document, url, pusher="lake", apply=True)
+    assert pushed.applied
+    assert pushed.desired.left_out["memberships: every user is in `all of them`"] == 1
+    run(url, "create role newcomer login")
+    assert tries(url, "newcomer", "select * from sales.orders")
+    denied = Grant(grantee="user:ann", effect="deny", privilege="SELECT", entity=ORDERS)
+    state = State(grants=(*shared, denied), memberships=members)
+    found = push(program, state, document, url, pusher="lake", expand=True, apply=True, compare=True)
+    assert found.disagreements == ()
+    assert [tries(url, user, "select * from sales.orders") for user in USERS] == [False, True, True]
+    assert not tries(url, "newcomer", "select * from sales.orders"), "one by one, to users whom rows name"
+    for table, row in (("memberships", ("group:all of them", "staff")), ("owners", (ORDERS, "group:all of them"))):
+        wrong = push(program, State(**{table: (row,)}), document, url, pusher="lake")  # type: ignore[arg-type]
+        assert [finding.code for finding in wrong.desired.findings] == ["S301"]
 
 
 def test_drift_is_seen_and_mended(url: str, pushes: Pusher) -> None:

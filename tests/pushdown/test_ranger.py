@@ -111,6 +111,25 @@ def test_policies_of_others_stay_and_are_reported(pushes: Pusher, program: Progr
     assert json.loads(path.read_text(encoding="utf-8")) == theirs
 
 
+def test_everyone_is_the_group_public_of_ranger(program: Program, tmp_path: Path) -> None:
+    program = replace(program, semantics=replace(program.semantics, everyone="all"))
+    state = State(
+        grants=(
+            Grant(grantee="group:all", effect="allow", privilege="SELECT", entity=Entity("table", "sales/orders")),
+            Grant(grantee="group:hr", effect="deny", privilege="SELECT", entity=Entity("table", "sales/orders")),
+        )
+    )
+    path = str(tmp_path / "policies.json")
+    pushed = push(program, state, load("ranger", program, {}), path, pusher="lake", apply=True)
+    assert pushed.desired.findings == ()
+    [policy] = json.loads(Path(path).read_text(encoding="utf-8"))["policies"]
+    assert [item["groups"] for item in (*policy["policyItems"], *policy["denyPolicyItems"])] == [["public"], ["hr"]]
+    assert not push(program, state, load("ranger", program, {}), path, pusher="lake").plan.changes
+    read = imported(program, tmp_path)
+    assert set(read.state.grants) == set(state.grants)
+    assert read.not_taken == ()
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
