@@ -16,6 +16,7 @@ from privtab.backends.rego.body import Body, Clause, Functions, RowView
 from privtab.characters import PLAIN, UNUSABLE
 from privtab.ir.formula import (
     call_condition,
+    compared_terms,
     conjunction,
     item_condition,
     leaves,
@@ -29,6 +30,7 @@ from privtab.ir.names import inheriting
 from privtab.ir.nodes import ALWAYS, And, Can, Compare, Formula, Program, Rule, Self, When, nested_on
 from privtab.ir.serialise import source_text, vocabulary
 from privtab.names import ANY_PRIVILEGE, LEFT_OUT
+from privtab.paths import SEVERAL
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -234,6 +236,7 @@ def render(
         ),
         f"{base}/explain/explain.rego": _template("explain.rego.j2").render(
             **common,
+            levels_compared=any(term.target and term.target.level in SEVERAL for term in compared_terms(program)),
             attributes=bool(program.attributes),
             several_words=several_words,
             asks_any=ANY_PRIVILEGE in program.privileges,
