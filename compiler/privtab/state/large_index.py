@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -54,10 +54,7 @@ def people_parts(program: Program, state: State) -> PeopleParts:
     state = closed(program, state.plain("an index by columns"))
     used_parts = uses(program)
     people = _People(program, state, used_parts)
-    alone = np.array(
-        [used_parts.request_groups or people.names[n].as_py() in used_parts.everyone for n in people.groups]
-    )
-    groups_alone = people.groups[alone.astype(np.bool_)]
+    groups_alone = people.groups if used_parts.request_groups else people.numbers(used_parts.everyone)
     admins, admin_names = _sorted(coded_column(state, "service_admins", "user"))
     parts = {
         "service_admins": Part(lambda: [(once(admins),)], (Level(admin_names, '"', '":true', ","),), ""),
@@ -247,6 +244,11 @@ class _People:
                 self.within[principal] = [role, scopes.names[number]]
             principals.append(principal if every or role in effective else None)
         return inverse, CodedColumn.of_texts(principals)
+
+    def numbers(self, groups: Collection[str]) -> Codes:
+        """The numbers of those of some groups that hold something themselves, or that others contain."""
+        named = pc.is_in(self.names, value_set=arrow.texts(sorted(groups)))
+        return np.intersect1d(np.flatnonzero(arrow.truth(named)), self.groups)
 
     def principals(self, people: Codes, prefix: str) -> Part:
         """The principals of some users or groups."""
