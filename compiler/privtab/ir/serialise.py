@@ -50,14 +50,14 @@ KINDS_OF_NODES: Mapping[type, str] = {node: small_letters(node.__name__) for nod
 """The name of each kind of node: `has_below`, `and`."""
 FORMAT = 1
 FORMAT_NEWER = 2
-"""The format of programs with nested types, flat ids, active roles, attributes or privileges with an inheritance of their own, which readers of
-the first format would misread."""
+"""The format of programs with nested types, flat ids, active roles, attributes, a group of every user or privileges with an inheritance of
+their own, which readers of the first format would misread: denials to everyone, for example."""
 
 
 def _needs_newer(program: Program) -> bool:
-    narrows = program.semantics.active_roles != "none"
-    apart = inheriting(program) == "mixed"
-    return bool(nested_on(program.entities) or program.flat or narrows or program.attributes or apart)
+    semantics = program.semantics
+    beyond_grants = semantics.active_roles != "none" or semantics.everyone is not None or inheriting(program) == "mixed"
+    return bool(nested_on(program.entities) or program.flat or program.attributes or beyond_grants)
 
 
 def program_json(program: Program, optimised: Program | None = None) -> dict[str, Any]:
