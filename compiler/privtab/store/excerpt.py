@@ -160,7 +160,15 @@ class Excerpt:
             members = {row["user"] for row in self.find("memberships", group=groups)}
             found = {text if text.startswith(GROUP) else f"user:{text}" for text in members}
             waiting = (found | {row["principal"] for row in self.find("assignments", role=roles)}) - seen
+        if not seen.isdisjoint(f"{GROUP}{group}" for group in self.program.semantics.everyones):
+            seen |= self._users()
         return {text.removeprefix("user:") for text in seen if text.startswith("user:")}
+
+    def _users(self) -> set[str]:
+        """Every user that some row names, and one that none does."""
+        columns = (("memberships", "user"), ("assignments", "principal"), ("grants", "grantee"), ("owners", "owner"))
+        texts = {row[column] or "" for table, column in columns for row in self.find(table)}
+        return {"user:anyone", *(text if ":" in text else f"user:{text}" for text in texts)}
 
     def _holdings(self, principals: Collection[str]) -> list[Cells]:
         return [*self.find("grants", grantee=principals), *self.find("owners", owner=principals)]
@@ -168,7 +176,8 @@ class Excerpt:
     def _principals(self, user: str, request_groups: Iterable[str]) -> set[str]:
         """Every principal through which a user may hold something."""
         semantics = self.program.semantics
-        groups = {f"{GROUP}{group}" for group in request_groups} if "request" in semantics.groups else set[str]()
+        named = set(request_groups) if "request" in semantics.groups else set[str]()
+        groups = {f"{GROUP}{group}" for group in named | semantics.everyones}
         if "state" in semantics.groups:
             groups |= {f"{GROUP}{row['group']}" for row in self.find("memberships", user=[user])}
         if "groups" in semantics.hierarchy:
