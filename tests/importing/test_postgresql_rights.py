@@ -229,7 +229,7 @@ def world(seed: int) -> list[str]:
     return made
 
 
-WITHOUT_ROLES = {"groups": "hierarchy: groups, ", "flat": ""}
+WITHOUT_ROLES = {"groups": "  hierarchy: groups\n", "flat": ""}
 
 
 @pytest.mark.parametrize(("seed", "chains"), [*((seed, "roles") for seed in range(4)), (4, "groups"), (5, "flat")])
@@ -241,7 +241,7 @@ def test_what_is_imported_from_postgresql_decides_as_the_server_does(
     )
     policy, types = POLICY, set(POSTGRESQL)
     if chains != "roles":
-        text = POLICY.read_text(encoding="utf-8").replace("hierarchy: roles, ", WITHOUT_ROLES[chains])
+        text = POLICY.read_text(encoding="utf-8").replace("  hierarchy: roles\n", WITHOUT_ROLES[chains])
         policy, types = tmp_path / "15.yaml", types - {"role"}
         policy.write_text(text.replace("[user, role]", "[user, group]"), encoding="utf-8")
     found, reference = imported(database, policy)
@@ -318,7 +318,7 @@ system: narrow
 version: "1"
 entities: {database: {schema: {table: {}}}}
 privileges: {USAGE: {on: [schema]}, SELECT: {on: [table]}}
-semantics: {owner: {kinds: [user, group]}}
+semantics: {everyone: public, owner: {kinds: [user, group]}}
 tables: {table: {select: SELECT (table) and USAGE (schema)}}
 """
 ALWAYS = {

@@ -70,7 +70,7 @@ def cases(program: Program, rows: Rows) -> Iterator[Case]:
     numbers = itertools.count()
     for rule in program.rules.values():
         for flags in _subsets(rule_flags(program, rule)):
-            for types in itertools.product(*(w.types for w in rule.withs)):
+            for types in itertools.product(*(w.named for w in rule.withs)):
                 objects = {w.name: t for w, t in zip(rule.withs, types, strict=True)}
                 yield from _of_condition(program, rule, item_condition(rule), flags, objects, numbers, rows, named=True)
                 if rule.unnamed and not program.entities[rule.entity].single:

@@ -245,7 +245,7 @@ def requests(program_: Program, rule: Rule) -> list[Request]:
                 action=rule.operation,
                 resource=resource,
                 groups=(BROUGHT,),
-                with_={slot: _entity(program_, type_, 2 if apart else 1) for slot, type_ in slots.items()},
+                with_={slot: _entity(program_, type_, 2 if apart else 1) for slot, type_ in slots.items() if type_},
                 flags=frozenset(flag for flag, on in zip(flags, flag_values, strict=True) if on),
             )
         )

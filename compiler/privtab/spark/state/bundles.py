@@ -58,8 +58,8 @@ def from_index(document: Mapping[str, Any]) -> State:
             elif principal in document["within"]:
                 role, scope = document["within"][principal]
                 assignments[Assignment(principal=holder, role=role.partition(":")[2], scope=entity(scope))] = None
-            elif kind == "group" and holder.startswith("user:"):
-                memberships[holder.partition(":")[2], name] = None
+            elif kind == "group" and principal != holder:
+                memberships[holder.removeprefix("user:"), name] = None
     for kind, part in (("user", "scoped"), ("group", "group_scoped")):
         for name, scopes in document[part].items():
             for scope, roles in scopes.items():
