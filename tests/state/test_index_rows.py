@@ -66,3 +66,21 @@ def test_roles_of_roles_are_read_back_with_their_scopes_and_times() -> None:
         *(("ann", "t/1", moment) for moment in (9, 10, 20)),
         ("ben", "s/1", 10),
     ]
+
+
+def test_groups_that_contain_those_of_the_request_are_read_back() -> None:
+    text = POLICY.replace("hierarchy: [roles], active_roles: request", "hierarchy: [groups], groups: [state, request]")
+    program = program_of(SourceFile.of("office.yaml", text.replace("down,", "down, deny: overrides,")))
+    desk = Entity("desk", "s/1")
+    state = State(
+        memberships=(("group:hr", "it"),),
+        grants=(
+            Grant(grantee="user:ann", effect="allow", privilege="USE", entity=desk),
+            Grant(grantee="group:it", effect="deny", privilege="USE", entity=desk),
+        ),
+    )
+    rows = from_index(index(program, state))
+    for groups, allowed in (((), True), (("hr",), False), (("it",), False)):
+        request = Request(user="ann", action="use", resource=desk, groups=groups)
+        assert Reference(program, rows).decide(request).allowed is allowed
+        assert Reference(program, state).decide(request).allowed is allowed
