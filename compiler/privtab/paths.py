@@ -18,9 +18,9 @@ MOST_LEVELS = 64
 """The largest number that a policy may say."""
 
 Level: TypeAlias = Literal["nearest", "first", "any", "every", "parent"]
+"""Which level of a type that nests is meant: the innermost on the path, the outermost, one of them, each, or the one around it."""
 SEVERAL: tuple[Level, ...] = ("any", "every")
 """Those that may be several entities."""
-"""Which level of a type that nests is meant: the innermost on the path, the outermost, one of them, each, or the one around it."""
 
 Link: TypeAlias = tuple[str, int]
 """A type on a path, and the number of names in its own path; a type that nests counts as one level."""

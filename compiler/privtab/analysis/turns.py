@@ -29,18 +29,16 @@ from privtab.analysis.changes import (
     order,
 )
 from privtab.analysis.provenance import Provenance
-from privtab.ir.formula import RequestAlgebra, Truth
+from privtab.ir.formula import RequestAlgebra, Truth, on_entity
 from privtab.ir.names import privilege_names
 from privtab.ir.nodes import (
     Atom,
     Can,
     Compare,
     Has,
-    HasBelow,
     Holds,
     Member,
     Owner,
-    OwnsBelow,
     Program,
     Self,
     ServiceAdmin,
@@ -355,14 +353,3 @@ class _ReachableAtoms(RequestAlgebra[Iterator[Atom]]):
         return chain.from_iterable(values)
 
     any_of = all_of
-
-
-def on_entity(atom: Atom) -> Has | Owner | Member | Self | Holds | ServiceAdmin | Compare:
-    """An atom, held on its entity itself where it may be held below it."""
-    match atom:
-        case HasBelow():
-            return Has(privilege=atom.privilege, target=atom.target)
-        case OwnsBelow():
-            return Owner(target=atom.target)
-        case _:
-            return atom

@@ -20,11 +20,9 @@ from privtab.ir.nodes import (
     Can,
     Formula,
     Has,
-    HasBelow,
     Member,
     Or,
     Owner,
-    OwnsBelow,
     Program,
     Rule,
     ServiceAdmin,
@@ -450,17 +448,6 @@ def outermost(program: Program, atom: Atom) -> Formula:
         return atom
     nests = program.entities[atom.target.type].nested
     return replace(atom, target=replace(atom.target, level="first")) if nests else atom
-
-
-def not_below(_: Program, atom: Atom) -> Formula:
-    """An atom, without `or below`."""
-    match atom:
-        case HasBelow():
-            return Has(privilege=atom.privilege, target=atom.target)
-        case OwnsBelow():
-            return Owner(target=atom.target)
-        case _:
-            return atom
 
 
 def administrators_may_all(_: Program, __: Rule, formula: Formula) -> Formula:

@@ -9,6 +9,7 @@ from itertools import product
 
 from privtab.conform import misreadings as wrong
 from privtab.conform.misreadings import CONTINUED, SAME, Misreading, Mistake, both, only
+from privtab.ir.formula import on_entity
 from privtab.ir.nodes import (
     ALWAYS,
     RESOURCE,
@@ -129,7 +130,7 @@ _LEVELS = (
     Mistake("outermost", "of a type that nests, the outermost level counts, not the nearest",
             wrong.atoms(wrong.outermost), "a type that nests"),
     Mistake("below-ignored", "`or below` is not looked at",
-            wrong.atoms(wrong.not_below), "`or below`"),
+            wrong.atoms(lambda _, atom: on_entity(atom)), "`or below`"),
 )
 _DENIALS = (
     Mistake("denials-ignored", "denials count for nothing",

@@ -103,16 +103,13 @@ class ConditionReader:
         found: dict[tuple[int, ...], None] = {}
         for set_ in sets:
             listed = [(number, rule["atoms"][number]) for number in set_]
-            places = [place for _, atom in listed for place in (atom, atom.get("left", {}), atom.get("right", {}))]
+            places = [place for _, atom in listed for place in _places(atom)]
             choices = [form.levels[place["slot"]] for place in places if place.get("level") == "any"]
             for distance in range(max(choices, default=1)):
                 row: list[int] = []
                 for number, atom in listed:
                     for place in self._located_atom(atom, form, distance):
-                        key = (
-                            number,
-                            *(side.get("type", "") for side in (place, place.get("left", {}), place.get("right", {}))),
-                        )
+                        key = (number, *(part.get("type", "") for part in _places(place)))
                         if key not in numbers:
                             numbers[key] = len(atoms)
                             atoms.append(place)
@@ -296,3 +293,8 @@ def _split(parts: Iterable[Condition], bit: Callable[[Atom], int]) -> tuple[int,
         else:
             rest.append(compiled(part, bit))
     return bits, tuple(rest)
+
+
+def _places(atom: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """What of an atom's JSON may have a target: itself, and the sides of a comparison."""
+    return atom, atom.get("left", {}), atom.get("right", {})

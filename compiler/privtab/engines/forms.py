@@ -77,9 +77,10 @@ class Form:
         if not set(map(flag_name, self.flags)).issuperset(rule.get("required_flags", ())):
             return FLAG
         slots: Mapping[str, Sequence[str]] = rule["with"]
-        if any(slot in self.withs and self.types[slot] == LEFT_OUT not in types for slot, types in slots.items()):
+        given = self.types
+        if any(slot in given and given[slot] == LEFT_OUT not in types for slot, types in slots.items()):
             return NULL
-        return WITH if any(self.types.get(slot, LEFT_OUT) not in types for slot, types in slots.items()) else OK
+        return WITH if any(given.get(slot, LEFT_OUT) not in types for slot, types in slots.items()) else OK
 
     @property
     def types(self) -> Mapping[str, str]:

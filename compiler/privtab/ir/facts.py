@@ -385,7 +385,7 @@ class GivingFacts:
             case Member(target=target):
                 is_group = self.semantics.program.entities[target.type].principal == "group" and not self._plainest
                 carriers = sorted(self.semantics.carriers - {"user"}) if is_group else ()
-                through = (BelongsTo(target=target, carrier=c) for c in carriers if c != "user")
+                through = (BelongsTo(target=target, carrier=c) for c in carriers)
                 yield Giving(firm=((BelongsTo(target=target), *through),))
             case Holds(target=target):
                 yield Giving(firm=(tuple(HasRole(target=target, carrier=c) for c in self._carriers),))

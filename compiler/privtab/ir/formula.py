@@ -196,6 +196,17 @@ def several(atom: Formula) -> Target | None:
             return None
 
 
+def on_entity(atom: Atom) -> Has | Owner | Member | Self | Holds | ServiceAdmin | Compare:
+    """An atom, held on its entity itself where it may be held below it."""
+    match atom:
+        case HasBelow():
+            return Has(privilege=atom.privilege, target=atom.target)
+        case OwnsBelow():
+            return Owner(target=atom.target)
+        case _:
+            return atom
+
+
 def on_each_level(program: Program, atom: Atom, levels: int) -> tuple[Atom, ...]:
     """An atom about `any` or `every` level as one about each, the nearest first, on a path with this many levels."""
     whole = several(atom)

@@ -154,7 +154,7 @@ class Lowering:
     def compared(self, condition: m.Compared) -> ir.Formula:
         """A comparison, with a case for each type of an object whose type is known only from the request."""
         for place in condition.places:
-            if len(place.types) > 1 or place.optional:
+            if place.polymorphic:
                 cases = tuple((t, self.compared(_narrowed(condition, place.slot, t))) for t in place.types)
                 return ir.ByType(slot=place.slot, cases=cases, text=f"attribute ({place.slot})")
         right = condition.right
@@ -220,7 +220,7 @@ class Lowering:
         accepts: Callable[[str], bool] = lambda _: True,
     ) -> ir.Formula:
         """The formula at a place; if the type is known only from the request, with a case for each fitting type."""
-        if len(place.types) == 1 and not place.optional:
+        if not place.polymorphic:
             return make(self.target(place.slot, place.types[0], place.level))
         cases = tuple((type_, make(self.target(place.slot, type_))) for type_ in place.types if accepts(type_))
         return ir.ByType(slot=place.slot, cases=cases, text=f"{text} ({place.slot})")

@@ -109,6 +109,11 @@ class TargetSlot:
     optional: bool = False
     """Whether requests may leave the object out; then nothing holds there."""
 
+    @property
+    def polymorphic(self) -> bool:
+        """Whether the request alone says the type, or that there is no object."""
+        return len(self.types) > 1 or self.optional
+
 
 @dataclass(frozen=True, slots=True)
 class PrivilegeUse:

@@ -160,7 +160,7 @@ class Excerpt:
             members = {row["user"] for row in self.find("memberships", group=groups)}
             found = {text if text.startswith(GROUP) else f"user:{text}" for text in members}
             waiting = (found | {row["principal"] for row in self.find("assignments", role=roles)}) - seen
-        if not seen.isdisjoint(f"{GROUP}{group}" for group in self.program.semantics.everyones):
+        if self.program.semantics.everybody in seen:
             seen |= self._users()
         return {text.removeprefix("user:") for text in seen if text.startswith("user:")}
 
