@@ -198,13 +198,9 @@ def several(atom: Formula) -> Target | None:
 
 def on_entity(atom: Atom) -> Has | Owner | Member | Self | Holds | ServiceAdmin | Compare:
     """An atom, held on its entity itself where it may be held below it."""
-    match atom:
-        case HasBelow():
-            return Has(privilege=atom.privilege, target=atom.target)
-        case OwnsBelow():
-            return Owner(target=atom.target)
-        case _:
-            return atom
+    if isinstance(atom, HasBelow):
+        return Has(privilege=atom.privilege, target=atom.target)
+    return Owner(target=atom.target) if isinstance(atom, OwnsBelow) else atom
 
 
 def on_each_level(program: Program, atom: Atom, levels: int) -> tuple[Atom, ...]:
