@@ -37,6 +37,7 @@ from privtab.ir.formula import (
     compares,
     level_text,
     move,
+    on_entity,
     resolve,
     uses_below,
 )
@@ -200,8 +201,7 @@ class Canonical:
                 same = [a.target for a in atoms if isinstance(a, Has | HasBelow) and a.privilege == privilege]
                 return inherited and not owners_have and any(self._reaches(privilege, target, t) for t in same)
             case HasBelow():
-                on_it = Has(privilege=atom.privilege, target=atom.target)
-                return any(self._gives_below(a, atom) for a in atoms) or self.entails(atoms, on_it)
+                return any(self._gives_below(a, atom) for a in atoms) or self.entails(atoms, on_entity(atom))
             case OwnsBelow(target=target):
                 return any(isinstance(a, Owner | OwnsBelow) and self._within(a.target, target) for a in atoms)
             case Compare():

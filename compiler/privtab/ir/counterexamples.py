@@ -145,13 +145,12 @@ class CounterexampleSearch:
     def _with_fewest_denials(
         self,
         base: Facts,
-        denials: list[Fact],
+        needed: list[Fact],
         g: Formula,
         flags: frozenset[str],
         types: Mapping[str, str],
     ) -> Facts:
         """The base facts with as few of the denials as suffice to keep `g` from holding."""
-        needed = denials
 
         def refutes(chosen: Iterable[Fact]) -> bool:
             return not self.other_semantics.holds(g, base | frozenset(chosen), flags, types)
