@@ -212,3 +212,21 @@ tables: {group: {see: member (group)}}
         ["ann is in group:staff"],
         ["the request says that ann is in group:staff"],
     ]
+
+
+def test_below_the_row_that_the_reason_names_comes_first() -> None:
+    text = """\
+privtab: 1
+system: world
+version: "1"
+entities: {top: {leaf: }}
+privileges: [READ]
+semantics: {inheritance: down, owner: {holds: [READ]}}
+tables: {top: {see: READ (top or below)}}
+"""
+    program = generated_programs.lowered(text)[0]
+    state = State(grants=(grant("READ", "leaf:t/a"),), owners=((Entity("leaf", "t/b"), "user:ann"),))
+    request = Request(user="ann", action="see", resource=Entity("top", "t"))
+    ((part,),) = explain(Reference(program, state), request, state).sets
+    assert part.through == "owner user:ann"
+    assert [chain[0].kind for chain in part.because] == ["owner", "grant"]

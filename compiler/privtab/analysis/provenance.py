@@ -9,11 +9,10 @@ from typing import Literal, TypeAlias, assert_never, cast
 
 from privtab.attributes import Value
 from privtab.ir.names import term_text, value_text
-from privtab.ir.nodes import Atom, Compare, Has, HasBelow, Holds, Member, Owner, OwnsBelow, Self, ServiceAdmin, Target
+from privtab.ir.nodes import Atom, Compare, Has
 from privtab.moments import ALWAYS, Window, shown
-from privtab.names import ANY_PRIVILEGE, path_of, refers_to
-from privtab.paths import base_type
-from privtab.reference.evaluate import EvaluationContext
+from privtab.names import ANY_PRIVILEGE
+from privtab.reference.evaluate import EvaluationContext, Source
 from privtab.request import Entity
 from privtab.state.attribute_rows import texts
 from privtab.state.chains import ROLE
@@ -126,58 +125,68 @@ class Provenance:
 
     def of(self, atom: Atom) -> tuple[Chain, ...]:
         """Every chain through which an atom holds for the caller; empty if it does not hold."""
-        match atom:
-            case Has():
-                return (*self._owner_chains(atom), *(() if self.denied(atom) else self.granted(atom)))
-            case Owner():
-                path = self.evaluation.path(atom.target)
-                return tuple(self._ownership_chains(path[-1])) if path else ()
-            case Member():
-                return tuple(self._member_chains(atom.target))
-            case Holds():
-                path = self.evaluation.path(atom.target)
-                roles = [role for role in sorted(self._rows) if role.startswith("role:")]
-                named = [role for role in roles if path and refers_to(role[5:], path_of(path[-1]))]
-                return tuple(chain for role in named for chain in self._holding_chains(role))
-            case Self():
-                is_self = self.evaluation.is_self(atom.target)
-                return ((ProvenanceStep(kind="self", text=f"that is {self.evaluation.user}"),),) if is_self else ()
-            case HasBelow():
-                return tuple(dict.fromkeys(self._below_chains(atom.privilege, atom.target)))
-            case OwnsBelow():
-                paths = self.evaluation.paths_from(atom.target)
-                return tuple(chain for path in paths for chain in self._ownership_chains(path[-1]))
-            case Compare():
-                return (tuple(self._values(atom)),) if self.evaluation.compares(atom) else ()
-            case ServiceAdmin():
-                rows = self.state.column("service_admins", "user").where([self.evaluation.user])
-                text = row_text("service_admins", {"user": self.evaluation.user})
-                return tuple((self._step("service admin", text, "service_admins", row),) for row in rows)
-            case _:
-                assert_never(atom)
+        if isinstance(atom, Compare):
+            return (tuple(self._values(atom)),) if self.evaluation.compares(atom) else ()
+        return self._chains_of(self.evaluation.sources(atom))
 
     def granted(self, atom: Has) -> tuple[Chain, ...]:
         """Every grant of a privilege that counts on an object, nearest first, denied or not."""
-        path = self.evaluation.path(atom.target)
-        found: list[Chain] = []
-        for key in reversed(self.evaluation.relevant_keys(atom.privilege, path)):
-            found += self._grant_chains("allow", atom.privilege, key, path)
-            for role in sorted(self.evaluation.default_roles(atom.privilege, path, key)):
-                text = f"{role} has {atom.privilege} at {key} by its declaration"
-                step = ProvenanceStep(kind="role", text=text)
-                found += [(step, *chain) for chain in self._to_caller(role, path[: path.index(key) + 1], active=True)]
-        return tuple(found)
+        return self._chains_of(self.evaluation.grants(atom.privilege, self.evaluation.path(atom.target)))
+
+    def _chains_of(self, sources: Iterable[Source]) -> tuple[Chain, ...]:
+        """The chains from rows of sources; entities below one have what is above it in common."""
+        return tuple(dict.fromkeys(chain for source in sources for chain in self._chains_from(source)))
+
+    def _chains_from(self, source: Source) -> Iterator[Chain]:
+        match source.kind:
+            case "self":
+                yield (ProvenanceStep(kind="self", text=f"that is {self.evaluation.user}"),)
+            case "service admin" | "member":
+                yield from ((step,) for step in self._own_rows(source))
+            case "group":
+                yield from (chain for group in sorted(source.principals) for chain in self._to_caller(group, ()))
+            case "role":
+                yield from (chain for role in sorted(source.principals) for chain in self._holding_chains(role))
+            case "owner" | "grant" | "default":
+                active = source.kind != "owner" or not self.program.semantics.inactive_owners
+                for principal, step in self._giving(source):
+                    if principal in source.principals:
+                        for chain in self._to_caller(principal, source.within, active=active):
+                            yield (step, *chain)
+            case "attribute":
+                raise AssertionError("comparisons have values, not principals")
+            case _:
+                assert_never(source.kind)
+
+    def _giving(self, source: Source) -> Iterable[tuple[str, ProvenanceStep]]:
+        """The rows and declarations by which principals hold something on an entity."""
+        if source.kind == "owner":
+            return self._owners.get(source.key, ())
+        if source.kind == "grant":
+            grants = self._grants.get(("allow", source.privilege, source.key), ())
+            return [(grant.grantee, step) for grant, step in grants]
+        declared = f"has {source.privilege} at {source.key} by its declaration"
+        return [(role, ProvenanceStep(kind="role", text=f"{role} {declared}")) for role in sorted(source.principals)]
+
+    def _own_rows(self, source: Source) -> Iterator[ProvenanceStep]:
+        """The rows that name the user."""
+        user = self.evaluation.user
+        if source.kind == "member":
+            for row, entity in self._rows_of("members", "user", {user}, "of"):
+                if entity == source.on:
+                    yield self._step("member", row_text("members", {"user": user, "of": entity}), "members", row)
+            return
+        for row in self.state.column("service_admins", "user").where([user]):
+            yield self._step("service admin", row_text("service_admins", {"user": user}), "service_admins", row)
 
     def denied(self, atom: Has) -> tuple[tuple[Grant, Chain], ...]:
         """Every denial that blocks a privilege on an object: its row, and the chain from it to the caller."""
-        path = self.evaluation.path(atom.target)
-        if self.program.semantics.deny != "overrides":
-            return ()
+        denials = self.evaluation.denials(atom.privilege, atom.target)
         return tuple(
             (grant, (step, *chain))
-            for key in self.evaluation.relevant_keys(atom.privilege, path)
+            for key in dict.fromkeys(key for key, _ in denials)
             for grant, step in self._grants.get(("deny", atom.privilege, key), ())
-            for chain in self._to_caller(grant.grantee, path)
+            for chain in self._to_caller(grant.grantee, self.evaluation.path(atom.target))
         )
 
     def _values(self, compare: Compare) -> Iterator[ProvenanceStep]:
@@ -197,39 +206,6 @@ class Provenance:
                 if attribute == term.attribute and text in shown:
                     cells = {holder[0]: holder[1], "attribute": attribute, "value": text}
                     yield self._step("attribute", row_text("attributes", cells), "attributes", row)
-
-    def _below_chains(self, privilege: str, target: Target) -> Iterator[Chain]:
-        """Every chain to a privilege on an object or on an entity below it."""
-        owner = self.program.semantics.owner
-        for path in self.evaluation.paths_from(target):
-            denied = self.evaluation.denials_on(privilege, path)
-            for key in reversed(self.evaluation.relevant_keys(privilege, path)):
-                if owner is not None and privilege in owner.holds:
-                    yield from self._ownership_chains(key)
-                if not denied:
-                    yield from self._grant_chains("allow", privilege, key, path)
-
-    def _owner_chains(self, atom: Has) -> Iterator[Chain]:
-        owner = self.program.semantics.owner
-        if owner is not None and atom.privilege in owner.holds:
-            for key in reversed(self.evaluation.relevant_keys(atom.privilege, self.evaluation.path(atom.target))):
-                yield from self._ownership_chains(key)
-
-    def _grant_chains(self, effect: Effect, privilege: str, key: str, path: tuple[str, ...]) -> Iterator[Chain]:
-        for grant, step in self._grants.get((effect, privilege, key), ()):
-            if (
-                effect == "allow"
-                and self.evaluation.active
-                and grant.grantee not in self.evaluation.active_within(path)
-            ):
-                continue
-            for chain in self._to_caller(grant.grantee, path, active=effect == "allow"):
-                yield (step, *chain)
-
-    def _ownership_chains(self, key: str) -> Iterator[Chain]:
-        for owner, step in self._owners.get(key, ()):
-            for chain in self._to_caller(owner, (), active=not self.program.semantics.inactive_owners):
-                yield (step, *chain)
 
     def _holding_chains(self, role: str) -> Iterable[Chain]:
         """The chains by which the caller holds a role anywhere, one for each row that gives it."""
@@ -278,20 +254,6 @@ class Provenance:
                 }
             self._shortest[path, active] = found
         return found
-
-    def _member_chains(self, target: Target) -> Iterator[Chain]:
-        path = self.evaluation.path(target)
-        if not path:
-            return
-        user = self.evaluation.user
-        for row, entity in self._rows_of("members", "user", {user}, "of"):
-            if entity == path[-1]:
-                yield (self._step("member", row_text("members", {"user": user, "of": entity}), "members", row),)
-        if self.program.entities[base_type(target.type)].principal == "group":
-            for principal in sorted(self._rows):
-                kind, _, group = principal.partition(":")
-                if kind == "group" and refers_to(group, path_of(path[-1])):
-                    yield from self._to_caller(principal, ())
 
     def _rows_of(self, table: str, column: str, texts: set[str], other: str) -> Iterator[tuple[int, str]]:
         """The rows with any of these texts in one column, and what they have in another."""

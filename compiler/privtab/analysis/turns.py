@@ -163,7 +163,7 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         if "user" not in self.program.semantics.assignees:
             return ()
         for atom in self.reachable_atoms:
-            if isinstance(atom, Holds) and self.caller.why_holds(atom.target) is None:
+            if isinstance(atom, Holds) and self.caller.why(atom) is None:
                 path = self.caller.path(atom.target)
                 if path:
                     found[self._assign(path)] = None

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, assert_never
 
 from privtab.attributes import Attributes
 from privtab.engines.attributes import Comparison, Operand, operand
+from privtab.names import quoted
 from privtab.paths import Chains, Level, at_level, located, shapes_of
 
 RESOURCE = ""
@@ -130,6 +131,14 @@ class ConditionReader:
         if level == "any":
             types = (types[min(distance, len(types) - 1)],)
         return [{**atom, "type": name} for name in types]
+
+    def atom(self, atom: Mapping[str, Any]) -> Atom:
+        """Read an atom of a minimal set, with a target of a single level."""
+        if "left" not in atom:
+            return Atom(atom["kind"], atom.get("slot", RESOURCE), atom.get("type", ""), atom.get("privilege", ""))
+        left, right = operand(atom["left"], RESOURCE, self.attributes), atom["right"]
+        compared = tuple(right["constants"]) if "constants" in right else operand(right, RESOURCE, self.attributes)
+        return Atom("compare", comparison=Comparison(left, atom["operator"], compared))
 
     def place(self, target: Mapping[str, Any], form: RequestShape) -> Mapping[str, Any]:
         """The target of an effect with a type of a single level."""
@@ -293,6 +302,25 @@ def _split(parts: Iterable[Condition], bit: Callable[[Atom], int]) -> tuple[int,
         else:
             rest.append(compiled(part, bit))
     return bits, tuple(rest)
+
+
+def words(atom: Mapping[str, Any], place: Callable[[Mapping[str, Any]], str]) -> str:
+    """The text of an atom of a minimal set, as `ir.names.atom_words`; `place` returns the text of a target."""
+    kind = atom["kind"]
+    if kind in ("self", "service_admin"):
+        return str(kind.replace("_", " "))
+    if kind == "compare":
+        left, right = (_operand_words(atom[side], place) for side in ("left", "right"))
+        return f"{right} in {left}" if atom["operator"] == "contains" else f"{left} {atom['operator']} {right}"
+    what = quoted(atom["privilege"]) if "privilege" in atom else "owner" if kind == "owns_below" else kind
+    return f"{what} ({place(atom)}{' or below' if kind.endswith('_below') else ''})"
+
+
+def _operand_words(operand: Mapping[str, Any], place: Callable[[Mapping[str, Any]], str]) -> str:
+    if "constants" in operand:
+        return str(operand["text"])
+    of, name = operand["of"], operand["attribute"]
+    return f"{name} ({place(operand)})" if of == "entity" else f"{of}.{name}"
 
 
 def _places(atom: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:

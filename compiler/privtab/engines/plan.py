@@ -5,11 +5,11 @@ A plan gathers the atoms that its condition needs into one number, on which the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from privtab.engines.attributes import NO_VALUES, Comparison, Operand, RequestValues
 from privtab.engines.conditions import AllOf, Atom, Condition, ConditionReader, RequestShape, atoms_of, compiled
@@ -121,8 +121,27 @@ class Test:
     through: Special
 
 
+class Source(NamedTuple):
+    """How an atom holds: ownership comes first, then the nearest entity, then the first principal. The smallest is reported."""
+
+    rank: int
+    distance: int
+    """The number of entities from that of the atom up to its own."""
+    on: str
+    through: str
+
+
+class _Held(NamedTuple):
+    """What one principal of a caller holds on an entity, as bits."""
+
+    distance: int
+    key: str
+    principal: str
+    bits: int
+
+
 class FormPlan:
-    """Decides every request of one form."""
+    """Decides every request of one form, and tells through what atoms hold."""
 
     def __init__(
         self, condition: Condition, form: RequestShape, reader: ConditionReader, semantics: GrantSemantics, index: Index
@@ -218,8 +237,12 @@ class FormPlan:
         """Whether the condition holds; `paths` has the prefixes of each slot's path by their number of names."""
         return self.decide(self.gather(caller, paths))
 
-    def _path(self, operand: Operand, paths: Mapping[str, list[str]]) -> str | None:
-        return paths[operand.slot][self.reader.depth(operand.type)] if operand.type else None
+    def path(self, of: Atom | Operand, paths: Mapping[str, list[str]]) -> str | None:
+        """The path of the entity of an atom or of an attribute; None if it has none, or if the request does not name it."""
+        return named(paths[of.slot], self.reader.depth(of.type)) if of.type else None
+
+    def _compares(self, comparison: Comparison, caller: Caller, paths: Mapping[str, list[str]]) -> bool:
+        return comparison.holds(lambda operand: caller.values.value(operand, self.path(operand, paths)))
 
     def gather(self, caller: Caller, paths: Mapping[str, list[str]]) -> int:
         """The atoms as one number."""
@@ -229,7 +252,7 @@ class FormPlan:
             if test.through(caller.user, caller.principals, caller.active, path):
                 known |= test.bit
         for bit, comparison in self.comparisons:
-            if comparison.holds(lambda operand: caller.values.value(operand, self._path(operand, paths))):
+            if self._compares(comparison, caller, paths):
                 known |= bit
         inherited, denies, owner_bits, scopes = self.inherited, self.semantics.denies, self.owner_bits, caller.scopes
         narrowed = caller.active is not caller.principals
@@ -264,6 +287,88 @@ class FormPlan:
                     effective |= owner_bits if owned else owner_bits & inherited
                 known |= ((effective | owned) & step.mask) << step.shift
         return known
+
+    def sources(self, atom: Atom, caller: Caller, paths: Mapping[str, list[str]]) -> Iterator[Source]:
+        """Through what an atom holds; nothing if it does not hold."""
+        if atom.comparison is not None:
+            if self._compares(atom.comparison, caller, paths):
+                yield Source(0, 0, "", "attribute")
+            return
+        path = self.path(atom, paths)
+        if path is None and atom.type:
+            return
+        on = "" if path is None else f"{base_type(atom.type)}:{path}"
+        if atom.kind == "owner":
+            yield from (Source(0, 0, on, row.principal) for row in self._held(atom, caller, paths) if row.bits & OWNER)
+        elif atom.kind == "has":
+            if atom.privilege in self.semantics.owner_holds:
+                owners = (row for row in self._held(atom, caller, paths) if row.bits & OWNER)
+                yield from (Source(0, row.distance, row.key, f"owner {row.principal}") for row in owners)
+            if not any(self.denials(atom, caller, paths)):
+                yield from self.grants(atom, caller, paths)
+        else:
+            if atom.kind in ("has_below", "owns_below"):
+                # In minimal sets, what is held below an entity is held on it, too.
+                on_itself = replace(atom, kind="has" if atom.privilege else "owner")
+                found = self.sources(on_itself, caller, paths)
+                yield from (Source(source.rank, 0, on, source.through) for source in found)
+            through = special(atom, self.reader, self.semantics, self.index)
+            for rank, principal in through(caller.user, caller.principals, caller.active, path or ""):
+                yield Source(rank, 0, on, principal)
+
+    def grants(self, atom: Atom, caller: Caller, paths: Mapping[str, list[str]]) -> Iterator[Source]:
+        """Every grant of an atom's privilege on its entity, denied or not, by a row of the state or by a role's default grants."""
+        return self._entries("allow", self._bit_of_privilege(atom.privilege), atom, caller, paths)
+
+    def denials(self, atom: Atom, caller: Caller, paths: Mapping[str, list[str]]) -> Iterator[Source]:
+        """The denials of an atom's privilege on its entity that apply."""
+        bit = self._bit_of_privilege(atom.privilege) << 1 if self.semantics.denies else 0
+        return self._entries("deny", bit, atom, caller, paths)
+
+    def _entries(
+        self, effect: str, bit: int, atom: Atom, caller: Caller, paths: Mapping[str, list[str]]
+    ) -> Iterator[Source]:
+        """What gives one bit. A role within a scope is reported by its own name, and with the entities that the rows name."""
+        if atom.kind != "has":
+            return
+        for row in self._held(atom, caller, paths):
+            if not row.bits & bit:
+                continue
+            if row.principal not in self.index.within:
+                yield Source(1, row.distance, row.key, row.principal)
+                continue
+            keys = [f"{base_type(type_)}:{paths[atom.slot][depth]}" for type_, depth in self._counting(atom)]
+            for key in self.index.origins[effect, atom.privilege, row.key, row.principal]:
+                if key in keys:
+                    yield Source(1, keys.index(key), key, self.index.within[row.principal][0])
+
+    def _counting(self, atom: Atom) -> Sequence[tuple[str, int]]:
+        """The types of the entities on which what is held counts for an atom, with their depths, nearest first."""
+        chain = self.reader.chains[atom.type]
+        return chain[::-1] if atom.privilege and self.semantics.inherits(atom.privilege) else chain[-1:]
+
+    def _held(self, atom: Atom, caller: Caller, paths: Mapping[str, list[str]]) -> Iterator[_Held]:
+        """What the caller's principals hold on an atom's entity and on what counts for it, nearest first."""
+        path = paths[atom.slot]
+        if self.path(atom, paths) is None:
+            return
+        callers = [(caller.active, -1)]
+        if caller.active is not caller.principals:
+            callers.append((caller.principals, ~self.narrowed_bits))
+        for distance, (type_, depth) in enumerate(self._counting(atom)):
+            base = base_type(type_)
+            key = f"{base}:{path[depth]}"
+            if holders := self.index.table(base).get(path[depth]):
+                for principals, counting in callers:
+                    for principal in principals:
+                        if principal in holders:
+                            yield _Held(distance, key, principal, holders[principal] & counting)
+            default = [role for role, of in self.semantics.roles.items() if atom.privilege in of.get(base, ())]
+            if default:
+                keys = [f"{base_type(link)}:{path[above]}" for link, above in self.reader.chains[type_]]
+                roles = {*caller.active, *(role for scope in keys for role in caller.scopes.get(scope, ()))}
+                bit = self._bit_of_privilege(atom.privilege)
+                yield from (_Held(distance, key, role, bit) for role in default if role in roles)
 
 
 def special(atom: Atom, reader: ConditionReader, semantics: GrantSemantics, index: Index) -> Special:
@@ -320,6 +425,12 @@ def roles_of(index: Index, principals: Sequence[str]) -> set[str]:
     """The roles of a caller, also those within scopes, for conditions on holding a role."""
     within = index.within
     return {(within[p][0] if p in within else p)[5:] for p in principals if p in within or p.startswith("role:")}
+
+
+def named(path: Sequence[str], depth: int) -> str | None:
+    """Of the beginnings of a path, the one with so many names; None if the request does not name that entity."""
+    is_unnamed = depth >= len(path) or (depth == len(path) - 1 and path[depth].endswith("/"))
+    return None if is_unnamed else path[depth]
 
 
 def beginnings(path: str) -> list[str]:

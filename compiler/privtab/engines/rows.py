@@ -116,7 +116,7 @@ class RowEngine:
         plan, paths = located
         caller = self.caller(request)
         allowed = not caller.unheld and plan.holds(caller, paths)
-        explanation = Explanation(rule, plan.form, caller, paths, self.reader, self.semantics, self.index)
+        explanation = Explanation(rule, plan, caller, paths)
         return Decision(allowed=allowed, context=explanation.context(self.program.get("revision"), allowed=allowed))
 
     def decide_many(self, requests: Sequence[Request]) -> list[Decision]:

@@ -12,7 +12,7 @@ from privtab.engines.attributes import Comparison, RequestValues
 from privtab.engines.conditions import RESOURCE, AllOf, Atom, Condition
 from privtab.engines.explain import Explanation
 from privtab.engines.index import OWNER, Index
-from privtab.engines.plan import Caller, FormPlan
+from privtab.engines.plan import Caller, FormPlan, named
 from privtab.engines.rows import RowEngine
 from privtab.paths import Link, base_type
 from privtab.request import Request
@@ -67,8 +67,7 @@ class Form:
 
     @cached_property
     def _explanation(self) -> Explanation:
-        engine = self._engine
-        return Explanation(self.rule, self._plan.form, _STRANGER, {}, engine.reader, engine.semantics, engine.index)
+        return Explanation(self.rule, self._plan, _STRANGER, {})
 
     @property
     def atoms(self) -> Sequence[Mapping[str, Any]]:
@@ -78,7 +77,7 @@ class Form:
     @cached_property
     def parts(self) -> list[Part]:
         """The same as parts of a condition."""
-        return [_of_json(atom, self._explanation, self._engine) for atom in self.atoms]
+        return [_of_set(self._engine.reader.atom(atom), self._engine) for atom in self.atoms]
 
     @property
     def sets(self) -> Sequence[Sequence[int]]:
@@ -111,10 +110,7 @@ class Asked:
 
     def path(self, slot: str, depth: int) -> str | None:
         """The path of the entity with so many names; None if the request does not name it."""
-        path = self.paths[slot]
-        if depth >= len(path) or (depth == len(path) - 1 and path[depth].endswith("/")):
-            return None
-        return path[depth]
+        return named(self.paths[slot], depth)
 
     def keys(self, part: Part) -> list[str]:
         """The keys of the entities on the path of an atom's entity whose grants count, its own last; none if it has none."""
@@ -174,12 +170,9 @@ def _part(condition: Condition, engine: RowEngine) -> Part:
     )
 
 
-def _of_json(atom: Mapping[str, Any], explanation: Explanation, engine: RowEngine) -> Part:
+def _of_set(atom: Atom, engine: RowEngine) -> Part:
     """An atom of a minimal set."""
-    if "left" in atom:
-        return _part(Atom("compare", comparison=explanation.comparison(atom)), engine)
-    of_set = Atom(atom["kind"], atom.get("slot", RESOURCE), atom.get("type", ""), atom.get("privilege", ""))
-    part = _part(of_set, engine)
+    part = _part(atom, engine)
     if part.kind not in ("has_below", "owns_below"):
         return part
     # In minimal sets, what is held below an entity is held on it, too.

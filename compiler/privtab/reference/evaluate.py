@@ -5,9 +5,10 @@ It is deliberately simple: `EvaluationContext.holds` evaluates a condition as wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, assert_never
+from itertools import groupby
+from typing import Any, Literal, NamedTuple, TypeAlias, assert_never
 
 from privtab.attributes import holds
 from privtab.effects import with_changes
@@ -93,6 +94,28 @@ class Reason:
     through: str
 
 
+SourceKind: TypeAlias = Literal[
+    "owner", "grant", "default", "member", "group", "role", "self", "service admin", "attribute"
+]
+_SECOND: Collection[SourceKind] = ("grant", "default", "group")
+"""The kinds that count as the reason only where there is none of the others."""
+
+
+class Source(NamedTuple):
+    """What of the state makes an atom hold: rows of one kind about one entity, and those of the caller's principals that they name."""
+
+    kind: SourceKind
+    """`default`: by the declaration of roles. `group`, `role`: those of the caller that the entity stands for."""
+    on: str | None
+    """The entity that reasons name; None if the atom concerns the caller alone."""
+    principals: Collection[str]
+    key: str = ""
+    """The entity of the rows."""
+    within: tuple[str, ...] = ()
+    """The keys within which roles of the caller count for it, besides those that are held everywhere."""
+    privilege: str = ""
+
+
 class EvaluationContext:
     """One request, and what its caller holds."""
 
@@ -174,31 +197,43 @@ class EvaluationContext:
                 join = any if whole.level == "any" else all
                 return join(map(self.holds, on_each_level(self.program, formula, self.levels[whole.slot])))
             case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | Compare():
-                return self.why(formula) is not None
+                return next(self.sources(formula), None) is not None
             case _:
                 assert_never(formula)
 
     def why(self, atom: Atom) -> Reason | None:
         """Why an atom holds, or None if it does not."""
+        ranked = groupby(self.sources(atom), key=lambda source: (source.kind in _SECOND, source.on))
+        for (_, on), sources in ranked:
+            found = list(sources)
+            through = min(principal for source in found for principal in source.principals)
+            holds_as_owner = found[0].kind == "owner" and isinstance(atom, Has | HasBelow)
+            return Reason(on, f"owner {through}" if holds_as_owner else through)
+        return None
+
+    def sources(self, atom: Atom) -> Iterator[Source]:
+        """Through what an atom holds, in the order of preference for reports; nothing if it does not hold."""
         match atom:
             case Has():
-                return self.why_has(atom.privilege, atom.target)
+                path = self.path(atom.target)
+                yield from self.ownerships(atom.privilege, path)
+                if not self.denials_on(atom.privilege, path):
+                    yield from self.grants(atom.privilege, path)
             case Owner():
-                return self.why_owner(atom.target)
-            case Member():
-                return self.why_member(atom.target)
-            case Holds():
-                return self.why_holds(atom.target)
+                yield from self.owned(self.path(atom.target))
+            case Member() | Holds():
+                yield from self._standing_for(atom)
             case Self():
-                return Reason(None, f"user:{self.user}") if self.is_self(atom.target) else None
+                if self.is_self(atom.target):
+                    yield Source("self", None, (f"user:{self.user}",))
             case ServiceAdmin():
-                return Reason(None, f"user:{self.user}") if self.user in self.holdings.service_admins else None
-            case HasBelow():
-                return self.why_below(atom.privilege, atom.target)
-            case OwnsBelow():
-                return self.why_owns_below(atom.target)
+                if self.user in self.holdings.service_admins:
+                    yield Source("service admin", None, (f"user:{self.user}",))
+            case HasBelow() | OwnsBelow():
+                yield from (source._replace(on=self.path(atom.target)[-1]) for source in self._below(atom))
             case Compare():
-                return Reason(None, "attribute") if self.compares(atom) else None
+                if self.compares(atom):
+                    yield Source("attribute", None, ("attribute",))
             case _:
                 assert_never(atom)
 
@@ -271,45 +306,27 @@ class EvaluationContext:
         principals, scoped = self.active or (self.principals, self.scoped)
         return principals | {role for role, scope in scoped if scope in path}
 
-    def why_has(self, privilege: str, target: Target) -> Reason | None:
-        """Why the caller holds a privilege on an object; None if they do not, or if it is denied."""
-        path = self.path(target)
-        if not path:
-            return None
-        keys = self.relevant_keys(privilege, path)
+    def ownerships(self, privilege: str, path: tuple[str, ...]) -> Iterator[Source]:
+        """The ownerships that give a privilege on the last of the keys, nearest first."""
         owner = self.program.semantics.owner
         if owner is not None and privilege in owner.holds:
-            for key in reversed(keys):
-                if owners := self.owners(key):
-                    return Reason(key, f"owner {min(owners)}")
-        if self.denials(privilege, target):
-            return None
-        return self.granted(privilege, path)
+            for key in reversed(self.relevant_keys(privilege, path)):
+                yield from self.owned((key,))
 
-    def why_below(self, privilege: str, target: Target) -> Reason | None:
-        """Through which principal the caller holds a privilege on an object or on an entity below it, or None."""
-        paths = self.paths_from(target)
-        if not paths:
-            return None
-        owner = self.program.semantics.owner
-        if owner is not None and privilege in owner.holds:
-            owned = {p for below in paths for key in self.relevant_keys(privilege, below) for p in self.owners(key)}
-            if owned:
-                return Reason(paths[0][-1], f"owner {min(owned)}")
-        not_denied = [below for below in paths if not self.denials_on(privilege, below)]
-        holders = {
-            principal
-            for below in not_denied
-            for key in self.relevant_keys(privilege, below)
-            for principal in self.holdings.grants_on(privilege, key)[0] & self.active_within(below)
-        }
-        return Reason(paths[0][-1], min(holders)) if holders else None
+    def owned(self, path: tuple[str, ...]) -> Iterator[Source]:
+        """The ownership of the last of the keys."""
+        if path and (owners := self.owners(path[-1])):
+            yield Source("owner", path[-1], owners, path[-1])
 
-    def why_owns_below(self, target: Target) -> Reason | None:
-        """Through which principal the caller owns an object or an entity below it, or None."""
-        paths = self.paths_from(target)
-        owned = {principal for below in paths for principal in self.owners(below[-1])}
-        return Reason(paths[0][-1], min(owned)) if owned else None
+    def _below(self, atom: HasBelow | OwnsBelow) -> Iterator[Source]:
+        """What is held on an object or on an entity below it, as an owner first."""
+        paths = self.paths_from(atom.target)
+        if isinstance(atom, OwnsBelow):
+            yield from (source for path in paths for source in self.owned(path))
+            return
+        yield from (source for path in paths for source in self.ownerships(atom.privilege, path))
+        not_denied = (path for path in paths if not self.denials_on(atom.privilege, path))
+        yield from (source for path in not_denied for source in self.grants(atom.privilege, path))
 
     def paths_from(self, target: Target) -> list[tuple[str, ...]]:
         """The keys from the root to an object and to each entity below it that a row of the state names; none if it is not named."""
@@ -330,15 +347,18 @@ class EvaluationContext:
         """The keys whose grants and denials of a privilege count for the last of them."""
         return path if self.program.inherits(privilege) else path[-1:]
 
-    def granted(self, privilege: str, path: tuple[str, ...]) -> Reason | None:
-        """The nearest grant of the privilege, by a row of the state or by a role's default grants."""
+    def grants(self, privilege: str, path: tuple[str, ...]) -> Iterator[Source]:
+        """The grants of a privilege on the last of the keys, nearest first: by rows of the state and by default grants of roles."""
         principals = self.active_within(path)
         for key in reversed(self.relevant_keys(privilege, path)):
-            allowed, _ = self.holdings.grants_on(privilege, key)
-            holders = (allowed & principals) | self.default_roles(privilege, path, key)
-            if holders:
-                return Reason(key, min(holders))
-        return None
+            if allowed := self.holdings.grants_on(privilege, key)[0] & principals:
+                yield Source("grant", key, allowed, key, path, privilege)
+            if roles := self.default_roles(privilege, path, key):
+                yield Source("default", key, roles, key, path[: path.index(key) + 1], privilege)
+
+    def granted(self, privilege: str, path: tuple[str, ...]) -> Source | None:
+        """The nearest grant of a privilege, denied or not."""
+        return next(self.grants(privilege, path), None)
 
     def default_roles(self, privilege: str, path: tuple[str, ...], key: str) -> frozenset[str]:
         """The caller's declared roles whose default grants give the privilege on `key`, an object on `path`."""
@@ -363,43 +383,27 @@ class EvaluationContext:
             for principal in sorted(self.holdings.grants_on(privilege, key)[1] & principals)
         )
 
-    def allowed_but_for_denials(self, privilege: str, target: Target) -> bool:
-        """Whether the privilege is granted, regardless of denials."""
-        path = self.path(target)
-        return bool(path) and self.granted(privilege, path) is not None
-
-    def why_owner(self, target: Target) -> Reason | None:
-        """Through which principal the caller owns an object, or None."""
-        path = self.path(target)
-        owners = self.owners(path[-1]) if path else ()
-        return Reason(path[-1], min(owners)) if owners else None
-
-    def why_member(self, target: Target) -> Reason | None:
-        """Why the caller belongs to an object: through a row of members, or of memberships if it is a group."""
-        path = self.path(target)
-        if not path:
-            return None
-        if self.holdings.is_member(self.user, path[-1]):
-            return Reason(path[-1], f"user:{self.user}")
-        entities = self.program.entities
-        if entities[target.type if target.type in entities else base_type(target.type)].principal == "group":
-            for group in sorted(self.groups):
-                if refers_to(group, path_of(path[-1])):
-                    return Reason(path[-1], f"group:{group}")
-        return None
-
     def is_self(self, target: Target) -> bool:
         """Whether an object is the caller."""
         path = self.path(target)
         return bool(path) and last_name(path_of(path[-1])) == self.user
 
-    def why_holds(self, target: Target) -> Reason | None:
-        """Which role of the caller an object is, or None."""
-        path = self.path(target)
-        for role in sorted(self.roles):
-            if path and refers_to(role, path_of(path[-1])):
-                return Reason(path[-1], f"role:{role}")
-        return None
+    def _standing_for(self, atom: Member | Holds) -> Iterator[Source]:
+        """How the caller belongs to an object or holds it: through a row of members, or as one of their groups or roles."""
+        path = self.path(atom.target)
+        if not path:
+            return
+        kind: SourceKind = "role" if isinstance(atom, Holds) else "group"
+        if isinstance(atom, Member):
+            if self.holdings.is_member(self.user, path[-1]):
+                yield Source("member", path[-1], (f"user:{self.user}",))
+            entities = self.program.entities
+            type_ = atom.target.type if atom.target.type in entities else base_type(atom.target.type)
+            if entities[type_].principal != "group":
+                return
+        names = self.roles if isinstance(atom, Holds) else self.groups
+        if named := [f"{kind}:{name}" for name in names if refers_to(name, path_of(path[-1]))]:
+            yield Source(kind, path[-1], named)
 
 
 def fulfilled(compare: Compare, value_of: Callable[[Term], object]) -> bool:
@@ -456,7 +460,8 @@ class Explanation:
             f"deny {atom.privilege} ({key}) to {principal}"
             for key, principal in evaluation.denials(atom.privilege, atom.target)
         ]
-        return denied if evaluation.allowed_but_for_denials(atom.privilege, atom.target) else [self.text(atom), *denied]
+        is_granted = evaluation.granted(atom.privilege, evaluation.path(atom.target)) is not None
+        return denied if is_granted else [self.text(atom), *denied]
 
     def reasons(self) -> list[dict[str, str]]:
         """Each atom of the first minimal set that holds: on which entity and through which principal."""
