@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from privtab.engines.attributes import RequestValues
 from privtab.engines.conditions import RESOURCE, ConditionReader, RequestShape
-from privtab.engines.explain import Explanation
+from privtab.engines.explain import Explanation, MinimalSets
 from privtab.engines.index import Index
 from privtab.engines.plan import Caller, FormPlan, GrantSemantics, beginnings
 from privtab.errors import DecisionUnavailable, PolicyError
@@ -42,6 +42,7 @@ class RowEngine:
         self.program = program
         self.index = index
         self._plans: dict[tuple[Any, ...], FormPlan] = {}
+        self._listed: dict[FormPlan, MinimalSets] = {}
         try:
             self._read()
         except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -116,7 +117,10 @@ class RowEngine:
         plan, paths = located
         caller = self.caller(request)
         allowed = not caller.unheld and plan.holds(caller, paths)
-        explanation = Explanation(rule, plan, caller, paths)
+        listed = self._listed.get(plan)
+        if listed is None:
+            listed = self._listed[plan] = MinimalSets(rule, plan)
+        explanation = Explanation(listed, caller, paths)
         return Decision(allowed=allowed, context=explanation.context(self.program.get("revision"), allowed=allowed))
 
     def decide_many(self, requests: Sequence[Request]) -> list[Decision]:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from privtab.engines.attributes import Comparison, RequestValues
 from privtab.engines.conditions import RESOURCE, AllOf, Atom, Condition
-from privtab.engines.explain import Explanation
+from privtab.engines.explain import MinimalSets
 from privtab.engines.index import OWNER, Index
-from privtab.engines.plan import Caller, FormPlan, named
+from privtab.engines.plan import FormPlan, named
 from privtab.engines.rows import RowEngine
 from privtab.paths import Link, base_type
 from privtab.request import Request
@@ -24,7 +24,6 @@ GRANT, ROLE, OWNS, MEMBER, HOLDS, SELF, ADMIN, NEEDED, ATTRIBUTE = range(len(KIN
 ALWAYS = 1
 """The bit of what concerns every operation."""
 NEVER_KEPT = 1 << 20
-_STRANGER = Caller(user="", principals=(), scopes={}, active=())
 
 
 class Source(NamedTuple):
@@ -66,38 +65,24 @@ class Form:
         self._plan, self._engine = plan, engine
 
     @cached_property
-    def _explanation(self) -> Explanation:
-        return Explanation(self.rule, self._plan, _STRANGER, {})
-
-    @property
-    def atoms(self) -> Sequence[Mapping[str, Any]]:
-        """Of the minimal sets, as in the program's JSON."""
-        return self._explanation.atoms
+    def listed(self) -> MinimalSets:
+        """The minimal sets, as numbers of atoms."""
+        return MinimalSets(self.rule, self._plan)
 
     @cached_property
     def parts(self) -> list[Part]:
-        """The same as parts of a condition."""
-        return [_of_set(self._engine.reader.atom(atom), self._engine) for atom in self.atoms]
-
-    @property
-    def sets(self) -> Sequence[Sequence[int]]:
-        """The minimal sets, as numbers of atoms."""
-        return self._explanation.sets
+        """The atoms of the minimal sets as parts of a condition."""
+        return [_of_set(atom, self._engine) for atom in self.listed.atoms]
 
     @cached_property
     def bits(self) -> int:
         """Of the index's numbers, those that its atoms depend on, moved by one for `ALWAYS`."""
         return reduce(or_, (_bits(part, self._engine) for part in (self.condition, *self.parts)))
 
-    def text(self, number: int, paths: Mapping[str, list[str]]) -> str:
-        """An atom of a minimal set in words, for a request about objects with these paths."""
-        self._explanation.paths = paths
-        return self._explanation.text(self.atoms[number])
-
     @cached_property
     def meaning(self) -> tuple[Any, ...]:
         """Equal for forms that allow the same subjects, by the same minimal sets."""
-        return self.condition, tuple(tuple(self.parts[number] for number in numbers) for numbers in self.sets)
+        return self.condition, tuple(tuple(self.parts[number] for number in numbers) for numbers in self.listed.sets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

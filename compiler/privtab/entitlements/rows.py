@@ -36,7 +36,7 @@ def ways(evaluator: Evaluator, asked: Asked, subjects: Numbers, *, every: bool) 
     Raises AssertionError if none holds for a subject.
     """
     left, none, parts = subjects, subjects, asked.form.parts
-    for numbers in asked.form.sets:
+    for numbers in asked.form.listed.sets:
         if not left:
             break
         found = evaluator.holding(numbers, asked, left)
