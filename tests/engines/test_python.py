@@ -5,15 +5,29 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import generated_programs
 import pytest
 import worlds
 
 from privtab import pipeline
 from privtab.engines.index import Index
-from privtab.engines.python import PythonEngine
+from privtab.engines.python import MANY, PythonEngine
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
+from privtab.request import Entity, Request
 from privtab.state.index import index
+from privtab.state.nodes import Grant, State
+
+CHAIN = """\
+privtab: 1
+system: world
+version: "1"
+entities: {catalog: {table: }}
+privileges: [READ, WRITE, LAST]
+semantics: {inheritance: down}
+tables:
+  table:
+"""
 
 
 def differences(seed: int, folder: Path, *, policies: int, states: int, per_rule: int) -> tuple[int, int, list[str]]:
@@ -44,6 +58,30 @@ def differences(seed: int, folder: Path, *, policies: int, states: int, per_rule
                     text = f"{json.dumps(explained[at].to_json())}\nreference: {json.dumps(expected.to_json())}"
                     found.append(f"{json.dumps(request.to_json())}\npython: {text}\n{policy.read_text()}\n{state}")
     return total, allowed, found
+
+
+def test_rows_of_which_each_asks_twice_for_the_next_are_decided_one_by_one_and_in_columns() -> None:
+    """Written out, the condition of the first row has a billion atoms."""
+    last = 30
+    asked = [f"can r{n + 1} (table)" for n in range(last)]
+    rows = [f"r{n}: ({next_} and READ (table)) or ({next_} and WRITE (table))" for n, next_ in enumerate(asked)]
+    program = generated_programs.lowered(CHAIN + "".join(f"    {row}\n" for row in (*rows, f"r{last}: LAST (table)")))[
+        0
+    ]
+    state = State(
+        grants=tuple(
+            Grant(grantee="user:ann", effect="allow", privilege=privilege, entity=Entity("table", f"c/{table}"))
+            for table, privileges in (("a", ("WRITE", "LAST")), ("b", ("LAST",)), ("c", ("READ",)))
+            for privilege in privileges
+        )
+    )
+    artifacts = policy_artifacts(program)
+    engine = PythonEngine(artifacts.program, Index(index(program, state)))
+    reference = Reference(program, state, artifacts.revision)
+    requests = [Request(user="ann", action="r0", resource=Entity("table", f"c/{table}")) for table in "abc"]
+    assert [engine.allow(request) for request in requests] == [True, False, False]
+    assert engine.allow_many(requests * MANY) == [True, False, False] * MANY
+    assert [engine.decide(request) for request in requests] == [reference.decide(request) for request in requests]
 
 
 @pytest.mark.slow

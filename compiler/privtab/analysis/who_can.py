@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from privtab.analysis.caller import Caller, listing
-from privtab.entitlements.bearers import ANYONE, Bearers, PrincipalBearers, SubjectsOnDemand, UserBearers
+from privtab.entitlements.bearers import ANYONE, USER, Bearers, PrincipalBearers, SubjectsOnDemand, UserBearers
 from privtab.entitlements.evaluator import Evaluator
 from privtab.entitlements.opening import forms, held, is_too_large
 from privtab.entitlements.universe import users
@@ -27,7 +27,7 @@ from privtab.paths import base_type
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
 from privtab.request import Entity, Request
 from privtab.state import attribute_rows
-from privtab.state.chains import ROLE
+from privtab.state.chains import GROUP, ROLE
 from privtab.state.nodes import State
 
 MEMBERSHIPS = 10
@@ -122,7 +122,7 @@ class WhoCan:
             bearers,
             names,
             {user: n for n, user in enumerate(known.values(), 1)},
-            lambda name: _alone(self._reference, name),
+            lambda name: _alone(self._reference, bearers, name),
         )
         needs_of: dict[str, set[frozenset[str]]] = defaultdict(set)
         text = Explanation(self._context, self.rule, Listing(()), allowed=False).text
@@ -228,17 +228,13 @@ class _OneByOne:
         return caller.about(request.objects(slot.name for slot in question.rule.withs)).holds(question.condition)
 
 
-def _alone(reference: Reference, bearer: str) -> Caller:
-    """A caller with one principal and nothing else; a role with the key of a scope in a second line."""
-    principal, _, scope = bearer.partition("\n")
-    kind, _, name = principal.partition(":")
-    if kind == "group":
-        return Caller.of_principal(reference, principal)
-    caller = Caller(reference, name if kind == "user" else "")
-    held = reference.holdings.held_with(name, scope or None) if kind == "role" else []
-    caller.principals = frozenset({principal} if kind == "user" else {f"{ROLE}{role}" for role, own in held if not own})
-    caller.scoped = tuple((f"{ROLE}{role}", own) for role, own in held if own)
-    caller.roles, caller.groups = frozenset(role for role, _ in held), frozenset()
+def _alone(reference: Reference, bearers: PrincipalBearers, bearer: str) -> Caller:
+    """A caller with one principal and nothing else."""
+    caller = Caller(reference, bearer.removeprefix(USER) if bearer.startswith(USER) else "")
+    caller.principals, caller.scoped = bearers.held(bearer)
+    names = caller.principals.union(role for role, _ in caller.scoped)
+    caller.roles = frozenset(name.removeprefix(ROLE) for name in names if name.startswith(ROLE))
+    caller.groups = frozenset(name.removeprefix(GROUP) for name in names if name.startswith(GROUP))
     return caller
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 from typing import Any, Literal, TypeAlias, TypeVar, assert_never
 
@@ -31,18 +32,29 @@ class Atom:
     comparison: Comparison | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AllOf:
+@dataclass(frozen=True)
+class _Combined:
+    """Several parts. What `can` asks about is one object wherever it stands, so its hash is worked out once."""
+
+    parts: tuple[Condition, ...] = ()
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((type(self), self.parts))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return type(self), (self.parts,)  # hashes of texts differ between processes
+
+
+class AllOf(_Combined):
     """Every part holds."""
 
-    parts: tuple[Condition, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOf(_Combined):
     """At least one part holds."""
-
-    parts: tuple[Condition, ...] = ()
 
 
 Condition: TypeAlias = Atom | AllOf | AnyOf
@@ -66,6 +78,8 @@ class RequestShape:
     """By slot, the number of levels on the path of its object, if a type on it nests."""
     attributes: bool = False
     """Whether the request gives any attributes; without them only values in the state are compared."""
+    known: dict[tuple[str, str, str], Condition] = field(default_factory=dict, compare=False, repr=False)
+    """By type, operation and slot, what conditions of this shape mean that `can` asks about."""
 
 
 class ConditionReader:
@@ -199,9 +213,12 @@ class ConditionReader:
         return [replace(found, type=type_) for type_ in types]
 
     def _can(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
-        rule = self.rules[value["type"]][value["operation"]]
-        parts = [rule["call"]] if rule["each"] is None else [rule["call"], rule["each"]]
-        return _all(self._read(part, slot, form) for part in parts)
+        key = value["type"], value["operation"], slot
+        if key not in form.known:
+            rule = self.rules[value["type"]][value["operation"]]
+            parts = [rule["call"]] if rule["each"] is None else [rule["call"], rule["each"]]
+            form.known[key] = _all(self._read(part, slot, form) for part in parts)
+        return form.known[key]
 
     def _atom(self, kind: AtomWord, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
         slot, type_ = value["slot"] or slot, value["type"]
@@ -248,43 +265,79 @@ def fold(
     all_of: Callable[[Iterable[T]], T],
     any_of: Callable[[Iterable[T]], T],
 ) -> T:
-    """The value of a condition, from the values of its atoms and how the values of parts are combined."""
-    match condition:
-        case Atom():
-            return of_atom(condition)
-        case AllOf():
-            return all_of(fold(part, of_atom, all_of, any_of) for part in condition.parts)
-        case AnyOf():
-            return any_of(fold(part, of_atom, all_of, any_of) for part in condition.parts)
-        case _:
-            assert_never(condition)
+    """The value of a condition, from the values of its atoms and how the values of parts are combined; of each part once."""
+    known: dict[Condition, T] = {}
+
+    def value(part: Condition) -> T:
+        if part not in known:
+            match part:
+                case Atom():
+                    known[part] = of_atom(part)
+                case AllOf():
+                    known[part] = all_of(map(value, part.parts))
+                case AnyOf():
+                    known[part] = any_of(map(value, part.parts))
+                case _:
+                    assert_never(part)
+        return known[part]
+
+    return value(condition)
+
+
+def places_of(condition: Condition) -> Mapping[Condition, int]:
+    """In how many places of a condition each of its parts stands, those within parts of which it is made counted once; itself last."""
+    found: dict[Condition, int] = {}
+
+    def visit(part: Condition) -> None:
+        if part not in found and not isinstance(part, Atom):
+            for inner in part.parts:
+                visit(inner)
+        found[part] = found.get(part, 0) + 1
+
+    visit(condition)
+    return found
 
 
 def atoms_of(condition: Condition) -> Iterable[Atom]:
-    """Every atom in a condition; may repeat."""
-    match condition:
-        case Atom():
-            yield condition
-        case AllOf() | AnyOf():
-            for part in condition.parts:
-                yield from atoms_of(part)
-        case _:
-            assert_never(condition)
+    """Every atom in a condition."""
+    return [part for part in places_of(condition) if isinstance(part, Atom)]
 
 
-def compiled(condition: Condition, bit: Callable[[Atom], int]) -> Callable[[int], bool]:
-    """Compile a condition to a function of the bits of all atoms; `bit` returns the bit of an atom."""
+def compiled(condition: Condition, bits: Mapping[Condition, int], free: int) -> Callable[[int], bool]:
+    """Compile a condition to a function of the bits of all atoms.
+
+    `free`: a bit above those of atoms. From there on, parts that stand in several places have bits, too, and are worked out first.
+    """
+    places = places_of(condition)
+    shared = [part for part, count in places.items() if count > 1 and not isinstance(part, Atom)]
+    known_bits = dict(bits)
+    known_bits.update((part, free << number) for number, part in enumerate(shared))
+    steps = [(known_bits[part], _compiled(part, known_bits)) for part in shared]
+    whole = _compiled(condition, known_bits)
+    if not steps:
+        return whole
+
+    def decide(known: int) -> bool:
+        for bit, holds in steps:
+            if holds(known):
+                known |= bit
+        return whole(known)
+
+    return decide
+
+
+def _compiled(condition: Condition, bits: Mapping[Condition, int]) -> Callable[[int], bool]:
     match condition:
         case Atom():
-            fact_bit = bit(condition)
+            fact_bit = bits[condition]
             return lambda known: known & fact_bit != 0
         case AllOf():
-            needed, rest = _split(condition.parts, bit)
+            needed, rest = _split(condition.parts, bits)
             if not rest:
                 return lambda known: known & needed == needed
             return lambda known: known & needed == needed and all(part(known) for part in rest)
         case AnyOf():
-            enough, rest = _split(condition.parts, bit)
+            enough, rest = _split(condition.parts, bits)
             if not rest:
                 return lambda known: known & enough != 0
             return lambda known: known & enough != 0 or any(part(known) for part in rest)
@@ -292,16 +345,16 @@ def compiled(condition: Condition, bit: Callable[[Atom], int]) -> Callable[[int]
             assert_never(condition)
 
 
-def _split(parts: Iterable[Condition], bit: Callable[[Atom], int]) -> tuple[int, tuple[Callable[[int], bool], ...]]:
-    """The bits of the atoms among the parts, and the other parts compiled."""
-    bits = 0
+def _split(parts: Iterable[Condition], bits: Mapping[Condition, int]) -> tuple[int, tuple[Callable[[int], bool], ...]]:
+    """The bits of the parts that have any, and the other parts compiled."""
+    found = 0
     rest = []
     for part in parts:
-        if isinstance(part, Atom):
-            bits |= bit(part)
+        if part in bits:
+            found |= bits[part]
         else:
-            rest.append(compiled(part, bit))
-    return bits, tuple(rest)
+            rest.append(_compiled(part, bits))
+    return found, tuple(rest)
 
 
 def words(atom: Mapping[str, Any], place: Callable[[Mapping[str, Any]], str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial, reduce
+from functools import partial, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -271,7 +271,6 @@ class Kernel:
     def _evaluate(
         self, condition: Condition, batch: Batch, known: Mapping[tuple[str, str], tuple[Bits, Bits]]
     ) -> Found:
-        @cache
         def atom(part: Atom) -> Found:
             if part.kind == "service_admin":
                 return batch.of_requests(self._are_service_admins(batch.codes)[batch.user_positions])

@@ -151,13 +151,13 @@ class FormPlan:
         self.condition = condition
         self.index = index
         self.reader = reader
-        self._bits: dict[Atom, int] = {}
+        self._bits: dict[Condition, int] = {}
         self._bit_of_privilege = index.numbers.allowed
         self.tests: tuple[Test, ...] = ()
         self.comparisons: tuple[tuple[int, Comparison], ...] = ()
         self.steps: tuple[LookupStep, ...] = ()
-        self._lay_out(dict.fromkeys(atoms_of(condition)))
-        self.decide = compiled(condition, self._bits.__getitem__)
+        free = self._lay_out(atoms_of(condition))
+        self.decide = compiled(condition, self._bits, free)
         self.owner_bits = sum(map(self._bit_of_privilege, semantics.owner_holds))
         self.inherited = semantics.inherited(lambda name: self._bit_of_privilege(name) * 3)
         """What counts below an entity too."""
@@ -167,8 +167,8 @@ class FormPlan:
             self.narrowed_bits = sum(map(self._bit_of_privilege, index.numbers))
             self.narrowed_bits |= 0 if semantics.inactive_owners else OWNER
 
-    def _lay_out(self, atoms: Iterable[Atom]) -> None:
-        """Assign a bit to each atom: tests first, then the steps one after another."""
+    def _lay_out(self, atoms: Iterable[Atom]) -> int:
+        """Assign a bit to each atom: tests first, then the steps one after another; return the first bit above them."""
         masks: dict[tuple[str, str], int] = {}
         tests: list[Test] = []
         comparisons: list[tuple[int, Comparison]] = []
@@ -215,6 +215,7 @@ class FormPlan:
         for atom in atoms:
             if atom.kind in ("has", "owner"):
                 self._bits[atom] = self._bit(atom) << steps[numbers[atom.slot, atom.type]].shift
+        return 1 << shift
 
     def _bit(self, atom: Atom) -> int:
         return OWNER if atom.kind == "owner" else self._bit_of_privilege(atom.privilege)

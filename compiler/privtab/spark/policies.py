@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from privtab.engines.plan import GrantSemantics
 from privtab.errors import PolicyError, UsageError
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.nodes import Program
@@ -47,8 +48,7 @@ class OpenPolicy:
     @property
     def everyone(self) -> tuple[str, ...]:
         """The name of the group of every user, if there is one."""
-        semantics = self.json["semantics"]
-        return (semantics["everyone"],) if "everyone" in semantics else ()
+        return GrantSemantics.read(self.json).everyone
 
     @cached_property
     def destructive(self) -> tuple[str, ...]:
