@@ -12,7 +12,7 @@ from seeds import seeds
 
 from privtab import InvalidRequest, pipeline
 from privtab.analysis.who_can import Principal, who_can
-from privtab.entitlements import opening
+from privtab.entitlements import forms
 from privtab.entitlements.universe import users
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
@@ -262,15 +262,16 @@ tables:
     )
 
 
-@pytest.mark.parametrize("seed", seeds(range(24), quick=4))
+@pytest.mark.parametrize("seed", seeds(range(12), quick=4))
 def test_conditions_too_large_to_be_written_out_are_answered_alike(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     program = generated_programs.program(seed, *(("below", "hierarchy", "implies") if seed % 2 else ()))
     state = worlds.state(program, seed)
     reference = Reference(program, state)
+    monkeypatch.setattr(forms, "MOST_PARTS", 0)
+    same = Reference(replace(program), state)  # whose conditions are read anew
     for request in worlds.requests(program, seed, 1):
-        written_out = who_can(reference, state, request)
-        with monkeypatch.context() as patched:
-            patched.setattr(opening, "MOST_PARTS", 0)
-            found = who_can(reference, state, request)
-            assert (found.users, found.anyone) == (written_out.users, written_out.anyone)
-            assert found.principals() == written_out.principals()
+        kept = who_can(same, state, request)
+        monkeypatch.undo()
+        found = who_can(reference, state, request)
+        monkeypatch.setattr(forms, "MOST_PARTS", 0)
+        assert (found.users, found.anyone, found.principals()) == (kept.users, kept.anyone, kept.principals())

@@ -7,14 +7,14 @@ hold, and each atom takes few look-ups. Details about a single user come from th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from privtab.analysis.caller import Caller, listing
-from privtab.entitlements.bearers import ANYONE, USER, Bearers, PrincipalBearers, SubjectsOnDemand, UserBearers
+from privtab.entitlements.bearers import ANYONE, Bearers, PrincipalBearers, SubjectsOnDemand, UserBearers
 from privtab.entitlements.evaluator import Evaluator
-from privtab.entitlements.opening import forms, held, is_too_large
+from privtab.entitlements.opening import forms, held
 from privtab.entitlements.universe import users
 from privtab.errors import Undecided, UsageError
 from privtab.ir.canonical import Listing
@@ -27,7 +27,7 @@ from privtab.paths import base_type
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
 from privtab.request import Entity, Request
 from privtab.state import attribute_rows
-from privtab.state.chains import GROUP, ROLE
+from privtab.state.chains import ROLE
 from privtab.state.nodes import State
 
 MEMBERSHIPS = 10
@@ -80,7 +80,7 @@ class WhoCan:
         named = self.known.union(last_name(path_of(key)) for key in self._keys)
         names = ["", *named]
         numbers = {name: number for number, name in enumerate(names) if name}
-        found = self._evaluator(self._users, names, numbers, lambda name: Caller(reference, name)).allowed(request)
+        found = self._evaluator(self._users, names, numbers).allowed(request)
         self.anyone: bool = 0 in found
         asked = {names[number] for number in found} - {""}
         asked = asked & self.known if self.anyone else asked
@@ -118,12 +118,7 @@ class WhoCan:
         bearers = PrincipalBearers(self._context.program, self._state, self._reference.holdings, objects)
         known = {f"user:{user}": user for user in self.known.union(last_name(path_of(key)) for key in self._keys)}
         names = [ANYONE, *known, *bearers.names(self._keys)]
-        evaluator = self._evaluator(
-            bearers,
-            names,
-            {user: n for n, user in enumerate(known.values(), 1)},
-            lambda name: _alone(self._reference, bearers, name),
-        )
+        evaluator = self._evaluator(bearers, names, {user: n for n, user in enumerate(known.values(), 1)})
         needs_of: dict[str, set[frozenset[str]]] = defaultdict(set)
         text = Explanation(self._context, self.rule, Listing(()), allowed=False).text
         memberships = [atom for atom in self._atoms if isinstance(atom, Member) and self._is_to_try(atom)]
@@ -162,13 +157,9 @@ class WhoCan:
                 found.update(self._context.path(atom.target))
         return found
 
-    def _evaluator(
-        self, bearers: Bearers, names: list[str], numbers: Mapping[str, int], caller: Callable[[str], Caller]
-    ) -> Evaluator | _OneByOne:
-        """An evaluator of the rows that count. `numbers`: of the users among the names; `caller`: who has what one of the names has alone."""
+    def _evaluator(self, bearers: Bearers, names: list[str], numbers: Mapping[str, int]) -> Evaluator:
+        """An evaluator of the rows that count. `numbers`: of the users among the names."""
         program, state = bearers.program, bearers.state
-        if is_too_large(program, self.condition, self._context.flags, self._context.types):
-            return _OneByOne(self, names, caller)
         rows = {table: state.column(table, "entity").where(self._keys) for table in ("grants", "owners")}
         grantees = set(state.column("grants", "grantee").take(rows["grants"]))
         roles = {str(name) for name in grantees if name and name.startswith(ROLE)}
@@ -203,39 +194,6 @@ class WhoCan:
 
     def _objects(self) -> dict[str, Entity]:
         return self.request.objects(slot.name for slot in self.rule.withs)
-
-
-class _OneByOne:
-    """Decides about one after the other, where a condition is too large to be written out."""
-
-    def __init__(self, question: WhoCan, names: Sequence[str], caller: Callable[[str], Caller]) -> None:
-        self._question, self._names, self._caller = question, names, caller
-        self._assumed: Collection[str] = ()
-
-    def assume(self, memberships: Collection[str]) -> None:
-        """As `Evaluator.assume`."""
-        self._assumed = memberships
-
-    def allowed(self, request: Request) -> frozenset[int]:
-        """As `Evaluator.allowed`."""
-        return frozenset(number for number, name in enumerate(self._names) if self._holds(name, request))
-
-    def _holds(self, name: str, request: Request) -> bool:
-        caller = self._caller(name)
-        caller.flags, caller.attributes = request.flags, request.attributes
-        caller.hypothetical.member_of = self._assumed
-        question = self._question
-        return caller.about(request.objects(slot.name for slot in question.rule.withs)).holds(question.condition)
-
-
-def _alone(reference: Reference, bearers: PrincipalBearers, bearer: str) -> Caller:
-    """A caller with one principal and nothing else."""
-    caller = Caller(reference, bearer.removeprefix(USER) if bearer.startswith(USER) else "")
-    caller.principals, caller.scoped = bearers.held(bearer)
-    names = caller.principals.union(role for role, _ in caller.scoped)
-    caller.roles = frozenset(name.removeprefix(ROLE) for name in names if name.startswith(ROLE))
-    caller.groups = frozenset(name.removeprefix(GROUP) for name in names if name.startswith(GROUP))
-    return caller
 
 
 def who_can(reference: Reference, state: State, request: Request) -> WhoCan:

@@ -193,21 +193,18 @@ class PrincipalBearers(Bearers):
         """Whether a row names the group, or assigns the role."""
         return principal in self.groups or principal in self._held
 
-    def held(self, name: str) -> tuple[frozenset[str], tuple[tuple[str, str], ...]]:
-        """What a principal has by itself: principals that count everywhere, and (`role:…`, key of the scope)."""
-        principal, _, scope = name.partition("\n")
-        if name == ANYONE or name.startswith(USER):
-            return frozenset({name}), ()
-        if principal.startswith(GROUP):
-            return self.holdings.of_principal(principal)[:2]
-        held = self.holdings.held_with(principal.removeprefix(ROLE), scope or None)
-        everywhere = frozenset(f"{ROLE}{role}" for role, within in held if within is None)
-        return everywhere, tuple((f"{ROLE}{role}", within) for role, within in held if within is not None)
-
     def subject(self, name: str) -> Subject:
         """What a principal has by itself."""
-        user = name.removeprefix(USER) if name == ANYONE or name.startswith(USER) else None
-        return Subject.holding(name, user, *self.held(name), self.program.roles)
+        principal, _, scope = name.partition("\n")
+        if name == ANYONE or name.startswith(USER):
+            return Subject(principal=name, user=name.removeprefix(USER), principals=(name,))
+        if principal.startswith(GROUP):
+            everywhere, scoped, _ = self.holdings.of_principal(principal)
+            return Subject.holding(name, None, everywhere, scoped, self.program.roles)
+        held = self.holdings.held_with(principal.removeprefix(ROLE), scope or None)
+        everywhere = frozenset(f"{ROLE}{role}" for role, within in held if within is None)
+        scoped = tuple((f"{ROLE}{role}", within) for role, within in held if within is not None)
+        return Subject.holding(name, None, everywhere, scoped, self.program.roles)
 
     def _holders(self, principal: str) -> set[str]:
         """The bearers other than users of a principal that holds a role."""

@@ -114,6 +114,10 @@ class Evaluator:
         if part.within < len(asked.paths[RESOURCE]) - 1:
             found = self._outer(part, asked)
             return found if among is None else found & among
+        if part.shared:
+            if id(part) not in asked.known:
+                asked.known[id(part)] = self._holders(part, asked, None)
+            return asked.known[id(part)] if among is None else asked.known[id(part)] & among
         return self._holders(part, asked, among)
 
     def _outer(self, part: Part, asked: Asked) -> Numbers:
@@ -193,6 +197,8 @@ class Evaluator:
         """How many subjects a part can hold for at most, as far as that is known without a search."""
         if part.within < len(asked.paths[RESOURCE]) - 1:
             return len(self._outer(part, asked))
+        if part.shared:
+            return len(self.holders(part, asked))
         match part.kind:
             case "all":
                 return min((self._most(inner, asked) for inner in part.parts), default=len(self.subjects.all))

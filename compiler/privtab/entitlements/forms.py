@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import or_
 from typing import Any, NamedTuple
 
 from privtab.engines.attributes import Comparison, RequestValues
-from privtab.engines.conditions import RESOURCE, AllOf, Atom, Condition
+from privtab.engines.conditions import RESOURCE, AllOf, Atom, Condition, atoms_of, fold, places_of
 from privtab.engines.explain import MinimalSets
 from privtab.engines.index import OWNER, Index
 from privtab.engines.plan import FormPlan, named
@@ -24,6 +24,8 @@ GRANT, ROLE, OWNS, MEMBER, HOLDS, SELF, ADMIN, NEEDED, ATTRIBUTE = range(len(KIN
 ALWAYS = 1
 """The bit of what concerns every operation."""
 NEVER_KEPT = 1 << 20
+MOST_PARTS = 100_000
+"""The most atoms of a condition of which every part is looked at wherever it stands."""
 
 
 class Source(NamedTuple):
@@ -51,6 +53,8 @@ class Part(NamedTuple):
     owned: bool = False
     """Whether owners hold the privilege."""
     comparison: Comparison | None = None
+    shared: bool = False
+    """Whether the subjects for whom it holds are kept for the question: it stands in several places of a large condition."""
     within: int = NEVER_KEPT
     """The number of names of the resource's path by which the subjects for whom it holds are kept; only what takes few look-ups is."""
 
@@ -61,7 +65,7 @@ class Form:
     def __init__(self, rule: Mapping[str, Any], plan: FormPlan, engine: RowEngine) -> None:
         """`rule`: as in the program's JSON; without its minimal sets, it has a condition only."""
         self.rule = rule
-        self.condition = _part(plan.condition, engine)
+        self.condition = _whole(plan.condition, engine)
         self._plan, self._engine = plan, engine
 
     @cached_property
@@ -77,12 +81,14 @@ class Form:
     @cached_property
     def bits(self) -> int:
         """Of the index's numbers, those that its atoms depend on, moved by one for `ALWAYS`."""
-        return reduce(or_, (_bits(part, self._engine) for part in (self.condition, *self.parts)))
+        of_condition = (_part(atom, self._engine) for atom in atoms_of(self._plan.condition))
+        return reduce(or_, (_bits(part, self._engine) for part in (*of_condition, *self.parts)), ALWAYS)
 
     @cached_property
     def meaning(self) -> tuple[Any, ...]:
         """Equal for forms that allow the same subjects, by the same minimal sets."""
-        return self.condition, tuple(tuple(self.parts[number] for number in numbers) for numbers in self.listed.sets)
+        atoms = self.listed.atoms
+        return self._plan.condition, tuple(tuple(atoms[number] for number in numbers) for numbers in self.listed.sets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -92,6 +98,8 @@ class Asked:
     form: Form
     paths: Mapping[str, list[str]]
     values: RequestValues
+    known: dict[int, frozenset[int]] = field(default_factory=dict)
+    """The subjects for whom shared parts hold, by the identity of the part."""
 
     def path(self, slot: str, depth: int) -> str | None:
         """The path of the entity with so many names; None if the request does not name it."""
@@ -132,11 +140,23 @@ class Forms:
         return Asked(form=form, paths=paths, values=RequestValues.of(request, slots, index))
 
 
-def _part(condition: Condition, engine: RowEngine) -> Part:
-    if not isinstance(condition, Atom):
-        parts = tuple(_part(part, engine) for part in condition.parts)
-        within = max((part.within for part in parts), default=NEVER_KEPT)
-        return Part("all" if isinstance(condition, AllOf) else "any", parts, within=within)
+def _whole(condition: Condition, engine: RowEngine) -> Part:
+    """A condition as a part; one object for parts that stand in several places."""
+    total: Callable[[Iterable[int]], int] = sum
+    size = fold(condition, lambda _: 1, total, total)
+    made: dict[Condition, Part] = {}
+    for part, places in places_of(condition).items():
+        if isinstance(part, Atom):
+            made[part] = _part(part, engine)
+            continue
+        parts = tuple(made[inner] for inner in part.parts)
+        within = max((inner.within for inner in parts), default=NEVER_KEPT)
+        kind = "all" if isinstance(part, AllOf) else "any"
+        made[part] = Part(kind, parts, shared=size > MOST_PARTS and places > 1, within=within)
+    return made[condition]
+
+
+def _part(condition: Atom, engine: RowEngine) -> Part:
     if condition.comparison is not None:
         return Part(condition.kind, comparison=condition.comparison)
     if not condition.type:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +10,7 @@ from privtab._once import once
 from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
 from privtab.entitlements.forms import Forms
-from privtab.ir.formula import RequestAlgebra
-from privtab.ir.nodes import Atom, Formula, Program
+from privtab.ir.nodes import Program
 from privtab.ir.serialise import conditions_json
 from privtab.locations import Locations
 from privtab.request import Entity
@@ -19,8 +18,6 @@ from privtab.state import row_index
 from privtab.state.located import lying_in
 from privtab.state.nodes import Assignment, State
 
-MOST_PARTS = 100_000
-"""The most atoms of a condition that is written out."""
 _HOLDER = "user:"
 """Whoever holds roles within scopes in an index without users."""
 
@@ -63,20 +60,3 @@ def held(
 
 def _index(program: Program, state: State) -> Index:
     return Index({"revision": "", **row_index.document(program, state)})
-
-
-def is_too_large(program: Program, condition: Formula, flags: Collection[str], types: Mapping[str, str]) -> bool:
-    """Whether a condition has too many atoms to be written out, with those of each `can` wherever it stands: then the reference decides."""
-    return _Size(program, flags, types).fold(condition) > MOST_PARTS
-
-
-class _Size(RequestAlgebra[int]):
-    """The number of atoms of a condition, with those of each `can` wherever it stands."""
-
-    def atom(self, atom: Atom) -> int:  # noqa: ARG002  (overridden)
-        return 1
-
-    def all_of(self, values: Iterable[int]) -> int:
-        return sum(values)
-
-    any_of = all_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, islice, product
@@ -12,7 +12,7 @@ from privtab.analysis.caller import Caller
 from privtab.attributes import NONE_GIVEN, Attribute, AttributeKind, GivenAttributes, Value
 from privtab.entitlements.bearers import USER, UserBearers
 from privtab.entitlements.evaluator import Evaluator
-from privtab.entitlements.opening import forms, held, is_too_large
+from privtab.entitlements.opening import forms, held
 from privtab.entitlements.subjects import Subject as EntitledSubject
 from privtab.entitlements.subjects import Subjects
 from privtab.entitlements.universe import USERS, named_principals
@@ -291,7 +291,6 @@ class SubjectSets:
         self._names = sorted(subjects)
         self._evaluator = side.evaluator(self._names)
         self._known: dict[frozenset[int], frozenset[Subject]] = {}
-        self._large: dict[Hashable, bool] = {}
 
     def given(self, question: Question, objects: Mapping[str, Entity], most: int) -> list[GivenAttributes]:
         """The values that requests can give, as `GivenValues.all`; at most so many and one more."""
@@ -302,7 +301,7 @@ class SubjectSets:
 
     def allowed(self, request: Request) -> frozenset[Subject]:
         """The subjects that may do what is asked, regardless of its user."""
-        if self._has_orphan(request) or self._is_too_large(request):
+        if self._has_orphan(request):
             # Between two states, an entity may lie in another one that lies nowhere; no index is made of such rows.
             return frozenset(subject for subject in self._names if self._decided(subject, request))
         found = self._evaluator.allowed(request)
@@ -310,14 +309,6 @@ class SubjectSets:
         if subjects is None:
             subjects = self._known[found] = frozenset(self._names[number] for number in found)
         return subjects
-
-    def _is_too_large(self, request: Request) -> bool:
-        context = EvaluationContext(self._reference, request)
-        rule = self._reference.program.rules[request.resource.type, request.action]
-        key = rule.id, request.flags, *context.types.values(), *context.levels.values()
-        if key not in self._large:
-            self._large[key] = is_too_large(context.program, context.condition(rule), context.flags, context.types)
-        return self._large[key]
 
     def _has_orphan(self, request: Request) -> bool:
         where = self._reference.holdings.locations
