@@ -345,6 +345,15 @@ def roles_not_held(user: str, roles: Iterable[str]) -> dict[str, str]:
     return {"kind": "role_not_held", "message": f"user:{user} does not hold the active role(s) {names}"}
 
 
+def smallest(sets: Iterable[Iterable[str]]) -> list[list[str]]:
+    """The sets that contain no other, each sorted, smallest first: what is missing for an allow."""
+    minimal: list[frozenset[str]] = []
+    for candidate in sorted(set(map(frozenset, sets)), key=len):
+        if not any(smaller <= candidate for smaller in minimal):
+            minimal.append(candidate)
+    return sorted(map(sorted, minimal), key=lambda texts: (len(texts), texts))
+
+
 def check_subject_type(type_: str, subjects: Sequence[str]) -> None:
     """Raise InvalidRequest unless subjects of a type are users."""
     if type_ not in subjects:

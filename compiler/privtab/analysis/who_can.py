@@ -7,7 +7,7 @@ hold, and each atom takes few look-ups. Details about a single user come from th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -25,7 +25,7 @@ from privtab.ir.unroll import located_sets
 from privtab.names import last_name, path_of
 from privtab.paths import base_type
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
-from privtab.request import Entity, Request
+from privtab.request import Entity, Request, smallest
 from privtab.state import attribute_rows
 from privtab.state.chains import ROLE
 from privtab.state.nodes import State
@@ -134,7 +134,7 @@ class WhoCan:
                         needs_of[sufficient].add(needs)
         needs_of_anyone = needs_of.get(ANYONE, set())
         listed = [
-            Principal(principal=name, scope=scope or None, needs=_smallest(needs))
+            Principal(principal=name, scope=scope or None, needs=tuple(map(tuple, smallest(needs))))
             for sufficient, all_needs in needs_of.items()
             for name, _, scope in [sufficient.partition("\n")]
             for needs in [
@@ -205,11 +205,3 @@ def who_can(reference: Reference, state: State, request: Request) -> WhoCan:
     if request.active_roles is not None:
         raise UsageError("`who-can` is about all roles of everybody: leave the active roles out")
     return WhoCan(reference, state, request)
-
-
-def _smallest(all_needs: Iterable[frozenset[str]]) -> tuple[tuple[str, ...], ...]:
-    smallest: list[frozenset[str]] = []
-    for needs in sorted(set(all_needs), key=lambda w: (len(w), sorted(w))):
-        if not any(smaller <= needs for smaller in smallest):
-            smallest.append(needs)
-    return tuple(tuple(sorted(needs)) for needs in smallest)

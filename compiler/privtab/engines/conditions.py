@@ -267,25 +267,21 @@ def fold(
 ) -> T:
     """The value of a condition, from the values of its atoms and how the values of parts are combined; of each part once."""
     known: dict[Condition, T] = {}
-
-    def value(part: Condition) -> T:
-        if part not in known:
-            match part:
-                case Atom():
-                    known[part] = of_atom(part)
-                case AllOf():
-                    known[part] = all_of(map(value, part.parts))
-                case AnyOf():
-                    known[part] = any_of(map(value, part.parts))
-                case _:
-                    assert_never(part)
-        return known[part]
-
-    return value(condition)
+    for part in places_of(condition):
+        match part:
+            case Atom():
+                known[part] = of_atom(part)
+            case AllOf():
+                known[part] = all_of(map(known.__getitem__, part.parts))
+            case AnyOf():
+                known[part] = any_of(map(known.__getitem__, part.parts))
+            case _:
+                assert_never(part)
+    return known[condition]
 
 
 def places_of(condition: Condition) -> Mapping[Condition, int]:
-    """In how many places of a condition each of its parts stands, those within parts of which it is made counted once; itself last."""
+    """In how many places of a condition each part stands, itself last. What is in a part is counted once, and comes before it."""
     found: dict[Condition, int] = {}
 
     def visit(part: Condition) -> None:

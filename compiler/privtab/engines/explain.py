@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from privtab.effects import with_changes
 from privtab.engines.conditions import Atom, words
 from privtab.engines.plan import Caller, FormPlan, named
 from privtab.paths import base_type
-from privtab.request import roles_not_held
+from privtab.request import roles_not_held, smallest
 
 
 class MinimalSets:
@@ -73,7 +73,7 @@ class Explanation:
 
     def missing(self) -> list[list[str]]:
         """The smallest sets of atoms that would turn a denial into an allow, smallest first; denials to remove are listed as such."""
-        return _smallest(
+        return smallest(
             [text for number in numbers for text in self._missing_of(number)] for numbers in self.listed.sets
         )
 
@@ -107,12 +107,3 @@ class Explanation:
             sources = self.listed.plan.sources(self.listed.atoms[number], self.caller, self.paths)
             known = self._held[number] = any(sources)
         return known
-
-
-def _smallest(sets: Iterable[Iterable[str]]) -> list[list[str]]:
-    """The sets that contain no other, each sorted, smallest first."""
-    smallest: list[frozenset[str]] = []
-    for candidate in sorted(set(map(frozenset, sets)), key=len):
-        if not any(smaller <= candidate for smaller in smallest):
-            smallest.append(candidate)
-    return sorted((sorted(texts) for texts in smallest), key=lambda texts: (len(texts), texts))

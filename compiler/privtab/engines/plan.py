@@ -131,15 +131,6 @@ class Source(NamedTuple):
     through: str
 
 
-class _Held(NamedTuple):
-    """What one principal of a caller holds on an entity, as bits."""
-
-    distance: int
-    key: str
-    principal: str
-    bits: int
-
-
 class FormPlan:
     """Decides every request of one form, and tells through what atoms hold."""
 
@@ -300,11 +291,11 @@ class FormPlan:
             return
         on = "" if path is None else f"{base_type(atom.type)}:{path}"
         if atom.kind == "owner":
-            yield from (Source(0, 0, on, row.principal) for row in self._held(atom, caller, paths) if row.bits & OWNER)
+            yield from (row._replace(rank=0) for row, bits in self._held(atom, caller, paths) if bits & OWNER)
         elif atom.kind == "has":
             if atom.privilege in self.semantics.owner_holds:
-                owners = (row for row in self._held(atom, caller, paths) if row.bits & OWNER)
-                yield from (Source(0, row.distance, row.key, f"owner {row.principal}") for row in owners)
+                owners = (row for row, bits in self._held(atom, caller, paths) if bits & OWNER)
+                yield from (row._replace(rank=0, through=f"owner {row.through}") for row in owners)
             if not any(self.denials(atom, caller, paths)):
                 yield from self.grants(atom, caller, paths)
         else:
@@ -319,37 +310,34 @@ class FormPlan:
 
     def grants(self, atom: Atom, caller: Caller, paths: Mapping[str, list[str]]) -> Iterator[Source]:
         """Every grant of an atom's privilege on its entity, denied or not, by a row of the state or by a role's default grants."""
-        return self._entries("allow", self._bit_of_privilege(atom.privilege), atom, caller, paths)
+        return self._entries("allow", atom, caller, paths)
 
     def denials(self, atom: Atom, caller: Caller, paths: Mapping[str, list[str]]) -> Iterator[Source]:
         """The denials of an atom's privilege on its entity that apply."""
-        bit = self._bit_of_privilege(atom.privilege) << 1 if self.semantics.denies else 0
-        return self._entries("deny", bit, atom, caller, paths)
+        return self._entries("deny", atom, caller, paths) if self.semantics.denies else iter(())
 
-    def _entries(
-        self, effect: str, bit: int, atom: Atom, caller: Caller, paths: Mapping[str, list[str]]
-    ) -> Iterator[Source]:
-        """What gives one bit. A role within a scope is reported by its own name, and with the entities that the rows name."""
+    def _entries(self, effect: str, atom: Atom, caller: Caller, paths: Mapping[str, list[str]]) -> Iterator[Source]:
+        """The grants or denials. A role within a scope is reported by its own name, and with the entities that the rows name."""
         if atom.kind != "has":
             return
-        for row in self._held(atom, caller, paths):
-            if not row.bits & bit:
-                continue
-            if row.principal not in self.index.within:
-                yield Source(1, row.distance, row.key, row.principal)
-                continue
-            keys = [f"{base_type(type_)}:{paths[atom.slot][depth]}" for type_, depth in self._counting(atom)]
-            for key in self.index.origins[effect, atom.privilege, row.key, row.principal]:
-                if key in keys:
-                    yield Source(1, keys.index(key), key, self.index.within[row.principal][0])
+        numbers, privilege = self.index.numbers, atom.privilege
+        bit = numbers.allowed(privilege) if effect == "allow" else numbers.denied(privilege)
+        for row, bits in self._held(atom, caller, paths):
+            if bits & bit and row.through not in self.index.within:
+                yield row
+            elif bits & bit:
+                keys = [f"{base_type(type_)}:{paths[atom.slot][depth]}" for type_, depth in self._counting(atom)]
+                named_by = self.index.origins[effect, privilege, row.on, row.through]
+                role = self.index.within[row.through][0]
+                yield from (Source(1, keys.index(key), key, role) for key in named_by if key in keys)
 
     def _counting(self, atom: Atom) -> Sequence[tuple[str, int]]:
         """The types of the entities on which what is held counts for an atom, with their depths, nearest first."""
         chain = self.reader.chains[atom.type]
         return chain[::-1] if atom.privilege and self.semantics.inherits(atom.privilege) else chain[-1:]
 
-    def _held(self, atom: Atom, caller: Caller, paths: Mapping[str, list[str]]) -> Iterator[_Held]:
-        """What the caller's principals hold on an atom's entity and on what counts for it, nearest first."""
+    def _held(self, atom: Atom, caller: Caller, paths: Mapping[str, list[str]]) -> Iterator[tuple[Source, int]]:
+        """What the caller's principals hold on an atom's entity and on what counts for it, nearest first, with the bits."""
         path = paths[atom.slot]
         if self.path(atom, paths) is None:
             return
@@ -363,13 +351,13 @@ class FormPlan:
                 for principals, counting in callers:
                     for principal in principals:
                         if principal in holders:
-                            yield _Held(distance, key, principal, holders[principal] & counting)
+                            yield Source(1, distance, key, principal), holders[principal] & counting
             default = [role for role, of in self.semantics.roles.items() if atom.privilege in of.get(base, ())]
             if default:
                 keys = [f"{base_type(link)}:{path[above]}" for link, above in self.reader.chains[type_]]
                 roles = {*caller.active, *(role for scope in keys for role in caller.scopes.get(scope, ()))}
                 bit = self._bit_of_privilege(atom.privilege)
-                yield from (_Held(distance, key, role, bit) for role in default if role in roles)
+                yield from ((Source(1, distance, key, role), bit) for role in default if role in roles)
 
 
 def special(atom: Atom, reader: ConditionReader, semantics: GrantSemantics, index: Index) -> Special:

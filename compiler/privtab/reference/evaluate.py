@@ -5,7 +5,7 @@ It is deliberately simple: `EvaluationContext.holds` evaluates a condition as wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias, assert_never
@@ -46,7 +46,7 @@ from privtab.ir.unroll import located_sets
 from privtab.locations import not_placed
 from privtab.names import LEFT_OUT, last_name, path_of, refers_to
 from privtab.paths import base_type, level_of
-from privtab.request import Decision, Entity, Request, roles_not_held
+from privtab.request import Decision, Entity, Request, roles_not_held, smallest
 from privtab.state.holdings import Holdings
 from privtab.state.nodes import State
 
@@ -220,7 +220,7 @@ class EvaluationContext:
                 if not self.denials_on(atom.privilege, path):
                     yield from self.grants(atom.privilege, path)
             case Owner():
-                yield from self.owned(self.path(atom.target))
+                yield from self.owned(self.path(atom.target)[-1:])
             case Member() | Holds():
                 yield from self._standing_for(atom)
             case Self():
@@ -310,19 +310,19 @@ class EvaluationContext:
         """The ownerships that give a privilege on the last of the keys, nearest first."""
         owner = self.program.semantics.owner
         if owner is not None and privilege in owner.holds:
-            for key in reversed(self.relevant_keys(privilege, path)):
-                yield from self.owned((key,))
+            yield from self.owned(reversed(self.relevant_keys(privilege, path)))
 
-    def owned(self, path: tuple[str, ...]) -> Iterator[Source]:
-        """The ownership of the last of the keys."""
-        if path and (owners := self.owners(path[-1])):
-            yield Source("owner", path[-1], owners, path[-1])
+    def owned(self, keys: Iterable[str]) -> Iterator[Source]:
+        """The ownership of entities."""
+        for key in keys:
+            if owners := self.owners(key):
+                yield Source("owner", key, owners, key)
 
     def _below(self, atom: HasBelow | OwnsBelow) -> Iterator[Source]:
         """What is held on an object or on an entity below it, as an owner first."""
         paths = self.paths_from(atom.target)
         if isinstance(atom, OwnsBelow):
-            yield from (source for path in paths for source in self.owned(path))
+            yield from self.owned(path[-1] for path in paths)
             return
         yield from (source for path in paths for source in self.ownerships(atom.privilege, path))
         not_denied = (path for path in paths if not self.denials_on(atom.privilege, path))
@@ -447,7 +447,7 @@ class Explanation:
 
     def missing(self) -> list[list[str]]:
         """The smallest sets of atoms that would turn a denial into an allow, smallest first; denials to remove are listed as such."""
-        return smallest([self._missing_of(atom) for atom in atoms] for atoms in self.sets)
+        return smallest([text for atom in atoms for text in self._missing_of(atom)] for atoms in self.sets)
 
     def _missing_of(self, atom: Leaf) -> list[str]:
         evaluation = self.evaluation
@@ -489,13 +489,3 @@ class Explanation:
     def effect_text(self, effect: Effect) -> str:
         """An effect with the request's entities: `grant ALL (namespace:i/n)`, `become owner (catalog:m/c)`."""
         return f"{effect.text} ({self.key(effect.target)})"
-
-
-def smallest(sets: Iterable[Sequence[Sequence[str]]]) -> list[list[str]]:
-    """The sets that contain no other, each sorted, smallest first; a set is given as the parts for each of its atoms."""
-    candidates = sorted({frozenset(text for part in parts for text in part) for parts in sets}, key=len)
-    minimal: list[frozenset[str]] = []
-    for candidate in candidates:
-        if not any(smaller <= candidate for smaller in minimal):
-            minimal.append(candidate)
-    return sorted((sorted(set_) for set_ in minimal), key=lambda set_: (len(set_), set_))
