@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from privtab.errors import PolicyError, UsageError
 from privtab.moments import HELD_ALWAYS, WINDOWED, parts_of
-from privtab.shard_names import combined, shard_name
+from privtab.shard_names import BY_PRIVILEGE, CONCERNED, FURTHER_HELD, HELD, combined, shard_name
 
 Holders: TypeAlias = dict[str, int]
 """Principal → bits."""
@@ -385,10 +385,16 @@ def revisions(state: object) -> dict[str, Any] | None:
 
 
 def combined_document(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], frozenset[str]]:
-    """Combine parts into one document, for engines that take no parts; also returns missing root keys. Errors as `Index.of`."""
+    """The whole index from the documents of its parts, and the keys of missing shards; one that is not in parts is returned itself.
+
+    Errors as `Index.of`.
+    """
+    listed = list(documents)
+    if len(listed) == 1 and not in_parts(listed[0]):
+        return dict(listed[0]), frozenset()
     people: list[Mapping[str, Any]] = []
     shards: dict[str, Mapping[str, Any]] = {}
-    for document in documents:
+    for document in listed:
         people += [document] if "shards" in document else []
         if duplicates := shards.keys() & document.get("at", {}).keys():
             raise _wrong_count(f"the shard `{min(duplicates)}`", 2)
@@ -399,12 +405,9 @@ def combined_document(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str,
     shard_names = {root: shard_name(root) for root in always["shards"]}
     loaded = {root: parts_of(shards[name]) for root, name in sorted(shard_names.items()) if name in shards}
     merged: dict[str, Any] = {name: value for name, value in always.items() if name != "shards"}
-    merged |= _combined(shard for shard, _ in loaded.values()) | {"members": {}}
-    merged |= {"entity_attributes": {}} if "user_attributes" in merged else {}
-    for shard, _ in loaded.values():
-        merged["members"].update(shard["members"])
-        if "entity_attributes" in merged:
-            merged["entity_attributes"].update(shard["entity_attributes"])
+    held = {part for shard, _ in loaded.values() for part in FURTHER_HELD if part in shard}
+    held |= {"entity_attributes"} if "user_attributes" in always else set()  # one part of attributes has the other
+    merged |= _combined((shard for shard, _ in loaded.values()), (*HELD, *sorted(held)))
     merged["revision"] = combined(always["revision"], {root: shard["revision"] for root, (shard, _) in loaded.items()})
     if timed := _united(windows, [own for _, own in loaded.values() if own]):
         concerned = {part: merged.pop(part) for part in sorted(merged) if part not in HELD_ALWAYS}
@@ -420,17 +423,19 @@ def _united(people: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]) -> d
         return {}
     by_name = ("principals", "scoped", "group_principals", "group_scoped")
     optional = {"brought": people["brought"]} if "brought" in people else {}
-    return {part: people.get(part, {}) for part in by_name} | optional | _combined(shards)
+    return {part: people.get(part, {}) for part in by_name} | optional | _combined(shards, CONCERNED)
 
 
-def _combined(shards: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What several shards hold on entities."""
-    found: dict[str, dict[str, Any]] = {part: {} for part in ("allow", "deny", "owners")}
+def _combined(shards: Iterable[Mapping[str, Any]], parts: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """What several shards hold on entities, by part."""
+    found: dict[str, dict[str, Any]] = {part: {} for part in parts}
     for shard in shards:
-        for effect in ("allow", "deny"):
-            for privilege, entities in shard[effect].items():
-                found[effect].setdefault(privilege, {}).update(entities)
-        found["owners"].update(shard["owners"])
+        for part, held in found.items():
+            if part in BY_PRIVILEGE:
+                for privilege, entities in shard[part].items():
+                    held.setdefault(privilege, {}).update(entities)
+            else:
+                held.update(shard[part])
     return found
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from privtab.engines.index import Index, PrivilegeNumbers, StatePart, in_parts
+from privtab.engines.index import Index, PrivilegeNumbers, StatePart, combined_document, in_parts
 from privtab.engines.windowed import is_windowed
 from privtab.errors import DecisionUnavailable, HasWindows, UsageError
 from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window
@@ -201,20 +201,13 @@ def _rows(policy: OpenPolicy, where: str) -> State:
     """The rows in the bundles of a folder, which are suitable."""
     from privtab.client import _config
     from privtab.client.embedded import bundle_location
-    from privtab.shard_names import shard_name
-    from privtab.state.shards import PEOPLE, merged
 
     bundles = bundle_location(where, _config.resolve({})).read({}, lambda document: document)
     found = (bundle.content.states for bundle in bundles)
-    documents: list[Mapping[str, Any]] = [states[policy.system] for states in found if policy.system in states]
-    people = [document for document in documents if "shards" in document]
-    if not people:
-        return from_index(documents[0])
-    shards = {name: shard for document in documents for name, shard in document.get("at", {}).items()}
-    names = {root: shard_name(root) for root in people[0]["shards"]}
-    if missing := [root for root, name in names.items() if name not in shards]:
+    document, missing = combined_document(states[policy.system] for states in found if policy.system in states)
+    if missing:
         raise missing_shards_error(missing)
-    return from_index(merged({PEOPLE: people[0], **{root: shards[name] for root, name in names.items()}}))
+    return from_index(document)
 
 
 @dataclass(frozen=True, slots=True)
