@@ -25,7 +25,7 @@ from privtab.ir.support import Tool, check_support
 from privtab.moments import HELD_ALWAYS, WINDOWED, parts_of
 from privtab.shard_names import BY_PRIVILEGE, CONCERNED, FURTHER_HELD, HELD, shard_name
 from privtab.state import attribute_rows, roles_of_roles
-from privtab.state.index import JSON, by_columns, stamped, without_revision
+from privtab.state.index import JSON, by_columns, stamped, stamped_bytes, without_revision
 from privtab.state.nodes import State
 
 IndexDocument: TypeAlias = dict[str, Any]
@@ -110,7 +110,6 @@ def part_text(program: Program, state: State, key: str, root_entities: Iterable[
         whole = without_revision(program, state)
         document = people_part(whole, root_entities) if key == PEOPLE else parts(program, whole).get(key)
         return None if document is None else PartText.of(key, document)
-    from privtab.state import json_columns
     from privtab.state.large_index import held_parts, people_parts
 
     attributes = attribute_rows.part(program, state)
@@ -119,13 +118,13 @@ def part_text(program: Program, state: State, key: str, root_entities: Iterable[
         of_entities = {part: attributes[part] for part in attributes if part in FURTHER_HELD}
         if not any(of_entities.values()) and not any(len(part.columns()[0]) for part in held.values()):
             return None
-        revision, text = json_columns.stamped({**held, **of_entities})
+        revision, text = stamped_bytes({**held, **of_entities})
         return PartText(key=key, revision=revision, text=text)
     of_people, within, users = people_parts(program, state)
     further = {**roles_of_roles.part(program, state), **attributes}
     further = {part: further[part] for part in FURTHER_BY_NAME if part in further}
     listed = dict.fromkeys(sorted(root_entities), True)
-    revision, text = json_columns.stamped({**of_people, **further, "within": within, "shards": listed})
+    revision, text = stamped_bytes({**of_people, **further, "within": within, "shards": listed})
     return PartText(key=key, revision=revision, text=text, further=tuple(further), users=users)
 
 
