@@ -53,7 +53,7 @@ def document(program: Program, state: State) -> IndexDocument:
     parts = {part: found.pop(part) for part in sorted(found) if part not in HELD_ALWAYS}
     parts["windows"] = windows
     if uses_below(program):
-        windows |= below.parts_in_windows(program, parts, keys)
+        windows |= below.parts(program, parts, keys)
     return {WINDOWED: parts, **found}
 
 
