@@ -96,9 +96,7 @@ _MAKE: Mapping[str, Callable[..., Any]] = {
 """What makes a row of each table from its cells."""
 _NAMES = {table: tuple(signature(make).parameters) for table, make in _MAKE.items()}
 """The columns of each table."""
-_ENTITIES = ("entity", "of", "scope", "parent")
-"""The columns that hold entities."""
-_NAMING = (
+NAMING = (
     ("members", "of"),
     ("assignments", "scope"),
     ("grants", "entity"),
@@ -107,6 +105,8 @@ _NAMING = (
     ("entities", "entity"),
     ("entities", "parent"),
 )
+"""The columns that name entities."""
+_ENTITIES = {column for _, column in NAMING}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ class State:
 
     def named_entities(self) -> Iterator[str]:
         """Every entity that a row names, once, as `type:path`."""
-        return iter(dict.fromkeys(text for column in _NAMING for text in self.column(*column).names))
+        return iter(dict.fromkeys(text for column in NAMING for text in self.column(*column).names))
 
     def windows_of(self, table: str) -> Sequence[Window]:
         """The window of each row of a table."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from privtab.errors import InvalidRequest
@@ -73,27 +73,29 @@ def about_principal(state: State, table: str, principal: Entity, program: Progra
     def is_member(text: str) -> bool:
         return is_principal(text) if text.startswith("group:") else is_name(text, "user")
 
-    def inside(entity: Entity | None) -> bool:
+    def inside(entity: Entity | str | None) -> bool:
+        entity = Entity.parse(entity) if isinstance(entity, str) else entity
         return entity is None or container is None or container in (where.find(entity) or ())
 
     def here(kind: OwnerKind, name: str) -> bool:
         return inside(entity_named(program, kind, name))
 
-    match table:
-        case "members":
-            return State(members=tuple(row for row in state.members if is_name(row[0], "user") and inside(row[1])))
-        case "memberships":
-            about_it = (row for row in state.memberships if is_member(row[0]) or is_name(row[1], "group"))
-            return State(memberships=tuple(row for row in about_it if here("group", row[1])))
-        case "assignments":
-            about = (row for row in state.assignments if is_principal(row.principal) or is_name(row.role, "role"))
-            return State(assignments=tuple(row for row in about if inside(row.scope) and here("role", row.role)))
-        case "grants":
-            return State(grants=tuple(row for row in state.grants if is_principal(row.grantee) and inside(row.entity)))
-        case "owners":
-            return State(owners=tuple(row for row in state.owners if is_principal(row[1]) and inside(row[0])))
-        case _:
-            raise AssertionError(f"`{table}` is not one of PRINCIPAL_TABLES")
+    def is_about_it(cells: Sequence[Any]) -> bool:
+        match table, cells:
+            case "members", (user, of):
+                return is_name(user, "user") and inside(of)
+            case "memberships", (user, group):
+                return (is_member(user) or is_name(group, "group")) and here("group", group)
+            case "assignments", (holder, role, scope):
+                return (is_principal(holder) or is_name(role, "role")) and inside(scope) and here("role", role)
+            case "grants", (grantee, _, _, entity):
+                return is_principal(grantee) and inside(entity)
+            case "owners", (entity, owner):
+                return is_principal(owner) and inside(entity)
+            case _:
+                raise AssertionError(f"`{table}` is not one of PRINCIPAL_TABLES")
+
+    return state.some({table: [row for row, cells in enumerate(state.table(table).cells()) if is_about_it(cells)]})
 
 
 def _is_path(program: Program, entity: Entity) -> bool:
