@@ -15,7 +15,7 @@ from privtab.moments import Window
 from privtab.names import SCOPED, encode_name, last_name
 from privtab.request import Entity
 from privtab.state.located import locations
-from privtab.state.names import StateNames
+from privtab.state.names import StateNames, uses
 from privtab.state.nodes import State
 
 
@@ -115,6 +115,30 @@ contains a line break (`names.py` refuses it).
 def scoped_principal(role: str, scope: str) -> str:
     """The principal for a role (`role:…`) within a scope (a key). JSON, so that no name can imitate another."""
     return SCOPED + json.dumps([scope, role], ensure_ascii=False, separators=(",", ":"))
+
+
+class HeldRoles:
+    """What rows of `assignments` give: a role, or within a scope a principal of its own, as far as something depends on it."""
+
+    def __init__(self, program: Program, state: State) -> None:
+        self._every = uses(program).holds
+        self._declared = {f"role:{role.name}" for role in program.roles.values()}
+        self.grantees = state.distinct(("grants", "grantee"), ("owners", "owner"))
+        """The principals that grants and owners name."""
+        self.within: dict[str, list[str]] = {}
+        """The role and the scope of each principal that stands for both."""
+
+    def principal(self, name: str, scope: str | None) -> str | None:
+        """The principal of a role, within a scope or everywhere; None if nothing depends on it."""
+        role = f"role:{name}"
+        principal = role if scope is None else scoped_principal(role, scope)
+        if scope is not None:
+            self.within[principal] = [role, scope]
+        return principal if self._every or role in self.grantees or role in self._declared else None
+
+    def is_declared(self, name: str) -> bool:
+        """Whether the policy declares a role, so that it counts by its name within the scopes for which it is held."""
+        return f"role:{name}" in self._declared
 
 
 def scopes_of_roles(state: State) -> dict[str, dict[str, Entity]]:
