@@ -11,10 +11,9 @@ from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, WINDOW, Window, WrongTime, moment
 from privtab.names import KINDS
 from privtab.request import Entity
-from privtab.state.columns import ListColumn
 from privtab.state.names import Problem, StateNames, uses
 from privtab.state.nodes import Cells, ColumnRows, RowLocation, State, StateFinding
-from privtab.state.raw import COLUMNS, RawRow, RawState
+from privtab.state.raw import RawRow, RawState
 
 Reader: TypeAlias = Callable[[RawRow], Cells | None]
 """What reads a row; None after reporting what is wrong with it."""
@@ -80,8 +79,7 @@ class Checker:
                 self.warn(row, "S160", f"the row says the same as row {first} of `{name}`", "leave it out")
         if any(window != ALWAYS for window in windows):
             self.windows[name] = tuple(windows)
-        columns = map(ListColumn, zip(*values, strict=True))
-        return ColumnRows(name, dict(zip(COLUMNS[name].names, columns, strict=True))) if values else ()
+        return ColumnRows.of(name, values)
 
     def value(self, read: Reader, row: RawRow) -> tuple[Cells, Window] | None:
         """The value of a row and its window; None after reporting an error."""

@@ -239,6 +239,13 @@ class ColumnRows(Sequence[Any]):
         self.name = table
         self.columns = dict(columns)
 
+    @classmethod
+    def of(cls, table: str, cells: Iterable[Cells]) -> ColumnRows:
+        """The rows of a table from their texts."""
+        names = _NAMES[table]
+        columns = [*zip(*cells, strict=True)] or [()] * len(names)
+        return cls(table, dict(zip(names, map(ListColumn, columns), strict=True)))
+
     @property
     def coded(self) -> bool:
         """Whether the columns are `coded.CodedColumn`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from privtab.errors import InvalidRequest
@@ -115,6 +116,13 @@ contains a line break (`names.py` refuses it).
 def scoped_principal(role: str, scope: str) -> str:
     """The principal for a role (`role:…`) within a scope (a key). JSON, so that no name can imitate another."""
     return SCOPED + json.dumps([scope, role], ensure_ascii=False, separators=(",", ":"))
+
+
+@lru_cache(maxsize=1 << 16)
+def held_role(principal: str) -> tuple[str, str | None]:
+    """The name of the role for which a principal stands, and the scope if it is held within one."""
+    scope, role = json.loads(principal.removeprefix(SCOPED)) if principal.startswith(SCOPED) else (None, principal)
+    return role.removeprefix("role:"), scope
 
 
 class HeldRoles:
