@@ -51,8 +51,8 @@ def parts_of(program: Program, state: State) -> dict[str, Any]:
             return row_index.document(program, state)
         from privtab.state.large_index import coded_parts
 
-        parts, within = coded_parts(program, state)
-        return {**parts, **roles_of_roles.part(program, state), **attribute_rows.part(program, state), "within": within}
+        further = roles_of_roles.part(program, state) | attribute_rows.part(program, state)
+        return coded_parts(program, state) | further
 
 
 def _are_maps(parts: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +25,9 @@ from privtab.state.nodes import State
 from privtab.state.principal_rows import SEPARATOR, HeldRoles, scoped_entries, scopes_of_roles
 
 
-def coded_parts(program: Program, state: State) -> tuple[dict[str, Part], dict[str, list[str]]]:
-    """The parts of the index in columns of numbers, and the role and the scope of each principal that stands for both."""
-    of_people, within, _ = people_parts(program, state)
-    return held_parts(program, state) | of_people, within
+def coded_parts(program: Program, state: State) -> dict[str, Any]:
+    """The parts of the index in columns of numbers, and `within`."""
+    return held_parts(program, state) | people_parts(program, state)[0]
 
 
 def held_parts(program: Program, state: State) -> dict[str, Part]:
@@ -39,18 +38,8 @@ def held_parts(program: Program, state: State) -> dict[str, Part]:
     return {"allow": allow, "deny": deny, "owners": owners, "members": members}
 
 
-class PeopleParts(NamedTuple):
-    """The parts that are looked up by user or group."""
-
-    parts: dict[str, Part]
-    within: dict[str, list[str]]
-    """The role and the scope of each principal that stands for both."""
-    users: int
-    """How many users have principals."""
-
-
-def people_parts(program: Program, state: State) -> PeopleParts:
-    """The parts that are looked up by user or group."""
+def people_parts(program: Program, state: State) -> tuple[dict[str, Any], int]:
+    """The parts that are looked up by user or group, and how many users have principals."""
     state = closed(program, state.plain("an index by columns"))
     used_parts = uses(program)
     people = _People(program, state, used_parts)
@@ -62,8 +51,9 @@ def people_parts(program: Program, state: State) -> PeopleParts:
         "scoped": people.scoped(people.users, "user:"),
         "group_principals": people.principals(groups_alone, "group:"),
         "group_scoped": people.scoped(groups_alone, "group:"),
+        "within": people.within,
     }
-    return PeopleParts(parts, people.within, people.holding(people.users))
+    return parts, people.holding(people.users)
 
 
 def coded_column(state: State, table: str, name: str) -> CodedColumn:
