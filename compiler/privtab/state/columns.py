@@ -5,14 +5,14 @@ Entities are texts here, `table:m/c/s/t`. Standard library only: `coded.py` has 
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 
-class Column(Protocol):
+class Column(ABC):
     """The texts of one column, by row from 0 on; None for a row without one."""
 
     coded: ClassVar[bool] = False
@@ -87,8 +87,10 @@ class ExtendedColumn(Column):
     """A column with more rows appended."""
 
     def __init__(self, first: Column, more: Column) -> None:
-        self._first = first
-        self._more = more
+        self._first: Column = first
+        self._more: Column = more
+        if isinstance(first, ExtendedColumn):
+            self._first, self._more = first._first, ListColumn((*first._more, *more))  # noqa: SLF001  (its own)
 
     def __len__(self) -> int:
         return len(self._first) + len(self._more)
