@@ -1,9 +1,19 @@
-"""Names for the shards of a state, and one revision for all of its parts that are loaded."""
+"""Names for the shards of a state and for what is in them, and one revision for all of its parts that are loaded."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+
+GRANTS = ("allow", "deny")
+CONCERNED = (*GRANTS, "owners")
+"""The content of a shard that windows concern."""
+HELD = (*CONCERNED, "members")
+"""The content of a shard, besides its revision."""
+FURTHER_HELD = ("below", "entity_attributes", "owned_below")
+"""Parts of a shard which only some policies have."""
+BY_PRIVILEGE = (*GRANTS, "below")
+"""The parts of a shard in which entities are listed by privilege."""
 
 
 def shard_name(root: str) -> str:

@@ -13,6 +13,7 @@ import requests as http
 import worlds
 from engine_agreement import World, ask, differences, differences_at, put_state, serving, sharded_document
 from seeds import seeds
+from whole_states import merged
 
 from privtab.attributes import NONE_GIVEN, GivenAttributes
 from privtab.engines.index import Index, combined_document
@@ -28,7 +29,7 @@ from privtab.request import Entity, Request
 from privtab.source import SourceFile
 from privtab.state.index import index, without_revision
 from privtab.state.nodes import Assignment, AttributeRow, Grant, State
-from privtab.state.shards import merged, parts, shards
+from privtab.state.shards import parts, shards
 
 POLICY = """
 privtab: 1

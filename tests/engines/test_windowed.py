@@ -13,15 +13,15 @@ import worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from wasm_engine import WasmEngine
+from whole_states import merged
 
-from privtab.engines.index import combined_document
 from privtab.engines.python import Opener, PythonEngine
 from privtab.engines.windowed import WindowedIndex
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index, index_bytes
 from privtab.state.nodes import TABLES, State
-from privtab.state.shards import content, merged, shards
+from privtab.state.shards import content, shards
 
 SEEDS = st.integers(min_value=0, max_value=2**31)
 
@@ -64,22 +64,10 @@ def test_the_python_engine_agrees_with_the_reference_over_shards_with_windows(po
 
 @settings(max_examples=20, deadline=None)
 @given(policy=st.integers(0, 40), seed=SEEDS)
-def test_shards_with_windows_together_are_one_index_for_engines_without_parts(policy: int, seed: int) -> None:
+def test_shards_with_windows_together_are_one_index(policy: int, seed: int) -> None:
     program = generated_programs.program(policy, *(worlds.SHARDED if policy % 2 else ()))
     state = worlds.timed(worlds.state(program, seed), seed)
-    parts = shards(program, state)
-    found, missing = combined_document(content(key, document) for key, document in parts.items())
-    whole = merged(parts)
-    assert not missing
-    assert without_revision(found) == without_revision(whole)
-
-
-def without_revision(document: dict[str, Any]) -> dict[str, Any]:
-    """An index without its revision, which names the parts if it was put together from them."""
-    found = {part: value for part, value in document.items() if part != "revision"}
-    if "windowed" in found:
-        found["windowed"] = without_revision(found["windowed"])
-    return found
+    assert merged(shards(program, state)) == index(program, state)
 
 
 def test_an_index_changes_only_at_its_edges() -> None:

@@ -105,7 +105,7 @@ def test_columns_give_the_index_that_rows_give(seed: int, monkeypatch: pytest.Mo
     assert found == also
     assert to_tables(large) == to_tables(rows)
     if any(tables.values()):
-        assert large.has_columns
+        assert large.coded
         assert index_bytes(program, large) == index_bytes(program, rows)
 
 

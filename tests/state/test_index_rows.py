@@ -68,6 +68,19 @@ def test_roles_of_roles_are_read_back_with_their_scopes_and_times() -> None:
     ]
 
 
+def test_a_role_that_nobody_holds_within_a_scope_yet_is_read_back_by_its_name() -> None:
+    program, site = program_of(SourceFile.of("office.yaml", POLICY)), Entity("site", "s")
+    head = Assignment(principal="user:ann", role="head", scope=site)
+    windows = (Window(0, 10), Window(20, 30))
+    state = State(assignments=(head, Assignment(principal="role:head", role="clerk")), windows={"assignments": windows})
+    rows = from_index(index(program, state))
+    within = Assignment(principal="role:head", role="clerk", scope=site)
+    assert set(zip(rows.assignments, rows.windows["assignments"], strict=True)) == {
+        (head, windows[0]),
+        (within, windows[1]),
+    }
+
+
 def test_groups_that_contain_those_of_the_request_are_read_back() -> None:
     text = POLICY.replace("hierarchy: [roles], active_roles: request", "hierarchy: [groups], groups: [state, request]")
     program = program_of(SourceFile.of("office.yaml", text.replace("down,", "down, deny: overrides,")))

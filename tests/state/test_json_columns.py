@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from privtab import arrow
-from privtab.state.json_columns import Level, Part, quoted, stamped
+from privtab.state.index import revision as revision_of
+from privtab.state.index import stamped_bytes
+from privtab.state.json_columns import Level, Part, quoted
 
 ODD = """a"b\\c\td\x7fé\ud7ff😀"""
 
@@ -37,9 +39,8 @@ def test_long_objects_are_written_in_pieces(rows_at_once: int, monkeypatch: pyte
 
 def test_the_revision_is_the_hash_in_ascii() -> None:
     names = Part(lambda: [[np.arange(1)]], (Level(arrow.texts([ODD]), '"', '":true', ","),), "")
-    revision, text = stamped({"names": names, "more": {"a": 1}})
-    from privtab.state.index import revision as expected
+    revision, text = stamped_bytes({"names": names, "more": {"a": 1}})
 
     value = {"names": {ODD: True}, "more": {"a": 1}}
-    assert revision == expected(value)
+    assert revision == revision_of(value)
     assert json.loads(text) == value | {"revision": revision}

@@ -27,10 +27,9 @@ from privtab.state import raw
 from privtab.state.holdings import Holdings
 from privtab.state.index import index_bytes
 from privtab.state.load import from_tables, load
-from privtab.state.nodes import TABLES, State, StateFinding
+from privtab.state.nodes import TABLES, ColumnRows, State, StateFinding
 from privtab.state.places import Places
 from privtab.state.raw import COLUMNS
-from privtab.state.rows import ColumnRows
 from privtab.state.validate import validate_with_places
 
 MOMENT = moment("2026-03-15T00:00:00Z")

@@ -24,8 +24,8 @@ def columns(program: Program, tables: dict[str, list[dict[str, str]]]) -> tuple[
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(raw, "LARGE", least)
             found.append(validate(program, from_tables(tables, "state.json"))[0])
-    assert not found[0].has_columns
-    assert found[1].has_columns
+    assert not found[0].coded
+    assert found[1].coded
     return found[0], found[1]
 
 

@@ -10,6 +10,7 @@ import worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from seeds import seeds
+from whole_states import merged
 
 from privtab import pipeline
 from privtab.bundle.archive import json_bytes
@@ -23,10 +24,10 @@ from privtab.moments import ALWAYS
 from privtab.moments import parts_of as windows_of
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity
-from privtab.shard_names import shard_name
+from privtab.shard_names import HELD, shard_name
 from privtab.state.index import index, revision
 from privtab.state.nodes import Assignment, Grant, State
-from privtab.state.shards import BY_NAME, HELD, PEOPLE, content, merged, root_keys, roots, shards
+from privtab.state.shards import BY_NAME, PEOPLE, content, root_keys, roots, shards
 
 NAMES = st.text(st.sampled_from("ab!%~/012 é"), min_size=1, max_size=6)
 

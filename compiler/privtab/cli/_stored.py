@@ -388,11 +388,8 @@ def _rows_of_index(documents: Iterable[Mapping[str, Any]], shown: str) -> State:
     from privtab.engines.index import combined_document
     from privtab.spark.state.bundles import from_index
 
-    found = list(documents)
     try:
-        if len(found) == 1 and "shards" not in found[0] and "at" not in found[0]:
-            return from_index(found[0])
-        document, missing = combined_document(found)
+        document, missing = combined_document(documents)
         if missing:
             raise UsageError(f"{shown} is a part of a state: {len(missing)} of its shards are missing")
         return from_index(document)

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from operator import is_
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from privtab.errors import PolicyError, UsageError
 from privtab.moments import HELD_ALWAYS, WINDOWED, parts_of
-from privtab.shard_names import combined, shard_name
+from privtab.shard_names import BY_PRIVILEGE, CONCERNED, FURTHER_HELD, HELD, combined, shard_name
 
+T = TypeVar("T")
 Holders: TypeAlias = dict[str, int]
 """Principal → bits."""
 Table: TypeAlias = dict[str, Holders]
@@ -127,6 +128,22 @@ class EntityHoldings:
             self.members.setdefault(type_, {})[path] = frozenset(map(text, users))
         del self._bits
 
+    @classmethod
+    def together(cls, parts: list[EntityHoldings]) -> EntityHoldings:
+        """What several shards hold; the only one's own."""
+        if len(parts) == 1:
+            return parts[0]
+        found = cls.__new__(cls)
+        for name in ("origins", "owned_below", "attributes"):
+            setattr(found, name, {key: held for part in parts for key, held in getattr(part, name).items()})
+        for name in ("tables", "members", "below"):
+            united: dict[str, dict[str, Any]] = {}
+            for part in parts:
+                for key, held in getattr(part, name).items():
+                    united.setdefault(key, {}).update(held)
+            setattr(found, name, united)
+        return found
+
     def _add(self, bit: int, entities: Mapping[str, Iterable[str]], text: Callable[[str], str]) -> None:
         tables, known = self.tables, self._bits
         for key, principals in entities.items():
@@ -207,51 +224,25 @@ class Index:
 
     def _combine(self, parts: list[StatePart]) -> None:
         people = [part.people for part in parts if part.people is not None]
-        if len(people) != 1:
-            raise _wrong_count("the principals", len(people))
-        shards: dict[str, tuple[str, EntityHoldings]] = {}
-        for part in parts:
-            if duplicates := shards.keys() & part.shards.keys():
-                raise _wrong_count(f"the shard `{min(duplicates)}`", 2)
-            shards |= part.shards
-        windows = {name: own for part in parts for name, own in part.windows.items() if own}
-        shard_names = {root: shard_name(root) for root in people[0]["shards"]}
-        loaded = {root: shards[name] for root, name in sorted(shard_names.items()) if name in shards}
+        loaded, self.missing = _shards_of(people, [part.shards for part in parts])
         revision = combined(people[0]["revision"], {root: stamp for root, (stamp, _) in loaded.items()})
         self._merge(revision, parts[0].numbers, [holdings for _, holdings in loaded.values()])
         self._read_people(people[0])
-        self.missing = frozenset(shard_names.keys() - loaded.keys())
-        self.windows = _united(
-            windows.get(_PEOPLE, {}), [windows[shard_names[root]] for root in loaded if shard_names[root] in windows]
-        )
+        windows = {name: own for part in parts for name, own in part.windows.items() if own}
+        of_shards = (windows.get(shard_name(root)) for root in loaded)
+        self.windows = _united(windows.get(_PEOPLE, {}), [own for own in of_shards if own])
 
     def _merge(self, revision: str, numbers: PrivilegeNumbers, holdings: list[EntityHoldings]) -> None:
+        held = EntityHoldings.together(holdings)
         self.revision = revision
         self.numbers = numbers
-        self.tables: dict[str, Table] = {}
+        self.tables: dict[str, Table] = held.tables
         """By entity type."""
-        self.origins: dict[tuple[str, str, str, str], tuple[str, ...]] = {}
+        self.origins: dict[tuple[str, str, str, str], tuple[str, ...]] = held.origins
         """(`allow` or `deny`, privilege, key, principal for a role within a scope) → the entities of the rows."""
-        self.members: dict[str, dict[str, frozenset[str]]] = {}
+        self.members: dict[str, dict[str, frozenset[str]]] = held.members
         """By entity type and path: users."""
-        if len(holdings) == 1:
-            self.tables, self.origins, self.members = holdings[0].tables, holdings[0].origins, holdings[0].members
-            self.below, self.owned_below = holdings[0].below, holdings[0].owned_below
-            self.entity_attributes = holdings[0].attributes
-            return
-        self.entity_attributes = {key: values for part in holdings for key, values in part.attributes.items()}
-        self.owned_below = {key: owners for part in holdings for key, owners in part.owned_below.items()}
-        below: dict[str, dict[str, Mapping[str, Any]]] = {}
-        for part in holdings:
-            for privilege, entities in part.below.items():
-                below.setdefault(privilege, {}).update(entities)
-        self.below = below
-        for part in holdings:
-            self.origins |= part.origins
-            for type_, table in part.tables.items():
-                self.tables.setdefault(type_, {}).update(table)
-            for type_, members in part.members.items():
-                self.members.setdefault(type_, {}).update(members)
+        self.below, self.owned_below, self.entity_attributes = held.below, held.owned_below, held.attributes
 
     def _read_people(self, document: Mapping[str, Any]) -> None:
         self.users: Mapping[str, tuple[str, ...]] = Principals(document["principals"])
@@ -385,33 +376,44 @@ def revisions(state: object) -> dict[str, Any] | None:
 
 
 def combined_document(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], frozenset[str]]:
-    """Combine parts into one document, for engines that take no parts; also returns missing root keys. Errors as `Index.of`."""
-    people: list[Mapping[str, Any]] = []
-    shards: dict[str, Mapping[str, Any]] = {}
-    for document in documents:
-        people += [document] if "shards" in document else []
-        if duplicates := shards.keys() & document.get("at", {}).keys():
-            raise _wrong_count(f"the shard `{min(duplicates)}`", 2)
-        shards |= document.get("at", {})
-    if len(people) != 1:
-        raise _wrong_count("the principals", len(people))
+    """The whole index from the documents of its parts, and the keys of missing shards; one that is not in parts is returned itself.
+
+    Errors as `Index.of`.
+    """
+    listed = list(documents)
+    if len(listed) == 1 and not in_parts(listed[0]):
+        return dict(listed[0]), frozenset()
+    people = [document for document in listed if "shards" in document]
+    found, missing = _shards_of(people, [document.get("at", {}) for document in listed])
     always, windows = parts_of({name: value for name, value in people[0].items() if name != "at"})
-    shard_names = {root: shard_name(root) for root in always["shards"]}
-    loaded = {root: parts_of(shards[name]) for root, name in sorted(shard_names.items()) if name in shards}
+    loaded = {root: parts_of(shard) for root, shard in found.items()}
     merged: dict[str, Any] = {name: value for name, value in always.items() if name != "shards"}
-    merged |= _combined(shard for shard, _ in loaded.values()) | {"members": {}}
-    merged |= {"entity_attributes": {}} if "user_attributes" in merged else {}
-    for shard, _ in loaded.values():
-        merged["members"].update(shard["members"])
-        if "entity_attributes" in merged:
-            merged["entity_attributes"].update(shard["entity_attributes"])
+    held = {part for shard, _ in loaded.values() for part in FURTHER_HELD if part in shard}
+    held |= {"entity_attributes"} if "user_attributes" in always else set()  # one part of attributes has the other
+    merged |= _combined((shard for shard, _ in loaded.values()), (*HELD, *sorted(held)))
     merged["revision"] = combined(always["revision"], {root: shard["revision"] for root, (shard, _) in loaded.items()})
     if timed := _united(windows, [own for _, own in loaded.values() if own]):
         concerned = {part: merged.pop(part) for part in sorted(merged) if part not in HELD_ALWAYS}
         if "brought" in concerned:
             timed.setdefault("brought", {})
         merged[WINDOWED] = concerned | {"windows": timed}
-    return merged, frozenset(shard_names.keys() - loaded.keys())
+    return merged, missing
+
+
+def _shards_of(
+    people: Sequence[Mapping[str, Any]], parts: Iterable[Mapping[str, T]]
+) -> tuple[dict[str, T], frozenset[str]]:
+    """The shards that the people's part names, by the keys of their root entities, and those of them that are missing."""
+    if len(people) != 1:
+        raise _wrong_count("the principals", len(people))
+    shards: dict[str, T] = {}
+    for part in parts:
+        if duplicates := shards.keys() & part.keys():
+            raise _wrong_count(f"the shard `{min(duplicates)}`", 2)
+        shards |= part
+    names = {root: shard_name(root) for root in people[0]["shards"]}
+    found = {root: shards[name] for root, name in sorted(names.items()) if name in shards}
+    return found, frozenset(names.keys() - found.keys())
 
 
 def _united(people: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -420,17 +422,19 @@ def _united(people: Mapping[str, Any], shards: Sequence[Mapping[str, Any]]) -> d
         return {}
     by_name = ("principals", "scoped", "group_principals", "group_scoped")
     optional = {"brought": people["brought"]} if "brought" in people else {}
-    return {part: people.get(part, {}) for part in by_name} | optional | _combined(shards)
+    return {part: people.get(part, {}) for part in by_name} | optional | _combined(shards, CONCERNED)
 
 
-def _combined(shards: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What several shards hold on entities."""
-    found: dict[str, dict[str, Any]] = {part: {} for part in ("allow", "deny", "owners")}
+def _combined(shards: Iterable[Mapping[str, Any]], parts: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """What several shards hold on entities, by part."""
+    found: dict[str, dict[str, Any]] = {part: {} for part in parts}
     for shard in shards:
-        for effect in ("allow", "deny"):
-            for privilege, entities in shard[effect].items():
-                found[effect].setdefault(privilege, {}).update(entities)
-        found["owners"].update(shard["owners"])
+        for part, held in found.items():
+            if part in BY_PRIVILEGE:
+                for privilege, entities in shard[part].items():
+                    held.setdefault(privilege, {}).update(entities)
+            else:
+                held.update(shard[part])
     return found
 
 

@@ -125,11 +125,11 @@ def arrays_of(policy: OpenPolicy, state: State) -> Arrays:
     from privtab.engines.build_arrays import EncodedTable, build_arrays
     from privtab.state.large_index import coded_parts
 
-    parts, within = coded_parts(policy.as_program, state)
+    parts = coded_parts(policy.as_program, state)
+    roles = {name: (role, scope) for name, (role, scope) in parts.pop("within").items()}
     tables = {
         name: EncodedTable(part.columns(), [level.texts for level in part.levels]) for name, part in parts.items()
     }
-    roles = {name: (role, scope) for name, (role, scope) in within.items()}
     return build_arrays(tables, roles, policy.vocabulary.chains, everyone=policy.everyone)
 
 

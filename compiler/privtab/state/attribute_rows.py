@@ -15,9 +15,9 @@ from privtab.characters import unusable
 from privtab.hints import did_you_mean, listed
 from privtab.ir.nodes import Program
 from privtab.request import Entity
-from privtab.state.links import without_rows
+from privtab.state.links import without_wrong
 from privtab.state.names import Problem
-from privtab.state.nodes import AttributeRow, State
+from privtab.state.nodes import Cells, State
 from privtab.state.raw import RawRow
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ COLUMNS = ("user", "entity", "attribute", "value")
 _MOST_SHOWN = 3
 
 
-def attribute_row(checker: Checker, row: RawRow) -> AttributeRow | None:
+def attribute_row(checker: Checker, row: RawRow) -> Cells | None:
     """The value of a row of `attributes`; None after reporting what is wrong with it."""
     cells = row.cells
     if ("user" in cells) == ("entity" in cells):
@@ -43,7 +43,7 @@ def attribute_row(checker: Checker, row: RawRow) -> AttributeRow | None:
     if problem is not None:
         checker.error(row, problem)
         return None
-    return AttributeRow(user=user, entity=entity, attribute=cells["attribute"], value=cells["value"])
+    return cells["attribute"], cells["value"], user, None if entity is None else str(entity)
 
 
 def value_problem(program: Program, entity: Entity | None, name: str, text: str) -> Problem | None:
@@ -87,11 +87,7 @@ def without_two_values(checker: Checker, state: State) -> State:
             continue
         problem = two_values(entity or str(user), name, {str(value) for value in values.take(numbers)})
         wrong |= dict.fromkeys(numbers, problem)
-    if not wrong:
-        return state
-    for number, problem in wrong.items():
-        checker.error(checker.valid_rows[TABLE][number], problem)
-    return without_rows(checker, state, TABLE, wrong)
+    return without_wrong(checker, state, TABLE, wrong)
 
 
 def two_values(owner: str, name: str, values: Collection[str]) -> Problem:

@@ -9,6 +9,7 @@ from privtab.ir.formula import atoms, item_condition, types_of
 from privtab.ir.nodes import HasBelow, OwnsBelow, Program
 from privtab.moments import ALWAYS, Window
 from privtab.request import Entity
+from privtab.shard_names import GRANTS
 from privtab.state import windowed
 
 Entry = Any
@@ -20,79 +21,58 @@ def parts(program: Program, document: Mapping[str, Any], keys: Callable[[Entity]
 
     `below`: privilege → entity → principal → entry, for the entities of the types that conditions ask about.
     `owned_below`: entity → owners of something below it, each with `true`.
+
+    In a document with windows (`windowed.py`), for `windows` in the index: an entry is by entity of the row below the `times` of the row,
+    and `denied`, principals whom a denial concerns there, each with its times. Owners have times.
     """
     privileges, owned = types_asked_below(program)
-    below: dict[str, dict[str, dict[str, Entry]]] = {}
-    for privilege in sorted(privileges):
-        inherited = program.inherits(privilege)
-        found: dict[str, dict[str, Entry]] = {}
-        denied = document["deny"].get(privilege, {})
-        for key, holders in document["allow"].get(privilege, {}).items():
-            path = keys(Entity.parse(key))
-            above = [k for k in path[:-1] if k.partition(":")[0] in privileges[privilege]]
-            blockers = {p for k in (path if inherited else path[-1:]) for p in denied.get(k, ())} if above else ()
-            entry = [sorted(blockers)] if blockers else True
-            for upper in above:
-                entries = found.setdefault(upper, {})
-                for principal in holders:
-                    entries[principal] = _either(entries.get(principal), entry)
-        if found:
-            below[privilege] = {key: dict(sorted(found[key].items())) for key in sorted(found)}
-    owners: dict[str, dict[str, bool]] = {}
-    for key, holders in document["owners"].items() if owned else ():
-        for upper in keys(Entity.parse(key))[:-1]:
-            if upper.partition(":")[0] in owned:
-                owners.setdefault(upper, {}).update(dict.fromkeys(holders, True))
-    return {"below": below, "owned_below": {key: dict(sorted(owners[key].items())) for key in sorted(owners)}}
-
-
-def parts_in_windows(
-    program: Program, document: Mapping[str, Any], keys: Callable[[Entity], list[str]]
-) -> dict[str, Any]:
-    """As `parts`, for a state with windows (`windowed.py`), from its finished parts: for `windows` in its index.
-
-    `below`: privilege → entity → principal → entity of the row below → `times` of the row, and `denied`: principals whom a denial
-    concerns there, each with its times. `owned_below`: entity → owners of something below it, each with times.
-    """
-    privileges, owned = types_asked_below(program)
-    windows = document["windows"]
+    windows: Mapping[str, Any] | None = document.get("windows")
     below: dict[str, Any] = {}
     for privilege in sorted(privileges):
         inherited = program.inherits(privilege)
         found: dict[str, dict[str, Any]] = {}
-        denied = _times(document["deny"].get(privilege, {}), windows["deny"].get(privilege, {}))
-        for key, holders in _times(document["allow"].get(privilege, {}), windows["allow"].get(privilege, {})).items():
+        allowed, denied = (_times(document, effect, privilege) for effect in GRANTS)
+        for key, holders in allowed.items():
             path = keys(Entity.parse(key))
+            above = [upper for upper in path[:-1] if upper.partition(":")[0] in privileges[privilege]]
             blockers: dict[str, list[Window]] = {}
-            for on in path if inherited else path[-1:]:
+            for on in (path if inherited else path[-1:]) if above else ():
                 for principal, times in denied.get(on, {}).items():
                     blockers.setdefault(principal, []).extend(times)
             blocked = {principal: windowed.spans(blockers[principal]) for principal in sorted(blockers)}
-            for upper in path[:-1]:
-                if upper.partition(":")[0] in privileges[privilege]:
-                    for principal, times in holders.items():
+            for entries in (found.setdefault(upper, {}) for upper in above):
+                for principal, times in holders.items():
+                    if windows is None:
+                        entries[principal] = _either(entries.get(principal), [list(blocked)] if blocked else True)
+                    else:
                         entry = {"times": windowed.spans(times), "denied": blocked}
-                        found.setdefault(upper, {}).setdefault(principal, {})[key] = entry
+                        entries.setdefault(principal, {})[key] = entry
         if found:
             below[privilege] = _ordered(found)
     owners: dict[str, dict[str, list[Window]]] = {}
-    for key, holders in _times(document["owners"], windows["owners"], of_rows=False).items() if owned else ():
+    for key, holders in _times(document, "owners").items() if owned else ():
         for upper in keys(Entity.parse(key))[:-1]:
             if upper.partition(":")[0] in owned:
                 for principal, times in holders.items():
                     owners.setdefault(upper, {}).setdefault(principal, []).extend(times)
-    spans = {key: {principal: windowed.spans(times) for principal, times in owners[key].items()} for key in owners}
-    return {"below": below, "owned_below": _ordered(spans)}
+    owning = {
+        key: {principal: windows is None or windowed.spans(times) for principal, times in own.items()}
+        for key, own in owners.items()
+    }
+    return {"below": below, "owned_below": _ordered(owning)}
 
 
-def _times(
-    always: Mapping[str, Mapping[str, Any]], timed: Mapping[str, Mapping[str, Any]], *, of_rows: bool = True
-) -> dict[str, dict[str, list[Window]]]:
-    """Entity → principal → windows. `of_rows`: `timed` has the times of each row apart, since those of a role within a scope are elsewhere."""
+def _times(document: Mapping[str, Any], part: str, *privilege: str) -> dict[str, dict[str, list[Window]]]:
+    """Entity → principal → windows, of a part, or of one privilege in it."""
+    always, timed = (
+        own.get(part, {}).get(*privilege, {}) if privilege else own.get(part, {})
+        for own in (document, document.get("windows", {}))
+    )
     found = {key: {principal: [ALWAYS] for principal in holders} for key, holders in always.items()}
     for key, holders in timed.items():
         for principal, entry in holders.items():
-            spans = [span for times in entry.values() for span in times] if of_rows else entry
+            # Grants have the times of each row apart, since those of a role within a scope are elsewhere.
+            spans = [span for times in entry.values() for span in times] if privilege else entry
             found.setdefault(key, {}).setdefault(principal, []).extend(Window(*span) for span in spans)
     return found
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
 
 from privtab.hints import did_you_mean
 from privtab.ir.nodes import Program
@@ -12,10 +12,11 @@ from privtab.moments import ALWAYS, WINDOW, Window, WrongTime, moment
 from privtab.names import KINDS
 from privtab.request import Entity
 from privtab.state.names import Problem, StateNames, uses
-from privtab.state.nodes import Assignment, Effect, Grant, RowLocation, State, StateFinding
+from privtab.state.nodes import Cells, ColumnRows, RowLocation, State, StateFinding
 from privtab.state.raw import RawRow, RawState
 
-T = TypeVar("T")
+Reader: TypeAlias = Callable[[RawRow], Cells | None]
+"""What reads a row; None after reporting what is wrong with it."""
 
 MAX_FINDINGS_OF_KIND = 10_000
 """Limit on findings of one kind in one table; the others are only counted."""
@@ -32,7 +33,7 @@ class Checker:
         self.program = program
         self.raw = raw
         self.alone = alone
-        self.readers: dict[str, Callable[[RawRow], Any]] = {
+        self.readers: dict[str, Reader] = {
             "members": self.member,
             "memberships": self.membership,
             "assignments": self.assignment,
@@ -54,21 +55,21 @@ class Checker:
         self.deprecated = {p.name: p.deprecated for p in program.privileges.values() if p.deprecated is not None}
         self.deprecated |= {a.name: a.deprecated for a in program.aliases.values() if a.deprecated is not None}
 
-    def table(self, name: str) -> tuple[Any, ...]:
+    def table(self, name: str) -> Sequence[Any]:
         """The valid rows of one table; repetitions are reported and omitted."""
-        read, key = self.readers[name], _KEYS.get(name, _itself)
+        read, telling = self.readers[name], _TELLING.get(name)
         self.valid_rows[name] = valid_rows = list[RawRow]()
         if name not in self.raw.rows:
             return ()
-        first_rows: dict[Hashable, int] = {}
-        values: list[Any] = []
+        first_rows: dict[tuple[Cells, Window], int] = {}
+        values: list[Cells] = []
         windows: list[Window] = []
         for row in self.raw.rows[name]:
             found = self.value(read, row)
             if found is None:
                 continue
             value, window = found
-            first = first_rows.setdefault((key(value), window), row.number)
+            first = first_rows.setdefault((value[:telling], window), row.number)
             if first == row.number:
                 values.append(value)
                 valid_rows.append(row)
@@ -78,9 +79,9 @@ class Checker:
                 self.warn(row, "S160", f"the row says the same as row {first} of `{name}`", "leave it out")
         if any(window != ALWAYS for window in windows):
             self.windows[name] = tuple(windows)
-        return tuple(values)
+        return ColumnRows.of(name, values)
 
-    def value(self, read: Callable[[RawRow], T | None], row: RawRow) -> tuple[T, Window] | None:
+    def value(self, read: Reader, row: RawRow) -> tuple[Cells, Window] | None:
         """The value of a row and its window; None after reporting an error."""
         value = read(row)
         window = ALWAYS if row.cells.keys().isdisjoint(WINDOW) else self.window(row)
@@ -138,7 +139,7 @@ class Checker:
                 elif kind == "role" and (advice := did_you_mean(bare, known_roles)) is not None:
                     self.note(self.valid_rows[table][row], "S165", f"`{principal}` is not assigned", advice)
 
-    def grant(self, row: RawRow) -> Grant | None:
+    def grant(self, row: RawRow) -> Cells | None:
         """One row of `grants`."""
         cells = row.cells
         grantee = self.principal(row, "grantee", self.program.semantics.grantees)
@@ -159,9 +160,9 @@ class Checker:
             return None
         if privilege in self.deprecated:
             self.warn(row, "S161", f"`{privilege}` is deprecated", self.deprecated[privilege] or None)
-        return Grant(grantee=grantee, effect=cast("Effect", effect), privilege=privilege, entity=entity)
+        return grantee, effect, privilege, str(entity)
 
-    def owner(self, row: RawRow) -> tuple[Entity, str] | None:
+    def owner(self, row: RawRow) -> Cells | None:
         """One row of `owners`."""
         entity = self.entity(row, "entity")
         semantics = self.program.semantics.owner
@@ -177,9 +178,9 @@ class Checker:
             message = f"`{row.cells['owner']}` is a {kind}; only a {' or a '.join(semantics.kinds)} can be an owner"
             self.error(row, Problem("S141", message))
             return None
-        return None if entity is None else (entity, f"{kind}:{name}")
+        return None if entity is None else (str(entity), f"{kind}:{name}")
 
-    def member(self, row: RawRow) -> tuple[str, Entity] | None:
+    def member(self, row: RawRow) -> Cells | None:
         """One row of `members`."""
         user = self.bare(row, "user", "user")
         entity = self.entity(row, "of")
@@ -189,9 +190,9 @@ class Checker:
             types = ", ".join(f"`{t}`" for t in sorted(self.uses.member_types))
             advice = f"members count on {types}" if types else None
             self.warn(row, "S162", f"no rule depends on the members of a `{entity.type}`", advice)
-        return user, entity
+        return user, str(entity)
 
-    def membership(self, row: RawRow) -> tuple[str, str] | None:
+    def membership(self, row: RawRow) -> Cells | None:
         """One row of `memberships`."""
         user = self.bare(row, "user", "user", self.names.member)
         group = self.bare(row, "group", "group")
@@ -201,7 +202,7 @@ class Checker:
             self.warn(row, "S162", f"`{self.program.system}` takes groups only from the request")
         return user, group
 
-    def assignment(self, row: RawRow) -> Assignment | None:
+    def assignment(self, row: RawRow) -> Cells | None:
         """One row of `assignments`."""
         principal = self.principal(row, "principal", self.names.holders)
         role = self.bare(row, "role", "role")
@@ -215,14 +216,15 @@ class Checker:
         advice = self.advice(role)
         if advice is not None:
             self.warn(row, "S152", f"role `{role}` is not declared, and no row grants it anything", advice)
-        return Assignment(principal=principal, role=role, scope=scope)
+        return principal, role, None if scope is None else str(scope)
 
-    def service_admin(self, row: RawRow) -> str | None:
+    def service_admin(self, row: RawRow) -> Cells | None:
         """One row of `service_admins`."""
         if not self.uses.service_admins:
             advice = "grant them what they need, in `grants`"
             self.warn(row, "S162", "no row of this policy requires service administrators", advice)
-        return self.bare(row, "user", "user")
+        user = self.bare(row, "user", "user")
+        return None if user is None else (user,)
 
     def scope(self, role: str, scope: Entity | None, *, has_scope: bool) -> Problem | None:
         """Why a role cannot be assigned for a scope; an undeclared role can be assigned for any."""
@@ -335,16 +337,8 @@ class Checker:
         )
 
 
-_KEYS: Mapping[str, Callable[[Any], Hashable]] = {
-    "grants": lambda g: (g.grantee, g.effect, g.privilege, g.entity.type, g.entity.id),
-    "assignments": lambda a: (a.principal, a.role, a.scope),
-    "entities": lambda row: (row.entity, row.parent),
-}
-"""What tells the rows of a table apart, where that is not, or not as fast, the whole value."""
-
-
-def _itself(value: Hashable) -> Hashable:
-    return value
+_TELLING = {"entities": 2}
+"""How many cells tell the rows of a table apart, where not all do."""
 
 
 def _folded(name: str) -> str:

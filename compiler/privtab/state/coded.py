@@ -17,8 +17,10 @@ FEW = 16
 """Look-ups that are answered by scanning the column, before it is sorted for more of them; texts that are converted one by one."""
 
 
-class CodedColumn:
+class CodedColumn(Column):
     """A column as numbers of its texts. As state.columns.Column; each text of `array` occurs once, and in some row."""
+
+    coded = True
 
     def __init__(self, codes: npt.NDArray[np.integer], array: pa.Array) -> None:
         """`codes`: for each row the number of its text in `array`, or -1 if it has none."""
@@ -66,10 +68,14 @@ class CodedColumn:
         number = np.append(np.cumsum(occurs[:-1]) - 1, -1)
         return CodedColumn(number[codes], distinct.dictionary.filter(arrow.truths(occurs[:-1])))
 
-    def rows(self, selected: npt.NDArray[np.integer] | Truth) -> CodedColumn:
-        """Some of the rows, ascending."""
+    def rows(self, selected: Sequence[int] | npt.NDArray[np.integer] | Truth) -> CodedColumn:
+        """As Column.rows."""
         codes = self.codes[selected]
         return self if len(codes) == len(self) else CodedColumn(codes, self.array).mapped(self.array)
+
+    def with_more(self, texts: Sequence[str | None]) -> CodedColumn:
+        """As Column.with_more."""
+        return appended(self, CodedColumn.of_texts(texts))
 
     def __len__(self) -> int:
         return len(self.codes)

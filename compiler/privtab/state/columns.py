@@ -5,33 +5,50 @@ Entities are texts here, `table:m/c/s/t`. Standard library only: `coded.py` has 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Protocol
+from typing import ClassVar
 
 
-class Column(Protocol):
+class Column(ABC):
     """The texts of one column, by row from 0 on; None for a row without one."""
 
+    coded: ClassVar[bool] = False
+    """Whether it is `coded.CodedColumn`."""
+
+    @abstractmethod
     def __len__(self) -> int:
         """The number of rows."""
 
+    @abstractmethod
     def __iter__(self) -> Iterator[str | None]:
         """The text of each row."""
 
     @property
+    @abstractmethod
     def names(self) -> Sequence[str]:
         """Every text in some row, once."""
 
+    @abstractmethod
     def where(self, texts: Iterable[str]) -> list[int]:
         """The rows with any of the texts, ascending."""
 
+    @abstractmethod
     def take(self, rows: Iterable[int]) -> list[str | None]:
         """The texts of some rows."""
 
+    def rows(self, selected: Sequence[int]) -> Column:
+        """Some of the rows, ascending."""
+        return ListColumn(self.take(selected))
 
-class ListColumn:
+    def with_more(self, texts: Sequence[str | None]) -> Column:
+        """The rows, and others after them."""
+        return ExtendedColumn(self, ListColumn(texts))
+
+
+class ListColumn(Column):
     """A column of few rows."""
 
     def __init__(self, texts: Iterable[str | None]) -> None:
@@ -66,12 +83,14 @@ class ListColumn:
         return [self._texts[row] for row in rows]
 
 
-class ExtendedColumn:
+class ExtendedColumn(Column):
     """A column with more rows appended."""
 
     def __init__(self, first: Column, more: Column) -> None:
-        self._first = first
-        self._more = more
+        self._first: Column = first
+        self._more: Column = more
+        if isinstance(first, ExtendedColumn):
+            self._first, self._more = first._first, ListColumn((*first._more, *more))  # noqa: SLF001  (its own)
 
     def __len__(self) -> int:
         return len(self._first) + len(self._more)

@@ -25,9 +25,8 @@ from privtab.state.chains import (
 )
 from privtab.state.links import COLUMNS
 from privtab.state.located import locations
-from privtab.state.nodes import ExtendedRows, State
+from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS as TABLE_COLUMNS
-from privtab.state.rows import rows_of
 
 
 def closed(program: Program, state: State) -> State:
@@ -116,14 +115,10 @@ def _texts(state: State, table: str, rows: Sequence[int]) -> Iterator[tuple[Text
 
 def _longer(state: State, table: str, rows: Mapping[tuple[Texts, Window], None]) -> State:
     """The state with more rows in a table, each with its window; without those that it has, unless these are many."""
-    own = getattr(state, table)
-    new = list(rows)
-    if getattr(own, "columns", None):
-        longer: dict[str, Any] = {table: own.with_more([cells for cells, _ in new])}
-    else:
-        known = set(_texts(state, table, range(len(own))))
-        new = [row for row in new if row not in known]
-        longer = {table: ExtendedRows(own, tuple(rows_of(table, [cells for cells, _ in new])))}
+    own = state.table(table)
+    known = () if own.coded else set(_texts(state, table, range(len(own))))
+    new = [row for row in rows if row not in known]
+    longer: dict[str, Any] = {table: own.with_more([cells for cells, _ in new])}
     windows = dict(state.windows)
     if table in windows or any(window != ALWAYS for _, window in new):
         windows[table] = (*state.windows_of(table), *(window for _, window in new))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from privtab._collection import no_collection
@@ -25,35 +25,48 @@ def index(program: Program, state: State) -> dict[str, Any]:
     they take effect: at their entity if that lies in the scope, at the scope if their entity contains it. So an engine looks up
     a user's principals without checking scopes. Such an entry lists the entities that the rows name.
     """
-    state = closed(program, state)
-    if by_columns(program, state):
-        document: dict[str, Any] = json.loads(index_bytes(program, state)[1])
-        return document
-    return stamped(without_revision(program, state))
+    parts = parts_of(program, state)
+    found: dict[str, Any] = stamped(parts) if _are_maps(parts) else json.loads(stamped_bytes(parts)[1])
+    return found
 
 
 def index_bytes(program: Program, state: State) -> tuple[str, bytes]:
     """The revision of a state's index, and the index as JSON: keys sorted, no spaces, UTF-8; serialised once for both."""
-    state = closed(program, state)
-    if not by_columns(program, state):
-        return stamped_bytes(without_revision(program, state))
-    from privtab.state import json_columns
-    from privtab.state.large_index import coded_parts
+    return stamped_bytes(parts_of(program, state))
 
-    parts, within = coded_parts(program, state)
-    return json_columns.stamped(
-        {**parts, **roles_of_roles.part(program, state), **attribute_rows.part(program, state), "within": within}
-    )
+
+def without_revision(program: Program, state: State) -> dict[str, Any]:
+    """The index without its revision, which is the hash of this."""
+    parts = parts_of(program, state)
+    if _are_maps(parts):
+        return parts
+    return {name: json.loads(b"".join(_json(parts[name]))) for name in sorted(parts)}
+
+
+def parts_of(program: Program, state: State) -> dict[str, Any]:
+    """The parts of the index of a state, without its revision; those of coded columns are columns, too (`json_columns.Part`)."""
+    state = closed(program, state)
+    with no_collection():
+        if not by_columns(program, state):
+            return row_index.document(program, state)
+        from privtab.state.large_index import coded_parts
+
+        further = roles_of_roles.part(program, state) | attribute_rows.part(program, state)
+        return coded_parts(program, state) | further
+
+
+def _are_maps(parts: Mapping[str, Any]) -> bool:
+    return all(isinstance(part, Mapping) for part in parts.values())
 
 
 def by_columns(program: Program, state: State) -> bool:
     """Whether the index of a state is made from its columns: it has them, and no part of the index needs rows."""
-    return state.has_columns and not (state.windows or uses_below(program) or program.flat)
+    return state.coded and not (state.windows or uses_below(program) or program.flat)
 
 
 def revision(document: Mapping[str, Any]) -> str:
     """The content hash of an index without its revision: 16 hexadecimal digits."""
-    return _digest(JSON(document), document)
+    return _hash(document, _pieces(document))
 
 
 def stamped(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,33 +81,45 @@ def stamped(document: Mapping[str, Any]) -> dict[str, Any]:
     return {"revision": revision(document), **{part: document[part] for part in sorted(document)}}
 
 
-def stamped_bytes(document: Mapping[str, Any]) -> tuple[str, bytes]:
-    """The revision of a document without one, and the document with the revision, as JSON."""
-    if WINDOWED in document:
-        complete = stamped(document)
+def stamped_bytes(parts: Mapping[str, Any]) -> tuple[str, bytes]:
+    """The revision of a document without one, given its parts, and the document with the revision, as JSON."""
+    if WINDOWED in parts:
+        complete = stamped(parts)
         return complete[WINDOWED]["revision"], JSON(complete).encode()
-    texts = {part: f"{JSON(part)}:{JSON(document[part])}" for part in sorted(document)}
-    found = _digest("{" + ",".join(texts.values()) + "}", document)
-    texts["revision"] = f'"revision":"{found}"'
-    return found, ("{" + ",".join(texts[part] for part in sorted(texts)) + "}").encode()
+    pieces = _pieces(parts)
+    found = _hash(parts, pieces)
+    return found, b"".join(_document(pieces | {"revision": [JSON(found).encode()]}))
 
 
 JSON = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 """A document as text: keys sorted, no spaces."""
+_ASCII = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode
 
 
-def _digest(text: str, document: Mapping[str, Any]) -> str:
+def _pieces(parts: Mapping[str, Any], *, ascii_only: bool = False) -> dict[str, list[bytes]]:
+    """The JSON of each part, in pieces."""
+    return {name: _json(part, ascii_only=ascii_only) for name, part in parts.items()}
+
+
+def _json(part: Any, *, ascii_only: bool = False) -> list[bytes]:
+    if hasattr(part, "json"):
+        return list(part.json(ascii_only=ascii_only))
+    return [(_ASCII if ascii_only else JSON)(part).encode()]
+
+
+def _document(pieces: Mapping[str, Sequence[bytes]]) -> Iterator[bytes]:
+    """The pieces of a document, given those of its parts."""
+    for number, part in enumerate(sorted(pieces)):
+        yield f'{"," if number else "{"}"{part}":'.encode()
+        yield from pieces[part]
+    yield b"}"
+
+
+def _hash(parts: Mapping[str, Any], pieces: Mapping[str, Sequence[bytes]]) -> str:
     """The hash is that of JSON in ASCII, which nearly all texts already are."""
-    if not text.isascii() or "\x7f" in text:
-        text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def without_revision(program: Program, state: State) -> dict[str, Any]:
-    """The index without its revision, which is the hash of this."""
-    state = closed(program, state)
-    with no_collection():
-        if by_columns(program, state):
-            document: dict[str, Any] = json.loads(index_bytes(program, state)[1])
-            return {part: value for part, value in document.items() if part != "revision"}
-        return row_index.document(program, state)
+    if not all(piece.isascii() and b"\x7f" not in piece for own in pieces.values() for piece in own):
+        pieces = _pieces(parts, ascii_only=True)
+    found = hashlib.sha256()
+    for piece in _document(pieces):
+        found.update(piece)
+    return found.hexdigest()[:16]

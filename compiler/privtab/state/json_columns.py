@@ -6,11 +6,9 @@ from the row before it. Needs numpy and pyarrow.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -84,39 +82,6 @@ class Part:
                 yield b"{" + text[len(self.levels[0].between.encode()) :] if first else text
                 first = False
         yield b"{}" if first else self.end.encode() + b"}"
-
-
-Parts: TypeAlias = Mapping[str, "Part | Mapping[str, Any]"]
-"""The parts of a document; small ones may be plain mappings."""
-
-
-def pieces_of(parts: Parts, *, ascii_only: bool = False) -> dict[str, list[bytes]]:
-    """The JSON of each part, in pieces."""
-    return {
-        name: list(part.json(ascii_only=ascii_only))
-        if isinstance(part, Part)
-        else [json.dumps(part, sort_keys=True, ensure_ascii=ascii_only, separators=(",", ":")).encode()]
-        for name, part in parts.items()
-    }
-
-
-def document(pieces: Mapping[str, Sequence[bytes]]) -> Iterator[bytes]:
-    """The pieces of a document, given those of its parts."""
-    for number, part in enumerate(sorted(pieces)):
-        yield f'{"," if number else "{"}"{part}":'.encode()
-        yield from pieces[part]
-    yield b"}"
-
-
-def stamped(parts: Parts) -> tuple[str, bytes]:
-    """The revision of a document and the document with it, in UTF-8; the revision is the hash of everything else in ASCII."""
-    pieces = pieces_of(parts)
-    plain = all(piece.isascii() and b"\x7f" not in piece for of_part in pieces.values() for piece in of_part)
-    found = hashlib.sha256()
-    for piece in document(pieces if plain else pieces_of(parts, ascii_only=True)):
-        found.update(piece)
-    revision = found.hexdigest()[:16]
-    return revision, b"".join(document(pieces | {"revision": [f'"{revision}"'.encode()]}))
 
 
 def quoted(texts: pa.Array, *, ascii_only: bool) -> pa.Array:

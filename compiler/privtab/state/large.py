@@ -25,11 +25,10 @@ from privtab.request import Entity
 from privtab.state.checker import MAX_FINDINGS_OF_KIND, Checker
 from privtab.state.coded import CodedColumn, groups, numbered
 from privtab.state.names import Problem, StateNames
-from privtab.state.nodes import StateFinding
+from privtab.state.nodes import ColumnRows, StateFinding
 from privtab.state.places import SelectedRows
 from privtab.state.raw import COLUMNS, ENTITIES
 from privtab.state.raw_table import RawTable
-from privtab.state.rows import ColumnRows
 
 _SUSPICIOUS = r"[^\pL\pM\pN\pP\pS ]|[%*?]|\A | \z"
 """Controls, separators and unassigned characters; wildcards and escapes; leading and trailing spaces."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +22,12 @@ from privtab.state.hierarchy import closed
 from privtab.state.json_columns import MAX_BLOCK_ROWS, Level, Part
 from privtab.state.names import StateNames, UsedParts, uses
 from privtab.state.nodes import State
-from privtab.state.principal_rows import SEPARATOR, scoped_entries, scoped_principal, scopes_of_roles
+from privtab.state.principal_rows import SEPARATOR, HeldRoles, scoped_entries, scopes_of_roles
 
 
-def coded_parts(program: Program, state: State) -> tuple[dict[str, Part], dict[str, list[str]]]:
-    """The parts of the index in columns of numbers, and the role and the scope of each principal that stands for both."""
-    of_people, within, _ = people_parts(program, state)
-    return held_parts(program, state) | of_people, within
+def coded_parts(program: Program, state: State) -> dict[str, Any]:
+    """The parts of the index in columns of numbers, and `within`."""
+    return held_parts(program, state) | people_parts(program, state)[0]
 
 
 def held_parts(program: Program, state: State) -> dict[str, Part]:
@@ -39,18 +38,8 @@ def held_parts(program: Program, state: State) -> dict[str, Part]:
     return {"allow": allow, "deny": deny, "owners": owners, "members": members}
 
 
-class PeopleParts(NamedTuple):
-    """The parts that are looked up by user or group."""
-
-    parts: dict[str, Part]
-    within: dict[str, list[str]]
-    """The role and the scope of each principal that stands for both."""
-    users: int
-    """How many users have principals."""
-
-
-def people_parts(program: Program, state: State) -> PeopleParts:
-    """The parts that are looked up by user or group."""
+def people_parts(program: Program, state: State) -> tuple[dict[str, Any], int]:
+    """The parts that are looked up by user or group, and how many users have principals."""
     state = closed(program, state.plain("an index by columns"))
     used_parts = uses(program)
     people = _People(program, state, used_parts)
@@ -62,8 +51,9 @@ def people_parts(program: Program, state: State) -> PeopleParts:
         "scoped": people.scoped(people.users, "user:"),
         "group_principals": people.principals(groups_alone, "group:"),
         "group_scoped": people.scoped(groups_alone, "group:"),
+        "within": people.within,
     }
-    return PeopleParts(parts, people.within, people.holding(people.users))
+    return parts, people.holding(people.users)
 
 
 def coded_column(state: State, table: str, name: str) -> CodedColumn:
@@ -190,9 +180,8 @@ class _People:
     """What is looked up by the name of a user or a group."""
 
     def __init__(self, program: Program, state: State, used: UsedParts) -> None:
-        declared = {f"role:{role.name}" for role in program.roles.values()}
-        granted = state.distinct(("grants", "grantee"), ("owners", "owner"))
-        direct = arrow.texts([principal for principal in granted if not principal.startswith("role:")])
+        held_roles = HeldRoles(program, state)
+        direct = arrow.texts([principal for principal in held_roles.grantees if not principal.startswith("role:")])
         holders, roles, scopes = (coded_column(state, "assignments", name) for name in ("principal", "role", "scope"))
         members, groups = (coded_column(state, "memberships", name) for name in ("user", "group"))
         nested = arrow.truth(pc.starts_with(members.array, GROUP))
@@ -212,9 +201,8 @@ class _People:
         """Those that hold something themselves, or that others contain."""
         self._members = Lists(member[members.codes], group[groups.codes], len(self.names))
 
-        self.within: dict[str, list[str]] = {}
-        """The role and the scope of each principal that stands for both."""
-        assignment_numbers, principals = self._assigned_principals(roles, scopes, granted | declared, every=used.holds)
+        assignment_numbers, principals = _assigned_principals(held_roles, roles, scopes)
+        self.within = held_roles.within
         self._principals, (assigned, name_principals) = _united((principals.array, self.names))
         has_effect = principals.codes[assignment_numbers] >= 0
         own_holders = np.append(direct_holder, np.flatnonzero(of_groups)) if used.group_membership else direct_holder
@@ -223,27 +211,12 @@ class _People:
             np.append(assigned[principals.codes[assignment_numbers][has_effect]], name_principals[own_holders]),
             len(self.names),
         )
-        is_declared = np.array([f"role:{name}" in declared for name in roles.names], np.bool_)
+        is_declared = np.array([*map(held_roles.is_declared, roles.names)], np.bool_)
         scoped = (scopes.codes >= 0) & is_declared[roles.codes]
         (scope, self._scopes), (role, self._roles) = _sorted(scopes), _sorted(roles)
         pairs, pair_numbers = np.unique(scope[scoped] * len(roles.array) + role[scoped], return_inverse=True)
         self._pairs = np.divmod(pairs, max(len(roles.array), 1))
         self._scoped = Lists(holder[holders.codes][scoped], pair_numbers, len(self.names))
-
-    def _assigned_principals(
-        self, roles: CodedColumn, scopes: CodedColumn, effective: set[str], *, every: bool
-    ) -> tuple[Codes, CodedColumn]:
-        """For each assignment a number, and by that number the principal for the role; none if nothing depends on it."""
-        distinct, inverse = np.unique(roles.codes * (len(scopes.array) + 1) + scopes.codes + 1, return_inverse=True)
-        principals: list[str | None] = []
-        for code in distinct.tolist():
-            role = f"role:{roles.names[code // (len(scopes.array) + 1)]}"
-            number = code % (len(scopes.array) + 1) - 1
-            principal = role if number < 0 else scoped_principal(role, scopes.names[number])
-            if number >= 0:
-                self.within[principal] = [role, scopes.names[number]]
-            principals.append(principal if every or role in effective else None)
-        return inverse, CodedColumn.of_texts(principals)
 
     def numbers(self, groups: Collection[str]) -> Codes:
         """The numbers of those of some groups that hold something themselves, or that others contain."""
@@ -299,6 +272,16 @@ class _People:
         by_group = np.append(0, np.cumsum(per_group))[self._members.first]
         counts: Codes = values.counts(people) + by_group[people + 1] - by_group[people]
         return counts
+
+
+def _assigned_principals(held: HeldRoles, roles: CodedColumn, scopes: CodedColumn) -> tuple[Codes, CodedColumn]:
+    """For each assignment a number, and by that number the principal for the role; none if nothing depends on it."""
+    size = len(scopes.array) + 1
+    distinct, inverse = np.unique(roles.codes * size + scopes.codes + 1, return_inverse=True)
+    scope_of = [None, *scopes.names]
+    return inverse, CodedColumn.of_texts(
+        held.principal(roles.names[code // size], scope_of[code % size]) for code in distinct.tolist()
+    )
 
 
 def _prefixed(prefix: str, texts: pa.Array) -> pa.Array:

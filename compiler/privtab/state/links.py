@@ -15,6 +15,7 @@ from privtab.ir.semantics import HierarchyKind
 from privtab.state.chains import GROUP, MOST_LINKS, ROLE
 from privtab.state.names import Problem
 from privtab.state.nodes import State
+from privtab.state.places import SelectedRows
 from privtab.state.raw import RawState
 
 if TYPE_CHECKING:
@@ -52,25 +53,24 @@ def without_wrong_links(checker: Checker, state: State) -> State:
         links = {row: (str(m), f"{prefix}{c}") for row, m, c in zip(rows, *columns, strict=True)}
         problems = invalid_links(kind, links.values())
         wrong = {row: problems[link] for row, link in links.items() if link in problems}
-        if wrong:
-            for row, problem in wrong.items():
-                checker.error(checker.valid_rows[table][row], problem)
-            state = without_rows(checker, state, table, wrong)
+        state = without_wrong(checker, state, table, wrong)
     return state
 
 
-def without_rows(checker: Checker, state: State, table: str, wrong: Collection[int]) -> State:
-    """The state without some rows of a table, by number."""
-    remaining = [row for row in range(len(getattr(state, table))) if row not in wrong]
-    rows: dict[str, Any] = {table: tuple(getattr(state, table)[row] for row in remaining)}
-    some = getattr(getattr(state, table), "some", None)
-    if some is not None:
-        rows[table] = some(remaining)
-    checker.valid_rows[table] = [checker.valid_rows[table][row] for row in remaining]
+def without_wrong(checker: Checker, state: State, table: str, wrong: Mapping[int, Problem]) -> State:
+    """The state without the wrong rows of a table, by number, after reporting them."""
+    if not wrong:
+        return state
+    rows = checker.valid_rows[table]
+    for number, problem in wrong.items():
+        checker.error(rows[number], problem)
+    remaining = [number for number in range(len(rows)) if number not in wrong]
+    checker.valid_rows[table] = SelectedRows(rows, remaining)
     windows = dict(state.windows)
     if table in windows:
         windows[table] = [windows[table][row] for row in remaining]
-    return replace(state, windows=windows, **rows)
+    some: dict[str, Any] = {table: state.table(table).some(remaining)}
+    return replace(state, windows=windows, **some)
 
 
 def invalid_links(kind: HierarchyKind, links: Iterable[Link]) -> dict[Link, Problem]:

@@ -17,12 +17,6 @@ from privtab.state.places import Places
 
 Found: TypeAlias = tuple[str, int, str, str, str]
 """Table, row from 0 on, code, message, advice."""
-_MEANING_COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "memberships": ("user", "group"),
-    "assignments": ("principal", "role", "scope"),
-    "grants": ("grantee", "effect", "privilege", "entity"),
-    "owners": ("entity", "owner"),
-}
 _SEVERITY: Mapping[str, Literal["warning", "note"]] = {"S203": "note", "S206": "note"}
 SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -97,7 +91,7 @@ def _repeated(state: State) -> Iterator[Found]:
     """Rows that say the same as another in a part of its time."""
     for table, windows in state.windows.items():
         rows_by_cells: dict[tuple[object, ...], list[int]] = defaultdict(list)
-        for row, cells in enumerate(state.texts(table, *_MEANING_COLUMNS[table])):
+        for row, cells in enumerate(state.table(table).cells()):
             rows_by_cells[cells].append(row)
         for rows in rows_by_cells.values():
             for row in rows if len(rows) > 1 else ():

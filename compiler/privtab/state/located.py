@@ -13,7 +13,7 @@ from privtab.locations import Locations, anchor
 from privtab.paths import PathShape
 from privtab.request import Entity
 from privtab.state.names import Problem, similar_place
-from privtab.state.nodes import State
+from privtab.state.nodes import ENTITIES, NAMING, State
 from privtab.vocabulary import Vocabulary
 
 Places = Mapping[str, str]
@@ -43,19 +43,12 @@ def lying_in(program: Program, rows: State, whole: State) -> State:
 def placed(program: Program, state: State) -> State:
     """The state without the rows about entities that no row places: they count for nothing, and are errors in files."""
     where = locations(program, state)
-    columns = (
-        ("members", "of"),
-        ("assignments", "scope"),
-        ("grants", "entity"),
-        ("owners", "entity"),
-        ("attributes", "entity"),
-    )
     kept: Any = {}
-    for table, column in columns if program.flat else ():
+    for table, column in NAMING if program.flat else ():
         keys = state.column(table, column)
         nowhere = {key for key in keys.names if where.find(Entity.parse(key)) is None}
-        if nowhere:
-            kept[table] = tuple(row for row, key in zip(getattr(state, table), keys, strict=True) if key not in nowhere)
+        if nowhere and table != ENTITIES:
+            kept[table] = state.table(table).some([row for row, key in enumerate(keys) if key not in nowhere])
     return replace(state, **kept) if kept else state
 
 

@@ -254,35 +254,19 @@ def uses(program: Program) -> UsedParts:
 
     A program without rules has only names, and may be asked for anything.
     """
-    narrows = program.semantics.active_roles == "request"
-    roles_of_roles = narrows and "roles" in program.semantics.hierarchy
-    everyone = frozenset(f"group:{group}" for group in program.semantics.everyones)
-    if not program.rules:
-        return UsedParts(
-            member_types=frozenset(program.entities),
-            group_membership=True,
-            holds=True,
-            service_admins=True,
-            state_groups="state" in program.semantics.groups,
-            request_groups="request" in program.semantics.groups,
-            everyone=everyone,
-            roles_of_roles=roles_of_roles,
-        )
-    member_types: set[str] = set()
-    holds, service_admins = narrows, False
-    for rule in program.rules.values():
-        for atom in atoms(item_condition(rule)):
-            if isinstance(atom, Member):
-                member_types.update(types_of(program, atom.target))
-            holds = holds or isinstance(atom, Holds)
-            service_admins = service_admins or isinstance(atom, ServiceAdmin)
+    semantics = program.semantics
+    narrows = semantics.active_roles == "request"
+    asks_anything = not program.rules
+    asked = [atom for rule in program.rules.values() for atom in atoms(item_condition(rule))]
+    members = (type_ for atom in asked if isinstance(atom, Member) for type_ in types_of(program, atom.target))
+    member_types = frozenset(program.entities if asks_anything else members)
     return UsedParts(
-        member_types=frozenset(member_types),
-        group_membership=any(program.entities[t].principal == "group" for t in member_types),
-        holds=holds,
-        service_admins=service_admins,
-        state_groups="state" in program.semantics.groups,
-        request_groups="request" in program.semantics.groups,
-        everyone=everyone,
-        roles_of_roles=roles_of_roles,
+        member_types=member_types,
+        group_membership=asks_anything or any(program.entities[t].principal == "group" for t in member_types),
+        holds=asks_anything or narrows or any(isinstance(atom, Holds) for atom in asked),
+        service_admins=asks_anything or any(isinstance(atom, ServiceAdmin) for atom in asked),
+        state_groups="state" in semantics.groups,
+        request_groups="request" in semantics.groups,
+        everyone=frozenset(f"group:{group}" for group in semantics.everyones),
+        roles_of_roles=narrows and "roles" in semantics.hierarchy,
     )

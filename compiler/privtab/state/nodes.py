@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from inspect import signature
 from itertools import chain
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from privtab.errors import HasWindows
 from privtab.moments import ALWAYS, WINDOW, Window, edge_texts
@@ -14,6 +16,8 @@ from privtab.request import Entity
 from privtab.state.columns import Column, ExtendedColumn, ListColumn
 
 Effect: TypeAlias = Literal["allow", "deny"]
+Cells: TypeAlias = tuple[str | None, ...]
+"""A row as texts, in the order of the columns that its table has in every file (`raw.COLUMNS`)."""
 TABLES = ("members", "memberships", "assignments", "grants", "owners", "service_admins", "attributes")
 """The tables that say who holds what."""
 ENTITIES = "entities"
@@ -75,14 +79,24 @@ class Placement:
     name: str | None = None
 
 
-_ROWS: Mapping[str, tuple[str, ...]] = {
-    "members": ("user", "of"),
-    "memberships": ("user", "group"),
-    "owners": ("entity", "owner"),
-    "service_admins": ("user",),
+_MAKE: Mapping[str, Callable[..., Any]] = {
+    "members": lambda user, of: (user, of),
+    "memberships": lambda user, group: (user, group),
+    "assignments": lambda principal, role, scope: Assignment(principal=principal, role=role, scope=scope),
+    "grants": lambda grantee, effect, privilege, entity: Grant(
+        grantee=grantee, effect=effect, privilege=privilege, entity=entity
+    ),
+    "owners": lambda entity, owner: (entity, owner),
+    "service_admins": lambda user: user,
+    "attributes": lambda attribute, value, user, entity: AttributeRow(
+        user=user, entity=entity, attribute=attribute, value=value
+    ),
+    "entities": lambda entity, parent, name: Placement(entity=entity, parent=parent, name=name),
 }
-"""The columns of the tables whose rows are plain tuples or texts."""
-_NAMING = (
+"""What makes a row of each table from its cells."""
+_NAMES = {table: tuple(signature(make).parameters) for table, make in _MAKE.items()}
+"""The columns of each table."""
+NAMING = (
     ("members", "of"),
     ("assignments", "scope"),
     ("grants", "entity"),
@@ -91,13 +105,15 @@ _NAMING = (
     ("entities", "entity"),
     ("entities", "parent"),
 )
+"""The columns that name entities."""
+_ENTITIES = {column for _, column in NAMING}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """All rows of a state, in the order of the input. User and group names are bare.
 
-    Rows of a large state are made on access (`rows.ColumnRows`); `column` makes none.
+    Rows that were read are columns, and made on access (`ColumnRows`); `column` makes none.
     """
 
     members: Sequence[tuple[str, Entity]] = ()
@@ -118,9 +134,9 @@ class State:
     """What was derived from the rows and is kept with them (`hierarchy.closed`)."""
 
     @property
-    def has_columns(self) -> bool:
-        """Whether a table is `rows.ColumnRows`, so that numpy and pyarrow are loaded."""
-        return any(getattr(getattr(self, table), "columns", None) for table in TABLES)
+    def coded(self) -> bool:
+        """Whether a table has coded columns, so that numpy and pyarrow are loaded."""
+        return any(isinstance(rows := getattr(self, table), ColumnRows) and rows.coded for table in TABLES)
 
     def column(self, table: str, name: str) -> Column:
         """One column of a table, by its name in files."""
@@ -130,6 +146,13 @@ class State:
                 self._edges(table, name) if name in WINDOW else _column(getattr(self, table), table, name)
             )
         return found
+
+    def table(self, name: str) -> ColumnRows:
+        """The rows of a table by columns."""
+        rows = getattr(self, name)
+        if isinstance(rows, ColumnRows):
+            return rows
+        return ColumnRows(name, {column: self.column(name, column) for column in _NAMES[name]})
 
     def distinct(self, *columns: tuple[str, str]) -> set[str]:
         """Every text in some columns, each given as (table, column)."""
@@ -141,7 +164,7 @@ class State:
 
     def named_entities(self) -> Iterator[str]:
         """Every entity that a row names, once, as `type:path`."""
-        return iter(dict.fromkeys(text for column in _NAMING for text in self.column(*column).names))
+        return iter(dict.fromkeys(text for column in NAMING for text in self.column(*column).names))
 
     def windows_of(self, table: str) -> Sequence[Window]:
         """The window of each row of a table."""
@@ -162,11 +185,10 @@ class State:
         """The rows that hold at a moment, for the tables that have windows; rows that then say the same are taken once."""
         found: dict[str, list[int]] = {}
         for table, windows in self.windows.items():
-            rows = getattr(self, table)
             open_rows = [row for row, window in enumerate(windows) if window.holds(moment)]
             first_rows: dict[object, int] = {}
-            for row in open_rows:
-                first_rows.setdefault(rows[row], row)
+            for row, cells in zip(open_rows, self.table(table).some(open_rows).cells(), strict=True):
+                first_rows.setdefault(cells, row)
             found[table] = open_rows if len(first_rows) == len(open_rows) else sorted(first_rows.values())
         return found
 
@@ -178,12 +200,12 @@ class State:
 
     def only(self, rows: Mapping[str, list[int]]) -> State:
         """The state, without windows, with some rows of the tables that have any."""
-        tables: Any = {table: _some(getattr(self, table), rows[table]) for table in self.windows}
+        tables: Any = {table: self.table(table).some(rows[table]) for table in self.windows}
         return replace(self, windows={}, **tables)
 
     def some(self, rows: Mapping[str, list[int]]) -> State:
         """Some rows of the tables that are given, by their numbers, and of no others; without windows."""
-        tables: Any = {table: _some(getattr(self, table), numbers) for table, numbers in rows.items() if numbers}
+        tables: Any = {table: self.table(table).some(numbers) for table, numbers in rows.items() if numbers}
         return State(**tables)
 
     def plain(self, what: str) -> State:
@@ -195,7 +217,8 @@ class State:
 
     def with_row(self, table: str, row: object) -> State:
         """The state with one more row."""
-        longer: Any = {table: ExtendedRows(getattr(self, table), (row,))}
+        one = State(**cast("Any", {table: (row,)})).table(table)
+        longer: Any = {table: self.table(table).followed_by(one)}
         return replace(self, **longer)
 
 
@@ -208,27 +231,71 @@ def merged(states: Iterable[State]) -> State:
     return State(**rows)
 
 
-class ExtendedRows(Sequence[Any]):
-    """Rows with others appended, without copying the first."""
+class ColumnRows(Sequence[Any]):
+    """The rows of one table by columns, in the form that `State` has."""
 
-    __slots__ = ("first", "more")
+    def __init__(self, table: str, columns: Mapping[str, Column]) -> None:
+        """`columns`: all columns of the table, in its order."""
+        self.name = table
+        self.columns = dict(columns)
 
-    def __init__(self, first: Sequence[Any], more: tuple[Any, ...]) -> None:
-        self.first: Sequence[Any] = first.first if isinstance(first, ExtendedRows) else first
-        self.more: tuple[Any, ...] = (*first.more, *more) if isinstance(first, ExtendedRows) else more
+    @classmethod
+    def of(cls, table: str, cells: Iterable[Cells]) -> ColumnRows:
+        """The rows of a table from their texts."""
+        names = _NAMES[table]
+        columns = [*zip(*cells, strict=True)] or [()] * len(names)
+        return cls(table, dict(zip(names, map(ListColumn, columns), strict=True)))
+
+    @property
+    def coded(self) -> bool:
+        """Whether the columns are `coded.CodedColumn`."""
+        return all(column.coded for column in self.columns.values())
+
+    def cells(self) -> Iterator[Cells]:
+        """The rows as texts."""
+        return zip(*self.columns.values(), strict=True)
+
+    def some(self, numbers: Sequence[int]) -> ColumnRows:
+        """Some of the rows, ascending."""
+        return ColumnRows(self.name, {name: column.rows(numbers) for name, column in self.columns.items()})
+
+    def with_more(self, cells: Sequence[Sequence[str | None]]) -> ColumnRows:
+        """The rows, and others from their texts."""
+        columns = zip(*cells, strict=True) if cells else [()] * len(self.columns)
+        own = zip(self.columns.items(), columns, strict=True)
+        return ColumnRows(self.name, {name: column.with_more(more) for (name, column), more in own})
+
+    def followed_by(self, others: ColumnRows) -> ColumnRows:
+        """The rows, and a few others, without copying the first."""
+        more = others.columns
+        return ColumnRows(self.name, {n: ExtendedColumn(column, more[n]) for n, column in self.columns.items()})
 
     def __len__(self) -> int:
-        return len(self.first) + len(self.more)
+        return len(next(iter(self.columns.values())))
 
-    def __getitem__(self, at: Any) -> Any:
-        if isinstance(at, slice):
-            return (*self.first, *self.more)[at]
-        before = len(self.first)
-        return (
-            self.first[at]
-            if -len(self) <= at < before - len(self) or 0 <= at < before
-            else self.more[at - before if at >= 0 else at]
-        )
+    def __getitem__(self, position: Any) -> Any:
+        if isinstance(position, slice) or "_rows" in self.__dict__:
+            return self._rows[position]
+        row = range(len(self))[position]
+        return _MAKE[self.name](*(_value(name, column.take([row])[0]) for name, column in self.columns.items()))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._rows)
+
+    @cached_property
+    def _rows(self) -> tuple[Any, ...]:
+        """All rows; repeated texts and entities share one object."""
+        values = []
+        for name, column in self.columns.items():
+            known = {text: _value(name, text) for text in (*column.names, None)}
+            values.append(map(known.__getitem__, column))
+        return tuple(map(_MAKE[self.name], *values))
+
+    def __getstate__(self) -> tuple[str, Mapping[str, Column]]:
+        return self.name, self.columns
+
+    def __setstate__(self, state: tuple[str, Mapping[str, Column]]) -> None:
+        ColumnRows.__init__(self, *state)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
@@ -236,32 +303,21 @@ class ExtendedRows(Sequence[Any]):
     def __hash__(self) -> int:
         return hash(tuple(self))
 
-    def column(self, table: str, name: str) -> Column:
-        """As State.column."""
-        return ExtendedColumn(_column(self.first, table, name), _column(self.more, table, name))
 
-
-def _some(rows: Sequence[Any], numbers: list[int]) -> Sequence[Any]:
-    """Some rows of a table: their columns if they have columns."""
-    of = getattr(rows, "some", None)
-    if of is not None:
-        found: Sequence[Any] = of(numbers)
-        return found
-    return tuple(rows[row] for row in numbers)
+def _value(column: str, text: str | None) -> Any:
+    return Entity.parse(text) if text is not None and column in _ENTITIES else text
 
 
 def _column(rows: Sequence[Any], table: str, name: str) -> Column:
     """The column of any rows: their own one if they have columns."""
-    own_column = getattr(rows, "column", None)
-    if own_column is not None:
-        found: Column = own_column(table, name)
-        return found
+    if isinstance(rows, ColumnRows):
+        return rows.columns[name]
     if table == "service_admins":
         return ListColumn(rows)
-    if table in _ROWS:
-        position = _ROWS[table].index(name)
-        return ListColumn(str(row[position]) for row in rows)
     values = (getattr(row, name) for row in rows)
+    if table in ("members", "memberships", "owners"):
+        position = _NAMES[table].index(name)
+        values = (row[position] for row in rows)
     return ListColumn(None if value is None else str(value) for value in values)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from privtab.errors import InvalidRequest
@@ -15,7 +16,7 @@ from privtab.moments import Window
 from privtab.names import SCOPED, encode_name, last_name
 from privtab.request import Entity
 from privtab.state.located import locations
-from privtab.state.names import StateNames
+from privtab.state.names import StateNames, uses
 from privtab.state.nodes import State
 
 
@@ -73,27 +74,29 @@ def about_principal(state: State, table: str, principal: Entity, program: Progra
     def is_member(text: str) -> bool:
         return is_principal(text) if text.startswith("group:") else is_name(text, "user")
 
-    def inside(entity: Entity | None) -> bool:
+    def inside(entity: Entity | str | None) -> bool:
+        entity = Entity.parse(entity) if isinstance(entity, str) else entity
         return entity is None or container is None or container in (where.find(entity) or ())
 
     def here(kind: OwnerKind, name: str) -> bool:
         return inside(entity_named(program, kind, name))
 
-    match table:
-        case "members":
-            return State(members=tuple(row for row in state.members if is_name(row[0], "user") and inside(row[1])))
-        case "memberships":
-            about_it = (row for row in state.memberships if is_member(row[0]) or is_name(row[1], "group"))
-            return State(memberships=tuple(row for row in about_it if here("group", row[1])))
-        case "assignments":
-            about = (row for row in state.assignments if is_principal(row.principal) or is_name(row.role, "role"))
-            return State(assignments=tuple(row for row in about if inside(row.scope) and here("role", row.role)))
-        case "grants":
-            return State(grants=tuple(row for row in state.grants if is_principal(row.grantee) and inside(row.entity)))
-        case "owners":
-            return State(owners=tuple(row for row in state.owners if is_principal(row[1]) and inside(row[0])))
-        case _:
-            raise AssertionError(f"`{table}` is not one of PRINCIPAL_TABLES")
+    def is_about_it(cells: Sequence[Any]) -> bool:
+        match table, cells:
+            case "members", (user, of):
+                return is_name(user, "user") and inside(of)
+            case "memberships", (user, group):
+                return (is_member(user) or is_name(group, "group")) and here("group", group)
+            case "assignments", (holder, role, scope):
+                return (is_principal(holder) or is_name(role, "role")) and inside(scope) and here("role", role)
+            case "grants", (grantee, _, _, entity):
+                return is_principal(grantee) and inside(entity)
+            case "owners", (entity, owner):
+                return is_principal(owner) and inside(entity)
+            case _:
+                raise AssertionError(f"`{table}` is not one of PRINCIPAL_TABLES")
+
+    return state.some({table: [row for row, cells in enumerate(state.table(table).cells()) if is_about_it(cells)]})
 
 
 def _is_path(program: Program, entity: Entity) -> bool:
@@ -113,6 +116,37 @@ contains a line break (`names.py` refuses it).
 def scoped_principal(role: str, scope: str) -> str:
     """The principal for a role (`role:…`) within a scope (a key). JSON, so that no name can imitate another."""
     return SCOPED + json.dumps([scope, role], ensure_ascii=False, separators=(",", ":"))
+
+
+@lru_cache(maxsize=1 << 16)
+def held_role(principal: str) -> tuple[str, str | None]:
+    """The name of the role for which a principal stands, and the scope if it is held within one."""
+    scope, role = json.loads(principal.removeprefix(SCOPED)) if principal.startswith(SCOPED) else (None, principal)
+    return role.removeprefix("role:"), scope
+
+
+class HeldRoles:
+    """What rows of `assignments` give: a role, or within a scope a principal of its own, as far as something depends on it."""
+
+    def __init__(self, program: Program, state: State) -> None:
+        self._every = uses(program).holds
+        self._declared = {f"role:{role.name}" for role in program.roles.values()}
+        self.grantees = state.distinct(("grants", "grantee"), ("owners", "owner"))
+        """The principals that grants and owners name."""
+        self.within: dict[str, list[str]] = {}
+        """The role and the scope of each principal that stands for both."""
+
+    def principal(self, name: str, scope: str | None) -> str | None:
+        """The principal of a role, within a scope or everywhere; None if nothing depends on it."""
+        role = f"role:{name}"
+        principal = role if scope is None else scoped_principal(role, scope)
+        if scope is not None:
+            self.within[principal] = [role, scope]
+        return principal if self._every or role in self.grantees or role in self._declared else None
+
+    def is_declared(self, name: str) -> bool:
+        """Whether the policy declares a role, so that it counts by its name within the scopes for which it is held."""
+        return f"role:{name}" in self._declared
 
 
 def scopes_of_roles(state: State) -> dict[str, dict[str, Entity]]:

@@ -17,7 +17,7 @@ from privtab.request import Entity
 from privtab.state import attribute_rows, below, located, roles_of_roles
 from privtab.state.names import StateNames, UsedParts, uses
 from privtab.state.nodes import State
-from privtab.state.principal_rows import SEPARATOR, scoped_entries, scoped_principal, scopes_of_roles
+from privtab.state.principal_rows import SEPARATOR, HeldRoles, scoped_entries, scopes_of_roles
 from privtab.state.windowed import spans_of, split
 
 IndexDocument: TypeAlias = dict[str, Any]
@@ -53,7 +53,7 @@ def document(program: Program, state: State) -> IndexDocument:
     parts = {part: found.pop(part) for part in sorted(found) if part not in HELD_ALWAYS}
     parts["windows"] = windows
     if uses_below(program):
-        windows |= below.parts_in_windows(program, parts, keys)
+        windows |= below.parts(program, parts, keys)
     return {WINDOWED: parts, **found}
 
 
@@ -124,33 +124,26 @@ def _owners(state: State) -> Parts:
 
 def _people(program: Program, state: State, used: UsedParts) -> Parts:
     """Everything that is looked up by the name of a user or a group."""
-    granted = state.distinct(("grants", "grantee"), ("owners", "owner"))
-    declared = {f"role:{role.name}" for role in program.roles.values()}
+    roles = HeldRoles(program, state)
     groups, changing = _groups(state, used)
     principal_of: dict[tuple[str, str | None], str | None] = {}
     """Role and scope → the principal for them; None if nothing depends on it."""
-    within: dict[str, list[str]] = {}
     held: Held[str] = {}
     """Principal → the principals that it has through its roles."""
     scoped: Held[tuple[str, str]] = {}
     """Principal → scopes and the declared roles that it holds there."""
     for (holder, name, scope), window in _rows(state, "assignments", "principal", "role", "scope"):
-        role, role_and_scope = f"role:{name}", (name, scope)
-        if role_and_scope not in principal_of:
-            principal = role if scope is None else scoped_principal(role, scope)
-            matters = used.holds or role in granted or role in declared
-            principal_of[role_and_scope] = principal if matters else None
-            if scope is not None:
-                within[principal] = [role, scope]
-        of_role = principal_of[role_and_scope]
+        if (name, scope) not in principal_of:
+            principal_of[name, scope] = roles.principal(name, scope)
+        of_role = principal_of[name, scope]
         of_holder = held.setdefault(holder, {})
         if of_role is not None:
             of_holder[of_role] = _LASTING if window is ALWAYS else [*of_holder.get(of_role, ()), window]
-        if scope is not None and role in declared:
-            scoped.setdefault(holder, {}).setdefault((scope, role), []).append(window)
+        if scope is not None and roles.is_declared(name):
+            scoped.setdefault(holder, {}).setdefault((scope, f"role:{name}"), []).append(window)
         if window is not ALWAYS:
             changing.add(holder)
-    for principal in granted:
+    for principal in roles.grantees:
         if not principal.startswith("role:"):
             held.setdefault(principal, {}).setdefault(principal, _LASTING)
     holders = {*held, *groups}
@@ -158,7 +151,7 @@ def _people(program: Program, state: State, used: UsedParts) -> Parts:
         contained = {group for own in groups.values() for group in own}
         for group in {p for p in (*holders, *contained) if p.startswith("group:")}:
             held.setdefault(group, {}).setdefault(group, _LASTING)
-    found: IndexDocument = {"within": dict(sorted(within.items(), key=lambda item: item[1]))}
+    found: IndexDocument = {"within": dict(sorted(roles.within.items(), key=lambda item: item[1]))}
     timed: IndexDocument = {}
     for kind, part, scoped_part in (("user", "principals", "scoped"), ("group", "group_principals", "group_scoped")):
         named = holders if kind == "user" or used.request_groups else used.everyone & holders

@@ -1,8 +1,8 @@
 """Split the index of a state: one part for what is looked up by user or group, and a shard for each root entity.
 
 Each part is a document that OPA loads as a bundle of its own, so that a change of one root entity's grants replaces only that
-entity's bundle, and a sidecar may load the people and only some of the shards. `parts` splits a whole index, `merged` puts
-the parts together again.
+entity's bundle, and a sidecar may load the people and only some of the shards. `parts` splits a whole index,
+`engines.index.combined_document` puts the parts together again.
 
 A part in which something holds for a time has the form of such a state (`windowed.py`), whatever the other parts have.
 
@@ -13,7 +13,7 @@ of the index that are looked up by name. A shard, below `privtab_state/<system>/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -23,9 +23,9 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
 from privtab.moments import HELD_ALWAYS, WINDOWED, parts_of
-from privtab.shard_names import shard_name
+from privtab.shard_names import BY_PRIVILEGE, CONCERNED, FURTHER_HELD, HELD, shard_name
 from privtab.state import attribute_rows, roles_of_roles
-from privtab.state.index import JSON, by_columns, stamped, without_revision
+from privtab.state.index import JSON, by_columns, stamped, stamped_bytes, without_revision
 from privtab.state.nodes import State
 
 IndexDocument: TypeAlias = dict[str, Any]
@@ -35,7 +35,6 @@ __all__ = [  # `shard_name` can be imported from here too
     "PEOPLE_ROOTS",
     "PartText",
     "content",
-    "merged",
     "part_text",
     "parts",
     "root_keys",
@@ -47,19 +46,10 @@ __all__ = [  # `shard_name` can be imported from here too
 
 PEOPLE = "people"
 """The part that is not a shard, in mappings of parts by root key; a root key contains a colon."""
-GRANTS = ("allow", "deny")
-HELD = (*GRANTS, "owners", "members")
-"""The content of a shard, besides its revision."""
-CONCERNED = (*GRANTS, "owners")
-"""The content of a shard that windows concern."""
 BY_NAME = ("principals", "within", "scoped", "group_principals", "group_scoped", "service_admins")
 """The content of the people's part, besides its revision and the list of the shards."""
 FURTHER_BY_NAME = (roles_of_roles.PART, "user_attributes")
 """Parts of that which only some policies have (`roles_of_roles.py`, `attribute_rows.py`)."""
-FURTHER_HELD = ("below", "entity_attributes", "owned_below")
-"""Parts of a shard which only some policies have."""
-BY_PRIVILEGE = (*GRANTS, "below")
-"""The parts of a shard in which entities are listed by privilege."""
 PEOPLE_ROOTS = ("revision", "shards", *BY_NAME)
 NEVER_TIMED = ("shards", *HELD_ALWAYS)
 """What windows do not concern in any part."""
@@ -120,7 +110,6 @@ def part_text(program: Program, state: State, key: str, root_entities: Iterable[
         whole = without_revision(program, state)
         document = people_part(whole, root_entities) if key == PEOPLE else parts(program, whole).get(key)
         return None if document is None else PartText.of(key, document)
-    from privtab.state import json_columns
     from privtab.state.large_index import held_parts, people_parts
 
     attributes = attribute_rows.part(program, state)
@@ -129,13 +118,13 @@ def part_text(program: Program, state: State, key: str, root_entities: Iterable[
         of_entities = {part: attributes[part] for part in attributes if part in FURTHER_HELD}
         if not any(of_entities.values()) and not any(len(part.columns()[0]) for part in held.values()):
             return None
-        revision, text = json_columns.stamped({**held, **of_entities})
+        revision, text = stamped_bytes({**held, **of_entities})
         return PartText(key=key, revision=revision, text=text)
-    of_people, within, users = people_parts(program, state)
+    of_people, users = people_parts(program, state)
     further = {**roles_of_roles.part(program, state), **attributes}
     further = {part: further[part] for part in FURTHER_BY_NAME if part in further}
     listed = dict.fromkeys(sorted(root_entities), True)
-    revision, text = json_columns.stamped({**of_people, **further, "within": within, "shards": listed})
+    revision, text = stamped_bytes({**of_people, **further, "shards": listed})
     return PartText(key=key, revision=revision, text=text, further=tuple(further), users=users)
 
 
@@ -196,45 +185,6 @@ def _with_windows(part: IndexDocument, windows: IndexDocument) -> IndexDocument:
     return found | {WINDOWED: {**{n: v for n, v in part.items() if n not in found}, "windows": windows}}
 
 
-def merged(documents: Mapping[str, Mapping[str, Any]]) -> IndexDocument:
-    """The whole index from which parts were made, with its revision; shards that the people's part does not name are omitted.
-
-    Without shards, the parts of an index that only shards have are left out.
-    """
-    people, of_people = parts_of(documents[PEOPLE])
-    split = [parts_of(documents[key]) for key in people["shards"]]
-    shard_parts = (*HELD, *(part for part in FURTHER_HELD if any(part in always for always, _ in split)))
-    if "user_attributes" in people:  # then there is the other part of attributes as well
-        shard_parts = tuple(dict.fromkeys((*shard_parts, "entity_attributes")))
-    document = _united([always for always, _ in split], shard_parts) | {
-        part: people[part] for part in (*BY_NAME, *FURTHER_BY_NAME) if part in (*BY_NAME, *people)
-    }
-    if of_people or any(windows for _, windows in split):
-        timed = _united([windows for _, windows in split if windows], CONCERNED)
-        timed |= {part: of_people.get(part, {}) for part in BY_NAME if part not in HELD_ALWAYS}
-        timed |= {roles_of_roles.PART: of_people.get(roles_of_roles.PART, {})} if roles_of_roles.PART in people else {}
-        return stamped(_with_windows(document, timed))
-    return stamped(document)
-
-
-def _united(shards: Sequence[Mapping[str, Any]], names: Sequence[str]) -> IndexDocument:
-    """What several shards hold, by part of the index."""
-    document: IndexDocument = {part: {} for part in names}
-    for shard in shards:
-        for part in names:
-            if part in BY_PRIVILEGE:
-                for privilege, entities in shard[part].items():
-                    document[part].setdefault(privilege, {}).update(entities)
-            else:
-                document[part].update(shard[part])
-    for part in names:
-        if part in BY_PRIVILEGE:
-            document[part] = {privilege: _by_key(entities) for privilege, entities in sorted(document[part].items())}
-        else:
-            document[part] = _by_key(document[part])
-    return document
-
-
 def root_keys(program: Program) -> Callable[[str], str]:
     """A function from an entity's key to that of its root entity: `table:m/c/s/t` → `catalog:m`."""
     roots = {type_: chain[0][0] for type_, chain in vocabulary(program).chains.items()}
@@ -256,7 +206,3 @@ def roots(system: str, key: str, *, windows: bool = False, further: Iterable[str
 def content(key: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
     """The content below `privtab_state/<system>` of the bundle of a part."""
     return document if key == PEOPLE else {"at": {shard_name(key): document}}
-
-
-def _by_key(entities: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: entities[key] for key in sorted(entities)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,10 +12,10 @@ from privtab.state import raw as raw_rows
 from privtab.state.attribute_rows import attribute_row, without_two_values
 from privtab.state.checker import Checker
 from privtab.state.findings import in_order
-from privtab.state.links import holding_roles, without_wrong_links
+from privtab.state.links import holding_roles, without_wrong, without_wrong_links
 from privtab.state.located import wrong_places
 from privtab.state.names import Problem
-from privtab.state.nodes import ENTITIES, Placement, State, StateFinding
+from privtab.state.nodes import ENTITIES, Cells, Placement, State, StateFinding
 from privtab.state.places import Places
 from privtab.state.raw import RawRow, RawState
 
@@ -66,22 +66,18 @@ def _state(checker: Checker, table: Callable[[str], Any]) -> State:
     return State(grants=grants, owners=owners, entities=entities, windows=checker.windows, **rows)
 
 
-def placements(checker: Checker) -> tuple[Placement, ...]:
+def placements(checker: Checker) -> Sequence[Placement]:
     """The valid rows of `entities`; from then on, rows about entities that lie nowhere are wrong."""
-    rows: tuple[Placement, ...] = checker.table(ENTITIES)
+    state = State(entities=checker.table(ENTITIES))
     if not checker.program.flat:
-        return rows
-    pairs = [(str(row.entity), str(row.parent)) for row in rows]
-    wrong = wrong_places(vocabulary(checker.program), pairs)
-    for number, problem in wrong.items():
-        checker.error(checker.valid_rows[ENTITIES][number], problem)
-    valid = [number for number in range(len(rows)) if number not in wrong]
-    checker.valid_rows[ENTITIES] = [checker.valid_rows[ENTITIES][number] for number in valid]
-    checker.names.places = dict(pairs[number] for number in valid)
-    return tuple(rows[number] for number in valid)
+        return state.entities
+    wrong = wrong_places(vocabulary(checker.program), list(state.texts(ENTITIES, "entity", "parent")))
+    state = without_wrong(checker, state, ENTITIES, wrong)
+    checker.names.places = dict(state.texts(ENTITIES, "entity", "parent"))
+    return state.entities
 
 
-def placement(checker: Checker, row: RawRow) -> Placement | None:
+def placement(checker: Checker, row: RawRow) -> Cells | None:
     """One row, without whether what contains the entity lies anywhere."""
     if not checker.program.flat:
         message = f"no type of `{checker.program.system}` has flat ids"
@@ -101,4 +97,4 @@ def placement(checker: Checker, row: RawRow) -> Placement | None:
             row, Problem("S181", f"`{entity}` cannot lie in `{parent}`", f"a `{entity.type}` lies in a {types}")
         )
         return None
-    return Placement(entity=entity, parent=parent, name=row.cells.get("name"))
+    return str(entity), str(parent), row.cells.get("name")

@@ -15,6 +15,7 @@ import pytest
 import requests
 import signing_keys
 from pyspark.sql import DataFrame, SparkSession
+from whole_states import merged
 from worlds import IN_SPARK, policy
 from worlds import state as random_state
 from worlds import timed as with_windows
@@ -36,7 +37,6 @@ from privtab.state.index import index_bytes
 from privtab.state.load import load
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.raw import COLUMNS
-from privtab.state.shards import merged
 from privtab.state.validate import validate
 
 STATE = State(

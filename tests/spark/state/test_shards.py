@@ -23,9 +23,8 @@ from privtab.spark.state.worker import CELLS, GRANTED, people_state
 from privtab.state.coded import CodedColumn
 from privtab.state.hierarchy import closed
 from privtab.state.load import from_tables, to_tables
-from privtab.state.nodes import Assignment, Grant, State
+from privtab.state.nodes import Assignment, ColumnRows, Grant, State
 from privtab.state.raw import COLUMNS
-from privtab.state.rows import ColumnRows
 from privtab.state.shards import PEOPLE, PartText, part_text, root_keys, shards
 from privtab.state.validate import validate
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from privtab.engines.index import Index, PrivilegeNumbers, StatePart, in_parts
+from privtab.engines.index import Index, PrivilegeNumbers, StatePart, combined_document, in_parts
 from privtab.engines.windowed import is_windowed
 from privtab.errors import DecisionUnavailable, HasWindows, UsageError
 from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window
-from privtab.request import Entity
+from privtab.names import SCOPED
+from privtab.shard_names import GRANTS
 from privtab.spark.state.checked import program_of
 from privtab.spark.state.schemas import TABLES
 from privtab.state.attribute_rows import texts
-from privtab.state.nodes import Assignment, AttributeRow, Effect, Grant, Placement, State
+from privtab.state.nodes import Cells, ColumnRows, State
+from privtab.state.principal_rows import held_role
 from privtab.state.written import as_written
 
 if TYPE_CHECKING:
@@ -29,76 +31,58 @@ def from_index(document: Mapping[str, Any]) -> State:
     """The rows that an index was built from, as far as they can be recovered."""
     if is_windowed(document):
         return _from_windowed(document)
-    entities: dict[str, Entity] = {}
-
-    def entity(key: str) -> Entity:
-        found = entities.get(key)
-        if found is None:
-            found = entities[key] = Entity.parse(key)
-        return found
-
-    def grants(effect: Effect) -> list[Grant]:
-        return [
-            Grant(grantee=holder, effect=effect, privilege=privilege, entity=entity(key))
-            for privilege, keys in document[effect].items()
-            for key, holders in keys.items()
-            for holder, entry in holders.items()
-            if entry is True
-        ]
-
-    memberships: dict[tuple[str, str], None] = {}
-    assignments: dict[Assignment, None] = {}
+    memberships: dict[Cells, None] = {}
+    assignments: dict[Cells, None] = {}
     people = [(f"user:{user}", listed) for user, listed in document["principals"].items()]
     people += [(f"group:{group}", listed) for group, listed in document["group_principals"].items()]
     for holder, listed in people:
         for principal in listed.split("\n"):
             kind, _, name = principal.partition(":")
-            if kind == "role":
-                assignments[Assignment(principal=holder, role=name)] = None
-            elif principal in document["within"]:
-                role, scope = document["within"][principal]
-                assignments[Assignment(principal=holder, role=role.partition(":")[2], scope=entity(scope))] = None
+            if principal.startswith(("role:", SCOPED)):
+                assignments[(holder, *held_role(principal))] = None
             elif kind == "group" and principal != holder:
                 memberships[holder.removeprefix("user:"), name] = None
     for kind, part in (("user", "scoped"), ("group", "group_scoped")):
         for name, scopes in document[part].items():
             for scope, roles in scopes.items():
-                for role in roles:
-                    assignment = Assignment(
-                        principal=f"{kind}:{name}", role=role.partition(":")[2], scope=entity(scope)
-                    )
-                    assignments[assignment] = None
+                assignments |= {(f"{kind}:{name}", role.removeprefix("role:"), scope): None for role in roles}
     # What a role brings within a scope, it brings wherever that scope is.
     for holder, others in document.get("brought", {}).items():
-        principal = document["within"][holder][0] if holder in document["within"] else holder
-        for other in others:
-            role, scope = document["within"].get(other, (other, None))
-            assignment = Assignment(
-                principal=principal, role=role.partition(":")[2], scope=None if scope is None else entity(scope)
-            )
-            assignments[assignment] = None
-    return State(
-        members=tuple((user, entity(key)) for key, users in document["members"].items() for user in users),
-        memberships=tuple(memberships),
-        assignments=tuple(assignments),
-        grants=(*grants("allow"), *grants("deny")),
-        owners=tuple((entity(key), owner) for key, owners in document["owners"].items() for owner in owners),
-        service_admins=tuple(document["service_admins"]),
-        attributes=tuple(_attributes(document)),
-        entities=tuple(
-            Placement(entity=entity(key), parent=entity(parent)) for key, parent in document.get("places", {}).items()
-        ),
+        assignments |= {(f"role:{held_role(holder)[0]}", *held_role(other)): None for other in others}
+    grants = (
+        (holder, effect, privilege, key)
+        for effect in GRANTS
+        for privilege, keys in document[effect].items()
+        for key, holders in keys.items()
+        for holder, entry in holders.items()
+        if entry is True
     )
+    found = _tables(
+        {
+            "members": ((user, key) for key, users in document["members"].items() for user in users),
+            "memberships": memberships,
+            "assignments": assignments,
+            "grants": grants,
+            "owners": ((key, owner) for key, owners in document["owners"].items() for owner in owners),
+            "service_admins": ((user,) for user in document["service_admins"]),
+            "attributes": _attributes(document),
+            "entities": ((key, parent, None) for key, parent in document.get("places", {}).items()),
+        }
+    )
+    return State(**found)
 
 
-def _attributes(document: Mapping[str, Any]) -> Iterator[AttributeRow]:
+def _tables(cells: Mapping[str, Iterable[Cells]]) -> dict[str, Any]:
+    return {table: ColumnRows.of(table, of_table) for table, of_table in cells.items()}
+
+
+def _attributes(document: Mapping[str, Any]) -> Iterator[Cells]:
     for user, values in document.get("user_attributes", {}).items():
         for name, value in values.items():
-            yield from (AttributeRow(user=user, attribute=name, value=text) for text in texts(value))
+            yield from ((name, text, user, None) for text in texts(value))
     for key, values in document.get("entity_attributes", {}).items():
         for name, value in values.items():
-            for text in texts(value):
-                yield AttributeRow(entity=Entity.parse(key), attribute=name, value=text)
+            yield from ((name, text, None, key) for text in texts(value))
 
 
 def _from_windowed(document: Mapping[str, Any]) -> State:
@@ -111,7 +95,7 @@ def _from_windowed(document: Mapping[str, Any]) -> State:
     def enter(spans: list[list[int]], part: str, *keys: str, value: Any = True) -> None:
         for begin, end in spans:
             nothing: dict[str, Any] = {name: {} for name in (*windows, "members", "service_admins")}
-            entry = indexes.setdefault(Window(begin, end), nothing | {"within": document["within"]})
+            entry = indexes.setdefault(Window(begin, end), nothing)
             for key in (part, *keys[:-1]):
                 entry = entry.setdefault(key, {})
             entry[keys[-1]] = value if keys[-1] not in entry or value is True else entry[keys[-1]] + value
@@ -120,7 +104,7 @@ def _from_windowed(document: Mapping[str, Any]) -> State:
         for privilege, keys in windows[part].items():
             for key, holders in keys.items():
                 for holder, origins in holders.items():
-                    if holder not in document["within"]:
+                    if not holder.startswith(SCOPED):
                         enter(origins[key], part, privilege, key, holder)
     for key, owners in windows["owners"].items():
         for holder, spans in owners.items():
@@ -137,20 +121,19 @@ def _from_windowed(document: Mapping[str, Any]) -> State:
             for scope, times in scopes.items():
                 for role, spans in times.items():
                     enter(spans, part, name, scope, value=[role])
-    rows: dict[str, Any] = {table: list(getattr(lasting, table)) for table in TABLES}
+    rows = {table: list(lasting.table(table).cells()) for table in TABLES}
     found: dict[str, list[Window]] = {table: [ALWAYS] * len(table_rows) for table, table_rows in rows.items()}
     for window, index in indexes.items():
         state = from_index(index)
         for table in rows:
-            rows[table] += getattr(state, table)
+            rows[table] += state.table(table).cells()
             found[table] += [window] * len(getattr(state, table))
     timed = {
         table: tuple(table_rows)
         for table, table_rows in found.items()
         if any(window != ALWAYS for window in table_rows)
     }
-    tables = {table: tuple(table_rows) for table, table_rows in rows.items()}
-    return replace(lasting, **tables, windows=timed)
+    return replace(lasting, **_tables(rows), windows=timed)
 
 
 def is_bundle(state: Any) -> bool:
@@ -201,20 +184,13 @@ def _rows(policy: OpenPolicy, where: str) -> State:
     """The rows in the bundles of a folder, which are suitable."""
     from privtab.client import _config
     from privtab.client.embedded import bundle_location
-    from privtab.shard_names import shard_name
-    from privtab.state.shards import PEOPLE, merged
 
     bundles = bundle_location(where, _config.resolve({})).read({}, lambda document: document)
     found = (bundle.content.states for bundle in bundles)
-    documents: list[Mapping[str, Any]] = [states[policy.system] for states in found if policy.system in states]
-    people = [document for document in documents if "shards" in document]
-    if not people:
-        return from_index(documents[0])
-    shards = {name: shard for document in documents for name, shard in document.get("at", {}).items()}
-    names = {root: shard_name(root) for root in people[0]["shards"]}
-    if missing := [root for root, name in names.items() if name not in shards]:
+    document, missing = combined_document(states[policy.system] for states in found if policy.system in states)
+    if missing:
         raise missing_shards_error(missing)
-    return from_index(merged({PEOPLE: people[0], **{root: shards[name] for root, name in names.items()}}))
+    return from_index(document)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,8 @@ from privtab.spark.state import row_checks
 from privtab.state.coded import CodedColumn, appended, groups, once
 from privtab.state.large import windows_of
 from privtab.state.large_index import given_privileges
-from privtab.state.nodes import State
+from privtab.state.nodes import ColumnRows, State
 from privtab.state.raw import COLUMNS
-from privtab.state.rows import ColumnRows
 
 TABLES: Mapping[str, tuple[str, ...]] = {
     "grants": ("entity", "grantee", "privilege", "effect"),

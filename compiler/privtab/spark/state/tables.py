@@ -25,9 +25,8 @@ from privtab.spark.state.schemas import CANONICAL, FINDINGS, TABLES, schema, tab
 from privtab.state.coded import CodedColumn, groups
 from privtab.state.large_index import coded_column, given_privileges
 from privtab.state.names import uses
-from privtab.state.nodes import State
+from privtab.state.nodes import ColumnRows, State
 from privtab.state.raw import COLUMNS, ENTITIES
-from privtab.state.rows import ColumnRows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

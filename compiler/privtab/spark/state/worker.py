@@ -29,8 +29,7 @@ from privtab.spark.state.shards import TABLES, Findings, by_root, granted, root_
 from privtab.spark.state.tables import from_arrow
 from privtab.state.coded import CodedColumn
 from privtab.state.findings import CODES
-from privtab.state.nodes import State
-from privtab.state.rows import ColumnRows
+from privtab.state.nodes import ColumnRows, State
 from privtab.state.shards import PEOPLE, part_text
 
 if TYPE_CHECKING:
