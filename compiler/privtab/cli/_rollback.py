@@ -10,13 +10,12 @@ import typer
 
 from privtab.cli._output import out, print_error, print_json
 from privtab.cli._parameters import argument, option, with_options
-from privtab.cli._registry_options import matching_revisions
+from privtab.cli._registry_options import matching_revisions, open_registry
 from privtab.cli._rollout import (
     ReleaseOptions,
     channel_json,
     no_channel,
     print_late,
-    registry_of,
     scope_of,
     snapshot_json,
 )
@@ -61,7 +60,7 @@ def run(
       privtab registry rollback gravitino -r registry/ --to 12 --policy
       privtab registry rollback gravitino -r registry/ --state
     """
-    opened, channel = registry_of(release.registry), release.channel
+    opened, channel = open_registry(release.registry), release.channel
     with release.reader() as read:
         signed = signing_key is not None or opened.requires_signatures()
         rollout = release.rollout(opened, system, read, signed=signed)

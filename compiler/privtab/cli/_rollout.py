@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.text import Text
 
 from privtab.cli._output import FormatOption, err, print_error, table
-from privtab.cli._parameters import channels, needing, option
+from privtab.cli._parameters import channels, option
+from privtab.cli._registry_options import TOKEN_VARIABLE, token_of
 from privtab.errors import FileError, UsageError
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from privtab.registry.deploy.rollout import FleetReader, FleetSnapshot, Rollout
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
-
-TOKEN_VARIABLE = "PRIVTAB_TOKEN"  # noqa: S105  (the name of a variable)
 
 RegistryOption = Annotated[
     str | None, option("--registry -r URL", "A folder, s3://… or file://…", envvar="PRIVTAB_REGISTRY")
@@ -111,17 +109,6 @@ class ReleaseOptions(FleetOptions):
         )
 
 
-def registry_of(url: str | None, *, with_token: bool = False) -> Registry:
-    """Open the given registry, if it is behind HTTP with the token of the environment; raises UsageError if none is given."""
-    if url is None:
-        raise UsageError("no registry: give `--registry URL`, or set $PRIVTAB_REGISTRY")
-    token = os.environ.get(TOKEN_VARIABLE) if with_token and url.startswith(("http://", "https://")) else None
-    with needing("a registry", "compiler", "registry"):
-        from privtab.registry.registry import Registry
-
-        return Registry.open(url, **({"token": token} if token else {}))
-
-
 def no_channel(registry: Registry, name: str) -> UsageError:
     """The error for a channel that a registry does not have, which says which it has."""
     available = sorted({f"{channel.channel}/{channel.system}" for channel in registry.channels()})
@@ -132,19 +119,6 @@ def scope_of(registry: Registry) -> str:
     """The scope that a registry requires in signatures; empty if it requires none."""
     trust = registry.trust()
     return "" if trust is None else trust.scope
-
-
-def token_of(path: Path | None) -> str | None:
-    """The token from a file, else from the environment."""
-    if path is None:
-        return os.environ.get(TOKEN_VARIABLE) or None
-    try:
-        text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    if not text or len(text.split()) != 1:
-        raise UsageError(f"`--token-file {path}`: it holds one token and nothing else")
-    return text
 
 
 def watcher(console: Console | None) -> Callable[[Iterator[FleetSnapshot], str], FleetSnapshot]:

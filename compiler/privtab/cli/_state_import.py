@@ -18,6 +18,7 @@ from privtab._staged import write
 from privtab.cli._options import AtOption, PartialOption, PolicyChoice, StateOption, load_state_and_places, moment_of
 from privtab.cli._output import FormatOption, err, fail_if, out, print_error, print_if_data, show_state_findings
 from privtab.cli._parameters import argument, needing, option, with_options
+from privtab.cli._registry_options import token_in
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.key_values import key_values
@@ -47,9 +48,8 @@ class Connection:
 
     def sent(self) -> dict[str, Any]:
         """The token and the headers."""
-        token = None if self.token_file is None else read_text(self.token_file).strip()
         headers = key_values(self.header, "--header", "NAME:VALUE", example="X-Tenant:acme", allow_empty=True)
-        return {"token": token, "headers": headers}
+        return {"token": token_in(self.token_file), "headers": headers}
 
 
 @with_options

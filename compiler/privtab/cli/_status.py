@@ -12,6 +12,7 @@ from rich.text import Text
 
 from privtab.cli._output import Format, FormatOption, fail_if, out, print_if_data, styled, table
 from privtab.cli._parameters import argument, option, with_options
+from privtab.cli._registry_options import open_registry
 from privtab.cli._rollout import (
     ChannelOption,
     FleetOptions,
@@ -19,7 +20,6 @@ from privtab.cli._rollout import (
     ago,
     channel_json,
     no_channel,
-    registry_of,
     sidecars,
 )
 from privtab.errors import FleetError, RegistryError, UsageError
@@ -62,7 +62,7 @@ def run(
     """
     if registry is None and fleet.server is None and not fleet.opa:
         raise UsageError("give `--registry URL`, `--server URL` or `--opa URL`")
-    opened = None if registry is None else registry_of(registry)
+    opened = None if registry is None else open_registry(registry)
     with fleet.reader() as read:
         take = partial(_take_snapshot, opened, channel, system, read, history)
         if watch is not None:

@@ -16,7 +16,7 @@ import typer
 from privtab.cli._ask import entity, user_name
 from privtab.cli._output import out, print_error
 from privtab.cli._parameters import argument, needing, option, policies
-from privtab.cli._rollout import TOKEN_VARIABLE, token_of
+from privtab.cli._registry_options import TOKEN_VARIABLE, is_http, token_of
 from privtab.effects import Change
 from privtab.errors import StoreConflict, StoreError, UnsupportedError, UsageError
 from privtab.exit_codes import ExitCode
@@ -113,14 +113,9 @@ Session: TypeAlias = "_Local | _Remote"
 """A store, here or behind a server."""
 
 
-def is_server(store: str) -> bool:
-    """Whether a store is the address of a server, not a database."""
-    return store.startswith(("http://", "https://"))
-
-
 def session(settings: Settings) -> Session:
     """Open the store."""
-    return _Remote(settings) if is_server(settings.store) else _Local(settings)
+    return _Remote(settings) if is_http(settings.store) else _Local(settings)
 
 
 def carry_out(settings: Settings, opened: Session, intent: RequestedChange) -> None:
@@ -302,7 +297,7 @@ class _Remote:
 
 def listed(settings: Settings, name: str | None, at: str | None = None) -> list[tuple[str, Row]]:
     """The rows that name a principal or an entity, or all, of a store or of a server: (table, row). `at`: at a moment of a store's journal."""
-    if is_server(settings.store):
+    if is_http(settings.store):
         if at is not None:
             raise UsageError("a server shows the rows of now: leave `--at` out, or give the database")
         entries = _Remote(settings).listed("/rows", {} if name is None else {"about": name})

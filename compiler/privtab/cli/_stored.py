@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl
 
 from privtab.cli._parameters import needing
-from privtab.cli._rollout import registry_of
+from privtab.cli._registry_options import open_registry, read_file, token_of
 from privtab.errors import FileError, RegistryError, UsageError
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ def _policy(location: str | Path) -> bytes:
 
 def _revision(place: ChannelReference, system: str | None, kind: Literal["policy", "state"]) -> bytes:
     """A revision that a registry stores."""
-    registry = registry_of(place.url, with_token=True)
+    registry = open_registry(place.url, token=token_of(None))
     assert place.revision is not None
     bundle = registry.read(registry.revision(_system(registry, place, system), kind, place.revision))
     registry.check_signature(bundle)
@@ -320,7 +320,7 @@ def bundle_of(registry: Registry, release: Channel, key: str) -> bytes:
 
 def channel_at(place: ChannelReference, system: str | None) -> tuple[Registry, Channel]:
     """The release that a reference selects; `system`: the system if it names none. Raises RegistryError, UsageError."""
-    registry = registry_of(place.url, with_token=True)
+    registry = open_registry(place.url, token=token_of(None))
     name = _system(registry, place, system)
     if place.release is None:
         release = registry.channel(place.channel, name)
@@ -365,8 +365,6 @@ def _no_channel(registry: Registry, channel: str) -> str:
 
 
 def _read(path: Path) -> bytes:
-    from privtab.cli._registry_options import read_file
-
     if not path.exists():
         raise FileError(f"no such bundle: {path}")
     return read_file(path)

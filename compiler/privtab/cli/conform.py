@@ -25,12 +25,12 @@ from privtab.cli._output import (
     show_diagnostics,
 )
 from privtab.cli._parameters import option
+from privtab.cli._registry_options import token_in
 from privtab.cli._stored import load_policy
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.key_values import key_values
 from privtab.plural import count
-from privtab.source import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -125,9 +125,13 @@ def run(
                 "`--write-variant` starts from the rows as they stand: leave out `--variant` and `--reading`"
             )
         file = VariantFile(policy, write_variant)
-    token = None if token_file is None else read_text(token_file).strip()
     system = open_driver(
-        driver, program, url, key_values(set_, "--set", example="metalake=prod"), token=token, timeout=timeout
+        driver,
+        program,
+        url,
+        key_values(set_, "--set", example="metalake=prod"),
+        token=token_in(token_file),
+        timeout=timeout,
     )
 
     with delayed_spinner("planning"):

@@ -16,7 +16,8 @@ from privtab.cli._deploy_show import DeployReport, show_canary_outcome
 from privtab.cli._options import PartialOption, PolicyArguments, WaiversOption, load_state, readings, waivers_of
 from privtab.cli._output import err, out, print_error, print_json, show_diagnostics
 from privtab.cli._parameters import option, with_options
-from privtab.cli._rollout import ReleaseOptions, print_late, registry_of, scope_of, token_of
+from privtab.cli._registry_options import open_registry, token_of
+from privtab.cli._rollout import ReleaseOptions, print_late, scope_of
 from privtab.cli._signing import ScopeOption, SigningKeyOption
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
@@ -144,7 +145,7 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
         _push(deploy, release, deploy.push)
         return
     plan = canary.plan()
-    registry = registry_of(release.registry)
+    registry = open_registry(release.registry)
     if plan is not None and not release.server:
         raise UsageError("`--canary` needs `--server URL`: it counts what the canary and the others decide")
     deployment = _Deployment(deploy, release, registry, plan, DeployReport(quiet=release.quiet))

@@ -14,6 +14,7 @@ from privtab.cli._ask import RequestOptions, entity
 from privtab.cli._options import PolicyChoice
 from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data, print_text
 from privtab.cli._parameters import argument, option, with_options
+from privtab.cli._registry_options import is_http
 from privtab.cli._store_session import (
     CaFileOption,
     RequestedChange,
@@ -28,7 +29,6 @@ from privtab.cli._store_session import (
     carry_out,
     confirm,
     found,
-    is_server,
     listed,
     principal,
     print_changes,
@@ -130,7 +130,7 @@ def show(
     """
     rows = listed(Settings(store=store, token_file=token_file, ca=ca), name, at)
     value: Any = [{"table": table, "row": dict(row)} for table, row in rows]
-    if name is None and not is_server(store):
+    if name is None and not is_http(store):
         value = {}
         for table, row in rows:
             value.setdefault(table, []).append(dict(row))
