@@ -18,7 +18,7 @@ from privtab.cli._output import out, print_error
 from privtab.cli._parameters import argument, needing, option, policies
 from privtab.cli._registry_options import TOKEN_VARIABLE, is_http, token_of
 from privtab.effects import Change
-from privtab.errors import StoreConflict, StoreError, UnsupportedError, UsageError
+from privtab.errors import StoreConflict, StoreError, UsageError
 from privtab.exit_codes import ExitCode
 from privtab.plural import count
 from privtab.request import Entity
@@ -27,7 +27,7 @@ from privtab.state.row_text import row_text
 if TYPE_CHECKING:
     from privtab.store.guarded import DesiredChange, GuardedStore
     from privtab.store.journal import Entry
-    from privtab.store.planning import Proposal as PlannedChange
+    from privtab.store.planning import Proposal as Planned
     from privtab.store.store import Outcome, Store
 
 Row: TypeAlias = Mapping[str, str]
@@ -91,22 +91,20 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """What a change would do: its rows, and the JSON of `state diff`, or why that is not known."""
+class Answer:
+    """What a change did, or would do: its rows, and the JSON of `state diff`, or why that is not known."""
 
     number: int
     changes: Sequence[Change]
-    effect: Mapping[str, Any] | None
+    repeated: bool = False
+    effect: Mapping[str, Any] | None = None
     undecided: str = ""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppliedChange:
-    """What a change did."""
-
-    number: int
-    changes: Sequence[Change]
-    repeated: bool
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> Answer:
+        """Read the answer of a server."""
+        known = {name: answer[name] for name in ("repeated", "effect", "undecided") if name in answer}
+        return cls(number=answer["number"], changes=tuple(map(Change.from_json, answer["changes"])), **known)
 
 
 Session: TypeAlias = "_Local | _Remote"
@@ -123,17 +121,10 @@ def carry_out(settings: Settings, opened: Session, intent: RequestedChange) -> N
     expected = settings.expect
     if settings.dry_run or not settings.yes:
         proposal = opened.propose(intent)
-        sensitive = _is_sensitive(proposal)
-        if settings.dry_run or sensitive:
-            print_changes(proposal.changes)
-            _print_effect(proposal)
-        if settings.dry_run:
-            return
-        if sensitive:
-            confirm_sensitive()
+        confirm(proposal, dry_run=settings.dry_run)
         expected = proposal.number if expected is None else expected
-    done = opened.change(intent, settings.request_id, expected)
-    print_done(done)
+    if not settings.dry_run:
+        print_done(opened.change(intent, settings.request_id, expected))
 
 
 def found(rows: list[Row], what: str) -> list[Row]:
@@ -173,20 +164,14 @@ class _Local:
     def rows(self, table: str, **cells: str) -> list[Row]:
         return _matching(self._guarded.view.now().tables[table], cells)
 
-    def propose(self, intent: RequestedChange) -> Proposal:
-        from privtab.store.guarded import effect_of
+    def propose(self, intent: RequestedChange) -> Answer:
+        return proposed(self._guarded.propose("change", self._desired(intent)))
 
-        planned = self._guarded.propose("change", self._desired(intent))
-        effect, undecided = effect_of(planned)
-        return Proposal(number=planned.number, changes=planned.changes, effect=effect, undecided=undecided)
-
-    def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> AppliedChange:
+    def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> Answer:
         from privtab.store.guarded import WriteOptions
 
-        outcome = self._guarded.carry_out(
-            "change", self._desired(intent), WriteOptions(request_id=request_id, expect=expect)
-        )
-        return AppliedChange(number=outcome.number, changes=outcome.changes, repeated=outcome.repeated)
+        how = WriteOptions(request_id=request_id, expect=expect)
+        return Answer.of(self._guarded.carry_out("change", self._desired(intent), how).to_json())
 
     def _desired(self, intent: RequestedChange) -> DesiredChange:
         from privtab.store.guarded import DesiredChange
@@ -232,20 +217,17 @@ class _Remote:
             if after is None:
                 return listed
 
-    def propose(self, intent: RequestedChange) -> Proposal:
+    def propose(self, intent: RequestedChange) -> Answer:
         answer = self._ask("POST", "/changes", {"dry_run": "true"}, _body(intent))
         with self._expected():
-            undecided = str(answer.get("undecided", ""))
-            return Proposal(
-                number=answer["number"], changes=_changes(answer), effect=answer.get("effect"), undecided=undecided
-            )
+            return Answer.of(answer)
 
-    def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> AppliedChange:
+    def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> Answer:
         headers = {} if request_id is None else {"Idempotency-Key": request_id}
         headers |= {} if expect is None else {"If-Match": f'"{expect}"'}
         answer = self._ask("POST", "/changes", {}, _body(intent), headers)
         with self._expected():
-            return AppliedChange(number=answer["number"], changes=_changes(answer), repeated=answer["repeated"])
+            return Answer.of(answer)
 
     def _expected(self) -> AbstractContextManager[None]:
         from privtab.client._sender import expected
@@ -333,16 +315,7 @@ def _body(intent: RequestedChange) -> dict[str, Any]:
     return body if intent.resource is None else body | {"resource": str(intent.resource)}
 
 
-def _changes(answer: Mapping[str, Any]) -> list[Change]:
-    return [Change.from_json(change) for change in answer["changes"]]
-
-
-def _is_sensitive(proposal: Proposal) -> bool:
-    effect = proposal.effect
-    return effect is None or bool(effect["undecided"]) or effect["summary"]["gained"]["sensitive"] > 0
-
-
-def _print_effect(proposal: Proposal) -> None:
+def _print_effect(proposal: Answer) -> None:
     """Print who gains and loses which operations on what."""
     if proposal.effect is None:
         print_error(f"who gains and loses what is not known: {proposal.undecided}")
@@ -351,12 +324,22 @@ def _print_effect(proposal: Proposal) -> None:
         names, entities = (_names(access[key]) for key in ("subjects", "entities"))
         several = access["subjects"]["count"] != 1
         verb = ("gain" if access["change"] == "gained" else "lose") + ("" if several else "s")
-        what = f"`{access['operation']}`" + (" (sensitive)" if access["sensitive"] else "")
-        out().print(f"  {names} {verb} {what} on {entities}")
+        out().print(f"  {names} {verb} {_operation(access)} on {entities}")
     if not proposal.effect["access"]:
         out().print("  no user gains or loses an operation")
     for text in proposal.effect["undecided"]:
         print_error(f"not decided: {text}")
+
+
+def _operation(access: Mapping[str, Any]) -> str:
+    """An operation, what a request for it gives, and whether it is sensitive."""
+    from privtab.ir.names import value_text
+
+    given = access["attributes"].items()
+    values = [f"{owner}.{name} = {value_text(value)}" for owner, named in given for name, value in named.items()]
+    flags = f" with {' and '.join(access['flags'])}" if access["flags"] else ""
+    condition = f" if {' and '.join(values)}" if values else ""
+    return f"`{access['operation']}`{flags}{condition}{' (sensitive)' if access['sensitive'] else ''}"
 
 
 def _names(named: Mapping[str, Any]) -> str:
@@ -365,33 +348,25 @@ def _names(named: Mapping[str, Any]) -> str:
     return f"{shown} and {more:,} more" if more else shown
 
 
-MOST_LINES = 60
-"""The most lines of a difference that are shown."""
+def proposed(planned: Planned) -> Answer:
+    """What a change of a store that is opened here would do."""
+    from privtab.store.guarded import proposal_json
+
+    return Answer.of(proposal_json(planned))
 
 
-def confirm(store: Store, planned: PlannedChange, *, dry_run: bool, yes: bool) -> None:
-    """Show who gains and loses what, and ask before a sensitive operation is given to somebody."""
-    from privtab.analysis.state_diff import state_diff
-    from privtab.analysis.state_diff.summary import totals
-
-    if yes and not dry_run:
-        return
-    try:
-        found = state_diff(store.program, planned.before, planned.after)
-        sensitive = totals(found, gained=True).sensitive > 0 or bool(found.undecided)
-    except UnsupportedError as error:
-        if dry_run:
-            raise
-        print_error(str(error))
-        found, sensitive = None, True
-    if found is not None and (dry_run or sensitive):
-        from privtab.cli._state_diff import show as show_difference
-
-        shown = (f"change {planned.number}", "after the request")
-        show_difference(found, shown, out(), decisions=True, most=MOST_LINES)
+def confirm(proposal: Answer, *, dry_run: bool) -> None:
+    """Show what a change does, if it gives sensitive operations or with `dry_run`; without, ask before it gives them."""
+    effect = proposal.effect
+    sensitive = effect is None or bool(effect["undecided"]) or effect["summary"]["gained"]["sensitive"] > 0
+    if dry_run or sensitive:
+        print_changes(proposal.changes)
+        _print_effect(proposal)
     if dry_run or not sensitive:
         return
-    confirm_sensitive()
+    if not sys.stdin.isatty() or not typer.confirm("This gives sensitive operations. Change the store?"):
+        print_error("nothing was changed: the request gives sensitive operations; `--yes` confirms it")
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 def store_class() -> type[Store]:
@@ -409,13 +384,6 @@ def show_entries(entries: Iterable[Entry]) -> None:
         print_changes(entry.changes)
 
 
-def confirm_sensitive() -> None:
-    """Ask at the terminal; exit with 1 unless the answer is yes."""
-    if not sys.stdin.isatty() or not typer.confirm("This gives sensitive operations. Change the store?"):
-        print_error("nothing was changed: the request gives sensitive operations; `--yes` confirms it")
-        raise typer.Exit(ExitCode.FINDINGS)
-
-
 def print_changes(changes: Iterable[Change]) -> None:
     """Print the rows that a change adds and removes."""
     for change_ in changes:
@@ -423,7 +391,7 @@ def print_changes(changes: Iterable[Change]) -> None:
         out().print(f"  {sign} {row_text(change_.table, change_.row or {})}")
 
 
-def print_done(done: AppliedChange | Outcome) -> None:
+def print_done(done: Answer | Outcome) -> None:
     """Print what a change did, or that an earlier request with the same id did it."""
     print_changes(done.changes)
     again = ", done before" if done.repeated else ""

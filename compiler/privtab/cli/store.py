@@ -33,6 +33,7 @@ from privtab.cli._store_session import (
     principal,
     print_changes,
     print_done,
+    proposed,
     resource_of,
     session,
     show_entries,
@@ -203,7 +204,8 @@ def change(
     done = None if request_id is None else store.done(request_id, request, add=added, remove=removed, new=created)
     if done is None:
         planned = store.propose(request, add=added, remove=removed, new=created)
-        confirm(store, planned, dry_run=dry_run, yes=yes)
+        if dry_run or not yes:
+            confirm(proposed(planned), dry_run=dry_run)
         if dry_run:
             return
         expected = planned.number if expect is None else expect
@@ -339,15 +341,15 @@ def undo(
     add, remove = store.inverse(number)
     if not by:
         planned = store.propose_undo(number)
-        print_changes(planned.changes)
-        confirm(store, planned, dry_run=True, yes=False)
+        confirm(proposed(planned), dry_run=True)
         return
     if len(by) != 3:
         raise UsageError("write the user, the operation and its entity, as in `ann grant schema:web`")
     user, action, resource = by
     request = options.request(program, user, action, resource)
     planned = store.propose(request, add=add or None, remove=remove or None)
-    confirm(store, planned, dry_run=False, yes=yes)
+    if not yes:
+        confirm(proposed(planned), dry_run=False)
     done = store.change(request, add=add or None, remove=remove or None, expect=planned.number)
     print_done(done)
 
