@@ -46,6 +46,12 @@ def test_a_dry_run_shows_who_gains_what_and_changes_nothing(lake: Path, capsys: 
     assert len(log(capsys)) == 2
 
 
+def test_a_store_is_packed_as_any_state(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["state", "pack", "store:grants.db", "-p", "lake.yaml"]) == 0
+    assert "1 owner" in capsys.readouterr().out
+    assert run(["compile", "lake.yaml", "--state", "store:grants.db"]) == 0
+
+
 def test_changes_that_give_a_sensitive_operation_need_confirmation(
     lake: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.cli._output import Format, flush, out, print_error, print_line
 from privtab.cli._parameters import needing, option, with_options
@@ -17,6 +16,8 @@ from privtab.errors import UsageError
 from privtab.printable import printable
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from privtab.registry.server.feeds import Feeds
     from privtab.serving.server import Tls
 
@@ -55,10 +56,12 @@ class ServerSettings:
         """The TLS files, if any. Raises UsageError, FileError.
 
         Also raises UsageError for an address that other machines reach where nothing keeps callers out; `tokens`: tokens
-        do. Warns if such connections are not encrypted.
+        do. Warns if such connections are not encrypted. Starts the log of requests.
         """
         from privtab.serving.server import is_loopback
 
+        self._public_url()
+        log_requests(quiet=self.quiet)
         tls = self._tls()
         if is_loopback(self.host):
             return tls
@@ -83,12 +86,38 @@ class ServerSettings:
         tls.check()
         return tls
 
-    def checked_public_url(self) -> str | None:
+    def _public_url(self) -> str | None:
         """The public URL without a slash at its end. Raises UsageError."""
         url = self.public_url
         if url is not None and (not url.startswith(("https://", "http://")) or set("?#") & set(url)):
             raise UsageError(f"`--public-url {url}`: write https://host, without a query or a fragment")
         return None if url is None else url.rstrip("/")
+
+    def serve(
+        self,
+        tls: Tls | None,
+        make: Callable[[str], ASGIApp],
+        served: Callable[[], tuple[str, Mapping[str, object]]],
+        **limits: Any,
+    ) -> None:
+        """Serve the application that `make` makes for the address that callers use, until Ctrl-C.
+
+        When it does, prints what is served where, for people or as JSON. `limits`: as `serving.server.serve` takes them.
+        """
+        from privtab.serving.server import address, listen, serve
+
+        with listen(self.host, self.port) as listening:
+            base = self._public_url() or address(listening, self.host, tls)
+
+            def ready() -> None:
+                shown, document = served()
+                if self.format_ == "json":
+                    print_line({"url": base, **document})
+                else:
+                    out().print(f"{shown} at {base}; Ctrl-C ends it")
+                flush()
+
+            serve(make(base), listening, tls=tls, ready=ready, head_seconds=self.header_timeout, **limits)
 
 
 class _OneLine(logging.Formatter):
@@ -96,15 +125,6 @@ class _OneLine(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the base class's name)
         return printable(super().formatMessage(record), one_line=True)
-
-
-def print_address(base: str, served: str, document: Mapping[str, object], format_: Format) -> None:
-    """Print what is served where, for people or as JSON, when it is."""
-    if format_ == "json":
-        print_line({"url": base, **document})
-    else:
-        out().print(f"{served} at {base}; Ctrl-C ends it")
-    flush()
 
 
 def log_requests(*, quiet: bool) -> None:
@@ -147,11 +167,9 @@ def serve_registry(
       privtab serve registry /srv/registry --host 0.0.0.0 --token-file tokens --tls-cert c.pem --tls-key k.pem
     """
     tls = settings.checked_tls(tokens=settings.token_file is not None)
-    log_requests(quiet=settings.quiet)
     from privtab.registry import names
     from privtab.registry.server.feeds import Feeds
     from privtab.registry.server.fleet import FleetTracker
-    from privtab.serving.server import address, listen, serve
     from privtab.serving.tokens import Tokens
 
     with needing("`privtab serve registry`", "compiler", "registry"):
@@ -164,20 +182,9 @@ def serve_registry(
     if not registry.settings():
         print_error(f"there is no registry at {registry.url} yet: the first bundle stored there creates it")
     feeds = Feeds(registry, only=channel or (), poll=poll)
-    served = ServerState(feeds=feeds, fleet=FleetTracker(forget=forget), tokens=tokens)
-    with ExitStack() as stack:
-        listening = stack.enter_context(listen(settings.host, settings.port))
-        base = address(listening, settings.host, tls)
-        serve(
-            application(served),
-            listening,
-            tls=tls,
-            ready=lambda: print_address(base, *_served(feeds), settings.format_),
-            ending=feeds.end,
-            at_once=MAX_CONNECTIONS,
-            each=each,
-            head_seconds=settings.header_timeout,
-        )
+    state = ServerState(feeds=feeds, fleet=FleetTracker(forget=forget), tokens=tokens)
+    limits = {"ending": feeds.end, "at_once": MAX_CONNECTIONS, "each": each}
+    settings.serve(tls, lambda _: application(state), lambda: _served(feeds), **limits)
 
 
 def raise_file_limit() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from privtab.cli._options import PolicyChoice
 from privtab.cli._parameters import needing, option, with_options
-from privtab.cli._serving import MAX_CONNECTIONS, ServerSettings, log_requests, print_address, raise_file_limit
+from privtab.cli._serving import MAX_CONNECTIONS, ServerSettings, raise_file_limit
 from privtab.cli._signing import SigningOptions
 from privtab.cli._store_session import UrlArgument
 from privtab.errors import UsageError
 
 if TYPE_CHECKING:
     from starlette.routing import Route
+    from starlette.types import ASGIApp
 
     from privtab.bundle.pack import PolicyArtifacts
     from privtab.bundle.sign import SigningKey
@@ -136,7 +137,6 @@ def run(
     with needing("`privtab serve store`", "store", "serve"):
         from privtab.authzen.app import AppSettings, application
         from privtab.authzen.service import Service
-        from privtab.serving.server import address, listen, serve
         from privtab.serving.tokens import Tokens
         from privtab.store.server import app
         from privtab.store.server.app import StoreScope, StoreServer, routes
@@ -153,7 +153,6 @@ def run(
     tls = settings.checked_tls(tokens=anonymous is None)
     others = anonymous is not None or settings.tls_client_ca is not None or settings.insecure
     signing = bundles.checked(others=others)
-    public_url = settings.checked_public_url()
     program = policy.program()
     authority = Authority(program, authorise or ())
     store = Store.open(url, program)
@@ -162,13 +161,13 @@ def run(
     view.now()  # Wrong rows are told now, not to the first caller.
     metrics = Metrics(view)
     tokens = Tokens(settings.token_file, StoreScope) if settings.token_file is not None else None
-    log_requests(quiet=settings.quiet)
     signed = "" if signing is None else f", its bundles signed with {signing.id}"
     shown = f"{store.database.shown}, a store of {store.system}{signed},"
     document = {"system": store.system, "store": store.database.shown}
-    with ExitStack() as stack:
-        listening = stack.enter_context(listen(settings.host, settings.port))
-        base = public_url or address(listening, settings.host, tls)
+    sidecars = bundles.served(view, artifacts, signing)
+    service = Service(StoreDecisionPoint(view), system=program.system)
+
+    def make(base: str) -> ASGIApp:
         server = StoreServer(
             guarded=GuardedStore(store, view, authority, auditor or (), metrics.record),
             metrics=metrics,
@@ -180,8 +179,6 @@ def run(
         found = routes(server)
         for name in api or ():
             found += app.plugin_routes(name, server)
-        sidecars = bundles.served(view, artifacts, signing)
-        service = Service(StoreDecisionPoint(view), system=program.system)
         served = AppSettings(
             services={"": service, f"/{program.system}": service},
             base=base,
@@ -192,12 +189,6 @@ def run(
             beside=sidecars.beside,
             admit=wait_for_change(store),
         )
-        serve(
-            application(served),
-            listening,
-            tls=tls,
-            ready=lambda: print_address(base, shown, document, settings.format_),
-            ending=sidecars.end,
-            at_once=sidecars.at_once,
-            head_seconds=settings.header_timeout,
-        )
+        return application(served)
+
+    settings.serve(tls, make, lambda: (shown, document), ending=sidecars.end, at_once=sidecars.at_once)

@@ -39,11 +39,9 @@ if TYPE_CHECKING:
     from privtab.bundle.sign import SigningKey
     from privtab.ir.nodes import Program
     from privtab.pipeline import ResolvedPolicy
-    from privtab.state.nodes import State
 
 PANEL = "Start here"
 
-STATE = "state.tar.gz"
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 if TYPE_CHECKING:
@@ -122,6 +120,7 @@ def run(
     signing = sign.signing_key()
     from privtab._collection import no_collection
     from privtab.bundle.provenance import provenance
+    from privtab.bundle.shards import STATE, state_files
     from privtab.pipeline import policies_at, resolve_policy
     from privtab.syntax.schema import policy_schema
 
@@ -138,14 +137,17 @@ def run(
         checks_first = state is not None or len(programs) < len(policies)
         if checks_first:
             _report_findings(resolved)
-    loaded = None if state is None else load_state(programs[0], state, allow_partial=allow_partial)
+    files: dict[str, bytes] = {}
+    if state is not None:
+        loaded = load_state(programs[0], state, allow_partial=allow_partial)
+        made_of = provenance(state, policy=f"{programs[0].system}/{programs[0].version}")
+        files = state_files(programs[0], loaded, sharded=compiling.sharded, provenance=made_of, signing=signing)
     compiled: list[Compiled] = []
     try:
         with no_collection(keep=True), progress(len(programs)) as bar:
             for policy, program in zip(policies, programs, strict=True):
                 origin = provenance(policy, **chosen)
-                state_files = _state_files(program, state, loaded, signing, sharded=compiling.sharded)
-                compiled.append(_compile(program, compiling, origin, signing, state_files))
+                compiled.append(_compile(program, compiling, origin, signing, files))
                 bar.advance(bar.task_ids[0])
     finally:
         # Checks of a large policy run beside this. If they find errors, these come before any of the compilation.
@@ -212,23 +214,8 @@ def _compile(
     )
 
 
-def _state_files(
-    program: Program, path: Path | None, state: State | None, signing: SigningKey | None, *, sharded: bool
-) -> Mapping[str, bytes]:
-    from privtab.bundle.pack import shard_bundles, state_bundle
-    from privtab.bundle.provenance import provenance
-    from privtab.bundle.shards import shard_files
-
-    if path is None or state is None:
-        return {}
-    origin = provenance(path, policy=f"{program.system}/{program.version}")
-    if sharded:
-        return shard_files(shard_bundles(program, state, provenance=origin, signing=signing))
-    return {STATE: state_bundle(program, state, provenance=origin, signing=signing)}
-
-
 def _report(compiled: Sequence[Compiled], output: Path, format_: Format, key_id: str | None) -> None:
-    from privtab.bundle.shards import LISTING
+    from privtab.bundle.shards import LISTING, STATE
 
     rows = [
         {

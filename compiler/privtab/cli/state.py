@@ -18,9 +18,6 @@ from privtab.formats import STATE_HELP
 from privtab.plural import count
 
 if TYPE_CHECKING:
-    from privtab.bundle.provenance import Provenance
-    from privtab.bundle.sign import SigningKey
-    from privtab.ir.nodes import Program
     from privtab.state.nodes import State
 
 PANEL = "Grant"
@@ -128,31 +125,23 @@ def pack(
       privtab state pack exports/ --policy gravitino/1.1.0 --shards -o build/shards
     """
     signing = sign.signing_key()
-    from privtab.bundle.pack import state_bundle
     from privtab.bundle.provenance import provenance
+    from privtab.bundle.shards import STATE, state_files
+    from privtab.cli._files import show_shards, write_state
 
     program = policy.program()
     good = load_state(program, state, allow_partial=allow_partial)
     made_of = provenance(state, policy=f"{program.system}/{program.version}")
-    if shards:
-        _pack_shards(program, good, output, made_of, signing)
-        return
-    content = state_bundle(program, good, provenance=made_of, signing=signing)
-    write(output, content)
-    signed = "" if signing is None else f", signed with {signing.id}"
-    out().print(f"{output}  {len(content):,} bytes: {counts(good)}{signed}")
-
-
-def _pack_shards(program: Program, good: State, output: Path, made_of: Provenance, signing: SigningKey | None) -> None:
-    from privtab.bundle.pack import shard_bundles
-    from privtab.bundle.shards import shard_files
-    from privtab.cli._files import show_shards, write_state
-
-    if output.is_file() or output.name.endswith(".tar.gz"):
+    if shards and (output.is_file() or output.name.endswith(".tar.gz")):
         raise UsageError(f"`--shards` writes several bundles: give a folder, not {output}")
-    files = shard_files(shard_bundles(program, good, provenance=made_of, signing=signing))
-    write_state(output, files)
-    show_shards(output, files)
+    files = state_files(program, good, sharded=shards, provenance=made_of, signing=signing)
+    if shards:
+        write_state(output, files)
+        show_shards(output, files)
+        return
+    write(output, files[STATE])
+    signed = "" if signing is None else f", signed with {signing.id}"
+    out().print(f"{output}  {len(files[STATE]):,} bytes: {counts(good)}{signed}")
 
 
 for _name, _command in {
