@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
@@ -31,6 +31,15 @@ def argument(name: str, meaning: str, **settings: Any) -> Any:
 def words_of(texts: Iterable[str] | None) -> list[str]:
     """The words of an option that may be given several times, or once with commas."""
     return [word for text in texts or () for part in text.split(",") if (word := part.strip())]
+
+
+def failing_words(texts: Iterable[str] | None, known: Sequence[str]) -> list[str]:
+    """The words of `--fail-on`; raises UsageError for one that is neither known nor `any`."""
+    words = words_of(texts)
+    for word in words:
+        if word not in (*known, "any"):
+            raise UsageError(f"`--fail-on {word}`: there are {', '.join(known)} and any")
+    return words
 
 
 @contextmanager

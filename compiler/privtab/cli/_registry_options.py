@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from privtab.cli._app import PolicyCommand
 from privtab.cli._output import out, print_error, table
 from privtab.cli._parameters import argument, channels, needing, option
-from privtab.errors import FileError, RegistryError, UsageError
+from privtab.errors import FileError, UsageError
 from privtab.key_values import key_values
 from privtab.plural import count
 from privtab.source import read_text
@@ -107,23 +107,15 @@ def storage_options(options: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def resolve_revision(registry: Registry, system: str, kind: str, prefix: str | None) -> str | None:
-    """The revision whose id has a prefix; raises RegistryError if none or several do."""
-    if prefix is None:
-        return None
-    found = [identity for _, identity in matching_revisions(registry, system, (kind,), prefix)]
-    if len(found) > 1:
-        raise RegistryError(f"several {kind} revisions of {system} begin with `{prefix}`: {', '.join(found[:5])}")
-    if not found:
-        raise RegistryError(f"{registry.url} keeps no {kind} revision `{prefix}` of {system}")
-    return found[0]
-
-
-def matching_revisions(registry: Registry, system: str, kinds: Iterable[str], prefix: str) -> list[tuple[str, str]]:
-    """The kinds and ids of the revisions that have an id, else of those whose ids begin with it."""
+def stored_revision(registry: Registry, system: str, kinds: Iterable[str], prefix: str) -> tuple[str, str] | None:
+    """The kind and the id of the revision that has an id, else of that whose id begins with it. Raises UsageError if several do."""
     stored = sorted({(kind, revision.id) for kind in kinds for revision in registry.revisions(system, kind)})
     exact = [revision for revision in stored if revision[1] == prefix]
-    return exact or [revision for revision in stored if revision[1].startswith(prefix)]
+    found = exact or [revision for revision in stored if revision[1].startswith(prefix)]
+    if len(found) > 1:
+        names = ", ".join(map(" ".join, found[:5]))
+        raise UsageError(f"several revisions of {system} begin with `{prefix}`: {names}")
+    return found[0] if found else None
 
 
 def release_stored(registry: Registry, stored: list[Revision], channel: str, why: str, expect: int | None) -> Channel:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
+    from privtab.bundle.sign import SigningKey
     from privtab.registry.deploy.nodes import SidecarProgress, SidecarStatus
     from privtab.registry.deploy.rollout import FleetReader, FleetSnapshot, Rollout
     from privtab.registry.nodes import Channel
@@ -115,10 +116,16 @@ def no_channel(registry: Registry, name: str) -> UsageError:
     return UsageError(f"{registry.url} has no channel {name}; there are: {', '.join(available) or 'none'}")
 
 
-def scope_of(registry: Registry) -> str:
-    """The scope that a registry requires in signatures; empty if it requires none."""
+def signing_key(registry: Registry, key: str, scope: str, before: Channel) -> SigningKey:
+    """A key for the next release of a channel, by default with the scope that the registry requires.
+
+    Verifiers that check the order of bundles must accept these as newer than all releases of the channel.
+    """
+    from privtab.bundle.sign import SigningKey
+
     trust = registry.trust()
-    return "" if trust is None else trust.scope
+    required = "" if trust is None else trust.scope
+    return SigningKey.of(key, scope=scope or required, sequence=before.last + 1)
 
 
 def watcher(console: Console | None) -> Callable[[Iterator[FleetSnapshot], str], FleetSnapshot]:

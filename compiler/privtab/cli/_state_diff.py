@@ -30,13 +30,13 @@ from privtab.cli._output import (
     spinner,
     styled,
 )
-from privtab.cli._parameters import argument, option, policies, words_of
+from privtab.cli._parameters import argument, failing_words, option, policies
 from privtab.cli._stored import is_stored
 from privtab.errors import UsageError
 from privtab.state.places import NOWHERE, place_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from privtab.analysis.state_diff import ChangedRow, StateDiff
     from privtab.ir.nodes import Program
@@ -102,13 +102,14 @@ def run(
     """
     from privtab.cli._stored import load_policy
 
-    failing = _failing(fail_on, decisions=policy is not None)
+    failing = failing_words(fail_on, FAILING)
     if (after is None) != bool(without):
         raise UsageError("give a second state, or `--without ROW`")
     if policy is None:
-        needing = (("--variant", variant), ("--at", at))
-        for option in (name for name, value in needing if value is not None):
-            raise UsageError(f"`{option}` needs `--policy POLICY`")
+        needing = [f"--fail-on {word}" for word in sorted(failing) if word != "any"]
+        needing += [name for name, value in (("--variant", variant), ("--at", at)) if value is not None]
+        if needing:
+            raise UsageError(f"`{needing[0]}` needs `--policy POLICY`")
     moment = moment_of(at)
     program = None if policy is None else load_policy(policy, variant=variant)
     sides = _Sides(program, before, after, without or [], allow_partial)
@@ -202,17 +203,7 @@ class _Sides:
         return replace(rows, rows=remaining)
 
 
-def _failing(values: list[str] | None, *, decisions: bool) -> frozenset[str]:
-    """Parse `--fail-on`; raises UsageError."""
-    words = set(words_of(values))
-    for word in sorted(words - {*FAILING, "any"}):
-        raise UsageError(f"`--fail-on {word}`: there are {', '.join(FAILING)} and any")
-    if not decisions and (needing := sorted(words - {"any"})):
-        raise UsageError(f"`--fail-on {needing[0]}` needs `--policy POLICY`")
-    return frozenset(words)
-
-
-def _fails(found: StateDiff, failing: frozenset[str]) -> bool:
+def _fails(found: StateDiff, failing: Sequence[str]) -> bool:
     gained = totals(found, gained=True)
     return (
         ("any" in failing and bool(found.rows))

@@ -17,7 +17,7 @@ from privtab.cli._options import PartialOption, PolicyArguments, WaiversOption, 
 from privtab.cli._output import err, out, print_error, print_json, show_diagnostics
 from privtab.cli._parameters import option, with_options
 from privtab.cli._registry_options import open_registry, token_of
-from privtab.cli._rollout import ReleaseOptions, print_late, scope_of
+from privtab.cli._rollout import ReleaseOptions, print_late, signing_key
 from privtab.cli._signing import ScopeOption, SigningKeyOption
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
@@ -25,7 +25,6 @@ from privtab.exit_codes import ExitCode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from privtab.bundle.sign import SigningKey
     from privtab.ir.nodes import Program
     from privtab.registry.deploy.canary import CanaryOutcome, CanaryPlan
     from privtab.registry.deploy.gates import Gate
@@ -253,12 +252,13 @@ class _Deployment:
                 self.report.stop("stopped; nothing was released")
                 return ExitCode.FINDINGS
             with self.report.step("pack"):
+                key = self.options.signing_key
                 packed = pack(
                     program,
                     path,
                     state=loaded,
                     sharded=self.options.sharded,
-                    signing=self._signing_key(before),
+                    signing=None if key is None else signing_key(self.registry, key, self.options.scope, before),
                     choices=self.options.chosen(),
                 )
             if self.options.dry_run:
@@ -332,16 +332,6 @@ class _Deployment:
                 accepted=self.options.accept_gains,
                 tell=tell,
             )
-
-    def _signing_key(self, before: Channel) -> SigningKey | None:
-        """The key to sign with, for the next sequence of the channel; None without `--signing-key`."""
-        from privtab.bundle.sign import SigningKey
-
-        if self.options.signing_key is None:
-            return None
-        # Verifiers that check the order of bundles must accept this one as newer than all releases of the channel.
-        scope = self.options.scope or scope_of(self.registry)
-        return SigningKey.of(self.options.signing_key, scope=scope, sequence=before.last + 1)
 
     def _store_and_release(
         self, rollout: Rollout, packed: PackedBundles, before: Channel, protection: ExitStack

@@ -24,9 +24,9 @@ from privtab.cli._registry_options import (
     open_registry,
     read_file,
     release_stored,
-    resolve_revision,
     show_channels,
     show_revisions,
+    stored_revision,
 )
 from privtab.cli._stored import bundle_of, release_at
 from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
@@ -142,14 +142,10 @@ def put(
         except (BundleRefused, BrokenBundle) as error:
             raise BundleRefused(f"{path} is refused: {error}") from None
     current = release_stored(registry, stored, channel, why, expect) if channel else None
-    if print_if_data(
-        format_,
-        {"revisions": stored, "channel": current},
-    ):
-        return
-    show_revisions(stored, "bytes", "signed")
-    if current:
-        out().print(f"{current.channel}/{current.system} is at release {current.sequence}")
+    if not print_if_data(format_, {"revisions": stored, "channel": current}):
+        show_revisions(stored, "bytes", "signed")
+        if current:
+            out().print(f"{current.channel}/{current.system} is at release {current.sequence}")
 
 
 @app.command("list", cls=RegistryCommand)
@@ -223,9 +219,8 @@ def show(
     ]
     if not current and channel:
         raise RegistryError(f"{registry.url} has no channel {channel}{f'/{system}' if system else ''}")
-    if print_if_data(format_, current):
-        return
-    show_channels(current)
+    if not print_if_data(format_, current):
+        show_channels(current)
 
 
 @app.command("history", cls=RegistryCommand)
@@ -247,9 +242,8 @@ def history(
     releases = registry.history(channel, system, last)
     if not releases:
         raise RegistryError(f"{registry.url} has no channel {channel}/{system}")
-    if print_if_data(format_, releases):
-        return
-    show_channels(releases)
+    if not print_if_data(format_, releases):
+        show_channels(releases)
 
 
 @app.command("switch", cls=RegistryCommand, hidden=True)
@@ -276,10 +270,12 @@ def release(
     """
     registry = open_registry(url, storage)
     if to is None:
-        chosen: dict[str, Any] = {
-            "policy": resolve_revision(registry, system, "policy", policy),
-            "state": resolve_revision(registry, system, "state", state),
-        }
+        chosen: dict[str, Any] = {}
+        for kind, prefix in (("policy", policy), ("state", state)):
+            found = None if prefix is None else stored_revision(registry, system, (kind,), prefix)
+            if prefix is not None and found is None:
+                raise RegistryError(f"{registry.url} keeps no {kind} revision `{prefix}` of {system}")
+            chosen[kind] = found and found[1]
     elif policy or state:
         raise UsageError("`--to` says all: give no `--policy` and no `--state` with it")
     else:
