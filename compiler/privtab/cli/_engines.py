@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from privtab.cli._output import spinner
+from privtab.moments import now
 from privtab.request import Decision, Request
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ def answering(engine: str, program: Program, state: State) -> AbstractContextMan
 def in_process(program: Program, state: State) -> Answers:
     """Answers from the engine in process, on the content of the bundles."""
     from privtab.engines.python import Opener
-    from privtab.moments import now
     from privtab.pipeline import policy_artifacts
     from privtab.state.index import index
 

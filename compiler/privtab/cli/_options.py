@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from privtab import source
 from privtab.cli._output import print_error, show_state_findings
 from privtab.cli._parameters import argument, option, policies
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.formats import STATE_HELP
 from privtab.key_values import key_values
+from privtab.state.findings import stops
 
 if TYPE_CHECKING:
     from privtab.analysis.diff.nodes import Waiver
@@ -53,7 +55,6 @@ WaiversOption = Annotated[
 
 def waivers_of(path: Path | None) -> tuple[tuple[Waiver, ...], tuple[Diagnostic, ...]]:
     """The waivers of the given file, else of `WAIVERS` if it exists; a file with errors waives nothing."""
-    from privtab import source
     from privtab.analysis.diff.waivers import read_waivers
 
     if path is None and not WAIVERS.is_file():
@@ -150,8 +151,6 @@ def load_for_queries(program: Program, path: Path, *, allow_partial: bool = Fals
     and left out, since that cannot allow more. One that may carry a denial results in exit code 1 unless `allow_partial`,
     as does a file or a table that was not read whole.
     """
-    from privtab.state.findings import stops
-
     state, places, errors = _load_and_check(program, path)
     if allow_partial or not errors:
         return state, places, False

@@ -24,7 +24,7 @@ from rich.text import Text
 
 from privtab._staged import write
 from privtab.cli._parameters import option
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, Severity, render
 from privtab.exit_codes import ExitCode
 from privtab.printable import no_formula, printable, printable_json
 from privtab.request import Entity
@@ -229,8 +229,6 @@ def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 def show_diagnostics(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str] | None = None) -> None:
     """Print findings with source lines and carets to standard error, and their number; `texts` has the files already read."""
-    from privtab.diagnostics import render
-
     found = tuple(diagnostics)
     if not found:
         return

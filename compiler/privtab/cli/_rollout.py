@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from rich.console import Group
 from rich.text import Text
 
 from privtab.cli._output import FormatOption, err, print_error, table
@@ -140,7 +141,6 @@ def watcher(console: Console | None) -> Callable[[Iterator[FleetSnapshot], str],
 
 
 def _live(snapshots: Iterator[FleetSnapshot], title: str, console: Console) -> FleetSnapshot:
-    from rich.console import Group
     from rich.live import Live
 
     last = None
@@ -183,8 +183,6 @@ def name_of(status: SidecarStatus) -> str:
 
 def sidecars(statuses: Sequence[SidecarStatus]) -> RenderableType:
     """A table with a line for each bundle of each sidecar, and the problems below."""
-    from rich.console import Group
-
     # The table already shows who is waiting.
     problems = [
         status

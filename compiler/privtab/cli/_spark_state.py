@@ -17,6 +17,7 @@ from privtab.cli._parameters import argument, needing, option, with_options
 from privtab.cli._signing import SigningOptions
 from privtab.exit_codes import ExitCode
 from privtab.plural import count
+from privtab.state.findings import CODES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -170,7 +171,6 @@ def build(
 
 
 def _show_findings(findings: list[list[Any]]) -> None:
-    from privtab.state.findings import CODES
 
     if not findings:
         return

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.analysis.state_diff.summary import Group, groups, headline, totals
-from privtab.cli._ask import show_rows
+from privtab.cli._ask import show_notes, show_rows
 from privtab.cli._options import (
     AtOption,
     PartialOption,
@@ -31,7 +31,7 @@ from privtab.cli._output import (
     styled,
 )
 from privtab.cli._parameters import argument, failing_words, option, policies
-from privtab.cli._stored import is_stored
+from privtab.cli._stored import as_stored, is_stored, load_policy, load_rows
 from privtab.errors import UsageError
 from privtab.state.places import NOWHERE, place_text
 
@@ -100,8 +100,6 @@ def run(
       privtab state diff registry:/srv/registry#prod state.yaml -p gravitino/1.1.0 --format markdown
       privtab state diff state.yaml --without "alice holds role:analyst" -p gravitino/1.1.0
     """
-    from privtab.cli._stored import load_policy
-
     failing = failing_words(fail_on, FAILING)
     if (after is None) != bool(without):
         raise UsageError("give a second state, or `--without ROW`")
@@ -146,7 +144,6 @@ class _Sides:
         """The difference; of decisions, at a moment."""
         from privtab.analysis.state_diff import StateDiff, state_diff
         from privtab.analysis.state_diff.rows import changed_raw_rows
-        from privtab.cli._stored import as_stored
 
         if self.program is None:
             with spinner("reading the states"):
@@ -177,7 +174,6 @@ class _Sides:
         return state, places
 
     def _raw(self, path: Path) -> RawState:
-        from privtab.cli._stored import load_rows
 
         if self.after is not None and is_stored(self.before) != is_stored(self.after):
             raise UsageError("a bundle has sets and roles resolved: give `--policy` to compare it with a file")
@@ -222,7 +218,6 @@ def _print(
     decisions: bool,
 ) -> None:
     from privtab.analysis.state_diff.summary import MOST_NAMES, state_diff_json
-    from privtab.cli._ask import show_notes
 
     match format_:
         case "json":

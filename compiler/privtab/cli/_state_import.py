@@ -25,6 +25,7 @@ from privtab.key_values import key_values
 from privtab.plural import count
 from privtab.request import Entity
 from privtab.source import read_text
+from privtab.state.findings import to_json
 
 if TYPE_CHECKING:
     from privtab.importing.run import ImportResult
@@ -239,7 +240,6 @@ def push(
 
 def _push_json(result: PushReport) -> dict[str, Any]:
     from privtab.pushdown.rights import in_order
-    from privtab.state.findings import to_json
 
     def listed(rights: Iterable[Any]) -> list[str]:
         return [str(right) for right in in_order(set(rights))]

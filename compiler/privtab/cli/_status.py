@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
+from rich.console import Group
 from rich.text import Text
 
 from privtab.cli._output import Format, FormatOption, fail_if, out, print_if_data, styled, table
@@ -207,7 +208,6 @@ def _json(snapshot: ChannelSnapshot) -> dict[str, Any]:
 
 
 def _render(snapshot: ChannelSnapshot) -> RenderableType:
-    from rich.console import Group
 
     parts: list[RenderableType] = []
     for channel in snapshot.channels:

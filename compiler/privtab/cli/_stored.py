@@ -16,9 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl
 
+from privtab import moments
+from privtab.cli._output import print_error
 from privtab.cli._parameters import needing
 from privtab.cli._registry_options import open_registry, read_file, token_of
-from privtab.errors import FileError, RegistryError, UsageError
+from privtab.errors import BrokenBundle, FileError, RegistryError, UsageError
+from privtab.moments import EXAMPLE
+from privtab.plural import count
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
@@ -179,8 +183,6 @@ def as_stored(program: Program, state: State) -> State:
 
 def _imported(program: Program | None, location: str) -> RawState:
     """The rows that an import document gives of another system, now."""
-    from privtab.cli._output import print_error
-    from privtab.plural import count
     from privtab.spark.state.opening import import_state
     from privtab.state.load import from_tables, to_tables
 
@@ -232,7 +234,6 @@ def _store_and_moment(location: str) -> tuple[str, str | None]:
 def _check_no_moment(url: str) -> None:
     """Raise UsageError for the address of a store with `@` and a text that is no moment; names of files may contain `@`."""
     _check_store_extra()
-    from privtab.moments import EXAMPLE
     from privtab.store.database import file_before_at
 
     if "://" in url:
@@ -249,8 +250,6 @@ def _check_no_moment(url: str) -> None:
 
 def rows_of_store(url: str, at: str | None) -> tuple[str, dict[str, list[dict[str, str]]]]:
     """The system of a store, and its rows: now, after a change given by number, or at a time."""
-    from privtab import moments
-
     store = opened_store(url)
     if at is None or at.isdecimal():
         return store.system, store.rows(number=None if at is None else int(at))
@@ -373,7 +372,6 @@ def _read(path: Path) -> bytes:
 def _documents(bundle: bytes, shown: str) -> Mapping[str, Any]:
     """The documents of states in a bundle, by system."""
     from privtab.client._bundles import content, unpacked
-    from privtab.errors import BrokenBundle
 
     try:
         return content(unpacked(bundle), lambda document: document).states

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from privtab._staged import write
 from privtab.cli._options import OutputOption, PolicyArgument, ReadingOption, VariantOption, readings, waivers_of
 from privtab.cli._output import Report as Output
 from privtab.cli._output import (
@@ -207,7 +208,6 @@ def _propose(
     others: Mapping[Key, Mapping[str, Rule]],
 ) -> None:
     """Write the variant that says what the system does, and tell what it changes and what it leaves open."""
-    from privtab._staged import write
     from privtab.conform.variant import propose
 
     with delayed_spinner("looking for changes of rows"):
@@ -261,7 +261,6 @@ def _announce(planned: QuestionPlan, questions: Sequence[Question], system: Driv
 
 
 def _write_state(planned: QuestionPlan, path: Path) -> None:
-    from privtab._staged import write
     from privtab.conform.authzen import state_bytes
 
     write(path, state_bytes(planned.world))

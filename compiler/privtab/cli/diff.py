@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from privtab.cli._options import WaiversOption, readings, waivers_of
 from privtab.cli._output import delayed_spinner, diagnostic_json, fail_if, out, print_json, print_text, show_diagnostics
 from privtab.cli._parameters import argument, failing_words, option, policies
+from privtab.diagnostics import Severity
 from privtab.key_values import key_values
 
 if TYPE_CHECKING:
@@ -137,7 +138,6 @@ def _print(
 
 def _sarif(diffs: Sequence[Diff], verdicts: frozenset[Verdict], found: Sequence[Diagnostic]) -> str:
     from privtab.analysis.diff.findings import CODES, findings
-    from privtab.diagnostics import Severity
     from privtab.report.nodes import Rule, Suppressed
     from privtab.report.sarif import sarif
 

@@ -19,6 +19,7 @@ from privtab.cli._options import PartialOption, PolicyOption, ReadingOption, Var
 from privtab.cli._output import err, flush, out, print_error, print_text, show_diagnostics, spinner
 from privtab.cli._parameters import option
 from privtab.errors import PolicyInvalid, PrivtabError
+from privtab.state.nodes import State
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
@@ -89,7 +90,6 @@ def run(
     from privtab.opa.binary import choose
     from privtab.opa.server import check_port
     from privtab.pipeline import find_policy, load_program
-    from privtab.state.nodes import State
 
     def load() -> tuple[Program, State]:
         program = load_program(policy, variant=variant, readings=readings(reading))

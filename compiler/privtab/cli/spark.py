@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import typer
@@ -29,7 +30,6 @@ def job(name: str) -> tuple[dict[str, Any], Callable[[typer.Context], None]]:
 
 
 def _run(job: str, arguments: Sequence[str]) -> int:
-    from importlib import import_module
 
     try:
         code: int = import_module(f"privtab.spark.jobs.{job}").main(list(arguments))

@@ -13,9 +13,12 @@ from privtab.cli._options import AtOption, PartialOption, PolicyChoice, load_sta
 from privtab.cli._output import FormatOption, fail_if, out, print_if_data, show_state_findings
 from privtab.cli._parameters import argument, option, with_options
 from privtab.cli._signing import SigningOptions
+from privtab.cli._stored import load_rows
 from privtab.errors import UsageError
 from privtab.formats import STATE_HELP
 from privtab.plural import count
+from privtab.state.findings import in_order, to_json
+from privtab.state.nodes import TABLES
 
 if TYPE_CHECKING:
     from privtab.state.nodes import State
@@ -29,8 +32,6 @@ StateArgument = Annotated[Path, argument("STATE", STATE_HELP)]
 
 def counts(state: State) -> str:
     """The number of rows in each table of a state."""
-    from privtab.state.nodes import TABLES
-
     found = [count(len(getattr(state, name)), name.replace("_", " ")[:-1]) for name in TABLES if name != "attributes"]
     if state.attributes:
         found.append(count(len(state.attributes), "attribute"))
@@ -50,8 +51,6 @@ def validate(state: StateArgument, policy: PolicyChoice, format_: FormatOption =
       privtab state validate state.yaml --policy gravitino/1.1.0
       privtab state validate exports/ --policy cdap/final --format json
     """
-    from privtab.cli._stored import load_rows
-    from privtab.state.findings import to_json
     from privtab.state.validate import validate as validated
 
     program = policy.program()
@@ -80,8 +79,6 @@ def lint(
       privtab state lint state.yaml --policy gravitino/1.1.0
       privtab state lint exports/ --policy cdap/final --soon 30d --format json
     """
-    from privtab.cli._stored import load_rows
-    from privtab.state.findings import in_order, to_json
     from privtab.state.lint import duration
     from privtab.state.lint import lint as linted
     from privtab.state.validate import validate_with_places

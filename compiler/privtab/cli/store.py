@@ -42,6 +42,8 @@ from privtab.cli._store_session import (
 )
 from privtab.errors import PrivtabError, StateInvalid, UsageError
 from privtab.plural import count
+from privtab.state.nodes import ALL_TABLES
+from privtab.state.raw import RawReader
 from privtab.state.row_text import row_text
 
 if TYPE_CHECKING:
@@ -216,8 +218,6 @@ def change(
 def _rows(texts: list[str] | None, option: str) -> RawState | None:
     """The rows in files and in `TABLE:{…}`; raises UsageError, StateInvalid."""
     from privtab.state.load import load as load_file
-    from privtab.state.nodes import ALL_TABLES
-    from privtab.state.raw import RawReader
     from privtab.state.read_yaml import read_yaml
 
     if not texts:

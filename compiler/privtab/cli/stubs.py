@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from privtab._staged import write
 from privtab.cli._options import OutputOption, PolicyArguments
+from privtab.cli._output import print_error, print_file
 from privtab.cli._parameters import option, with_options
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
@@ -30,9 +32,7 @@ def run(
       privtab stubs gravitino/1.1.0 -o src/service/gravitino.py
       privtab stubs gravitino/1.1.0 -o src/service/gravitino.py --check
     """
-    from privtab._staged import write
     from privtab.backends.stubs import render
-    from privtab.cli._output import print_error, print_file
 
     if check and output is None:
         raise UsageError("`--check` compares with a file: give it with `--output`")
