@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from privtab.registry.deploy.canary import CanaryOutcome
     from privtab.registry.deploy.gates import Gate
+    from privtab.registry.deploy.push import PushResult
     from privtab.registry.deploy.rollout import FleetSnapshot
     from privtab.registry.nodes import Channel
 
@@ -114,6 +115,7 @@ class DeployReport:
     after: Channel | None = None
     snapshots: dict[str, FleetSnapshot | None] = field(default_factory=dict)
     canary_outcome: CanaryOutcome | None = None
+    pushed: PushResult | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
@@ -156,4 +158,5 @@ class DeployReport:
             "canary": None if self.canary_outcome is None else self.canary_outcome.json(),
             "watched": {name: snapshot_json(snapshot) for name, snapshot in self.snapshots.items()},
             "seconds": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
+            **({} if self.pushed is None else {"pushed": self.pushed.json()}),
         }

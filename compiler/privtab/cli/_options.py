@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -68,33 +68,44 @@ def readings(options: list[str] | None) -> dict[str, str]:
     return key_values(options, "--reading", "ROW=NAME", example="namespace/list=parent")
 
 
+class _Policy:
+    """A policy, in tables or in a bundle, and what is chosen of it."""
+
+    __slots__ = ()
+    policy: str
+    variant: str | None
+    reading: list[str] | None = None
+
+    def program(self) -> Program:
+        """The program of the policy."""
+        from privtab.cli._stored import load_policy
+
+        return load_policy(self.policy, **self.chosen())
+
+    def chosen(self) -> dict[str, Any]:
+        """The variant and the readings, as functions take them. Raises UsageError."""
+        return {"variant": self.variant, "readings": readings(self.reading)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyChoice:
+class PolicyChoice(_Policy):
     """A policy, or a variant of it."""
 
     policy: PolicyOption
     variant: VariantOption = None
 
-    def program(self) -> Program:
-        """The program of the policy."""
-        return _program(self.policy, self.variant)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyArguments:
+class PolicyArguments(_Policy):
     """A policy as the first argument, with a variant and readings."""
 
     policy: PolicyArgument
     variant: VariantOption = None
     reading: ReadingOption = None
 
-    def program(self) -> Program:
-        """The program of the policy."""
-        return _program(self.policy, self.variant, self.reading)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(_Policy):
     """What a question is about: a policy, a state and a moment."""
 
     policy: PolicyOption
@@ -104,21 +115,11 @@ class Question:
     variant: VariantOption = None
     reading: ReadingOption = None
 
-    def program(self) -> Program:
-        """The program of the policy."""
-        return _program(self.policy, self.variant, self.reading)
-
     def rows(self, program: Program) -> tuple[State, Places, bool]:
         """The state of the moment and the positions of its rows, as `load_for_queries` reads them."""
         moment = moment_of(self.at)
         state, places, partial = load_for_queries(program, self.state, allow_partial=self.allow_partial)
         return state.at(moment), places.some(state.held(moment)), partial
-
-
-def _program(policy: str, variant: str | None, reading: list[str] | None = None) -> Program:
-    from privtab.cli._stored import load_policy
-
-    return load_policy(policy, variant=variant, readings=readings(reading))
 
 
 def moment_of(at: str | None) -> int:

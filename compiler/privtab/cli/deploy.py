@@ -7,14 +7,15 @@ import threading
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from privtab.cli._deploy_show import DeployReport, show_canary_outcome
-from privtab.cli._options import PartialOption, PolicyArguments, WaiversOption, load_state, readings, waivers_of
-from privtab.cli._output import err, out, print_error, print_json, show_diagnostics
+from privtab.cli._options import PartialOption, PolicyArguments, WaiversOption, load_state, waivers_of
+from privtab.cli._output import err, print_error, print_json, show_diagnostics
 from privtab.cli._parameters import option, with_options
 from privtab.cli._registry_options import open_registry, token_of
 from privtab.cli._rollout import ReleaseOptions, print_late, signing_key
@@ -23,7 +24,7 @@ from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from privtab.ir.nodes import Program
     from privtab.registry.deploy.canary import CanaryOutcome, CanaryPlan
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from privtab.state.nodes import State
 
 PANEL = "Start here"
+NO_STATE = "decisions are unavailable until a state is released with `--state`"
 
 
 def _reason(name: str, meaning: str) -> Any:
@@ -81,10 +83,6 @@ class DeployOptions(PolicyArguments):
         str | None, option("--push URL", "Push straight into a running OPA, for development; no registry.")
     ] = None
     allow_partial: PartialOption = False
-
-    def chosen(self) -> dict[str, Any]:
-        """The variant and the readings, as functions take them."""
-        return {"variant": self.variant, "readings": readings(self.reading)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,23 +134,24 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
       privtab deploy my.yaml -r registry/ --dry-run
       privtab deploy my.yaml --state state.yaml --push http://127.0.0.1:8181
     """
-    readings(deploy.reading)  # mistakes in options come before any gate
+    deploy.chosen()  # mistakes in options come before any gate
+    report = DeployReport(quiet=release.quiet)
     if deploy.push is not None:
-        for name, value in (("--canary", canary.canary), ("--scope", deploy.scope)):
+        for name, value in (("--canary", canary.canary), ("--scope", deploy.scope), ("--sharded", deploy.sharded)):
             if value:
                 raise UsageError(f"`--push` goes to one OPA, without {name}: leave that off")
-        _push(deploy, release, deploy.push)
-        return
-    plan = canary.plan()
-    registry = open_registry(release.registry)
-    if plan is not None and not release.server:
-        raise UsageError("`--canary` needs `--server URL`: it counts what the canary and the others decide")
-    deployment = _Deployment(deploy, release, registry, plan, DeployReport(quiet=release.quiet))
+        deployed: Callable[[], int] = partial(_push, deploy, release, deploy.push, report)
+    else:
+        plan = canary.plan()
+        registry = open_registry(release.registry)
+        if plan is not None and not release.server:
+            raise UsageError("`--canary` needs `--server URL`: it counts what the canary and the others decide")
+        deployed = _Deployment(deploy, release, registry, plan, report).run
     try:
-        code = deployment.run()
+        code = deployed()
     finally:
-        if release.quiet and deployment.report.outcome:
-            print_json(deployment.report.json())
+        if release.quiet and report.outcome:
+            print_json(report.json())
     if code:
         raise typer.Exit(code)
 
@@ -182,43 +181,36 @@ def _file_gates(deploy: DeployOptions, report: DeployReport) -> tuple[Program | 
     return linted.program, path, loaded
 
 
-def _push(deploy: DeployOptions, release: ReleaseOptions, url: str) -> None:
-    """Run the gates except the comparison, then push to a single OPA."""
+def _push(deploy: DeployOptions, release: ReleaseOptions, url: str, report: DeployReport) -> int:
+    """Run the gates except the comparison, then push to a single OPA; returns the exit code."""
     from privtab.pipeline import policy_artifacts
     from privtab.registry.deploy.push import push
     from privtab.state.index import index
 
-    if deploy.sharded:
-        raise UsageError("`--push` takes a whole state: leave `--sharded` off")
-    report = DeployReport(quiet=release.quiet)
     program, _, loaded = _file_gates(deploy, report)
     if program is None or not report.all_passed:
         if program is not None:
             report.stop("stopped; nothing was pushed")
-        if release.quiet:
-            print_json(report.json())
-        raise typer.Exit(ExitCode.FINDINGS)
+        return ExitCode.FINDINGS
+    artifacts = policy_artifacts(program)
     if deploy.dry_run:
-        report.tell(f"would push policy {policy_artifacts(program).revision}; nothing was pushed")
-        return
+        report.tell(f"would push policy {artifacts.revision}; nothing was pushed")
+        report.outcome = "dry-run"
+        return ExitCode.OK
     document = None if loaded is None else dict(index(program, loaded[0]))
     token = token_of(release.token_file)
-    pushed = push(url, policy_artifacts(program), document, token=token, ca=release.trusted())
-    if release.quiet:
-        gates = [gate.json() for gate in report.gates]
-        print_json({"outcome": "pushed", "gates": gates, "pushed": pushed.json()})
-        return
-    console = out()
+    pushed = report.pushed = push(url, artifacts, document, token=token, ca=release.trusted())
+    report.outcome = "pushed"
     previous = f"{pushed.version_before} {pushed.policy_before}" if pushed.policy_before else "none"
-    console.print(f"{url}: policy {previous} → {program.version} {pushed.policy}")
+    report.tell(f"{url}: policy {previous} → {program.version} {pushed.policy}")
     kinds = {"added": pushed.added, "replaced": pushed.replaced, "removed": pushed.removed}
     changes = [f"{len(modules)} {kind}" for kind, modules in kinds.items() if modules]
-    console.print(f"modules: {', '.join(changes) or 'none changed'}", style="dim")
+    report.tell(f"modules: {', '.join(changes) or 'none changed'}", style="dim")
     if pushed.state is not None:
-        console.print(f"state: {pushed.state_before or 'none'} → {pushed.state}")
+        report.tell(f"state: {pushed.state_before or 'none'} → {pushed.state}")
     elif pushed.state_before is None:
-        text = "there is no state: decisions are unavailable until a state is released with `--state`"
-        console.print(text, style="yellow")
+        report.tell(f"there is no state: {NO_STATE}", style="yellow")
+    return ExitCode.OK
 
 
 @dataclass(frozen=True)
@@ -265,7 +257,7 @@ class _Deployment:
                 for bundle in packed.bundles():
                     self.registry.check_signature(bundle)
                 target = f"{self.release.channel}/{packed.system}"
-                self.report.tell(f"would release to {target} to policy {packed.revision}; nothing was released")
+                self.report.tell(f"would release policy {packed.revision} to {target}; nothing was released")
                 self.report.outcome = "dry-run"
                 return ExitCode.OK
             rollout = self.release.rollout(self.registry, program.system, read, signed=signed)
@@ -359,8 +351,7 @@ class _Deployment:
             report.after = rollout.release(target, running, reason)
         report.tell(f"{name}: release {report.after.sequence}, policy {report.after.policy}", style="bold")
         if not (report.after.state or report.after.shards):
-            text = "it has no state: decisions are unavailable until a state is released with `--state`"
-            report.tell(text, style="yellow")
+            report.tell(f"it has no state: {NO_STATE}", style="yellow")
         return None
 
     def _release_reason(self) -> str:
