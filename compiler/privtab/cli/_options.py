@@ -11,6 +11,7 @@ import typer
 from privtab import source
 from privtab.cli._output import print_error, show_state_findings
 from privtab.cli._parameters import argument, option, policies
+from privtab.cli._stored import load_policy, load_rows
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.formats import STATE_HELP
@@ -78,8 +79,6 @@ class _Policy:
 
     def program(self) -> Program:
         """The program of the policy."""
-        from privtab.cli._stored import load_policy
-
         return load_policy(self.policy, **self.chosen())
 
     def chosen(self) -> dict[str, Any]:
@@ -172,7 +171,6 @@ def stop_for_wrong_rows(problem: str) -> NoReturn:
 
 
 def _load_and_check(program: Program, path: Path) -> tuple[State, Places, list[StateFinding]]:
-    from privtab.cli._stored import load_rows
     from privtab.state.validate import validate_with_places
 
     state, places, findings = validate_with_places(program, load_rows(program, path))

@@ -17,6 +17,7 @@ from privtab.cli._ask import entity, user_name
 from privtab.cli._output import out, print_error
 from privtab.cli._parameters import argument, needing, option, policies
 from privtab.cli._registry_options import TOKEN_VARIABLE, is_http, token_of
+from privtab.cli._stored import load_policy, rows_of_store
 from privtab.effects import Change
 from privtab.errors import StoreConflict, StoreError, UsageError
 from privtab.exit_codes import ExitCode
@@ -284,7 +285,6 @@ def listed(settings: Settings, name: str | None, at: str | None = None) -> list[
             raise UsageError("a server shows the rows of now: leave `--at` out, or give the database")
         entries = _Remote(settings).listed("/rows", {} if name is None else {"about": name})
         return [(entry["table"], entry["row"]) for entry in entries]
-    from privtab.cli._stored import rows_of_store
     from privtab.store.view import names_in
 
     _, tables = rows_of_store(settings.store, at)
@@ -297,7 +297,6 @@ def _guarded(url: str, policy: str, authorise: Sequence[str]) -> GuardedStore:
         from privtab.store.guarded import GuardedStore
         from privtab.store.store import Store
         from privtab.store.view import View
-    from privtab.cli._stored import load_policy
     from privtab.pipeline import policy_artifacts
 
     program = load_policy(policy)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privtab import backends
+from privtab._collection import no_collection
 from privtab._worker import LARGE, beside
 from privtab.cli._files import json_text, write_outputs, write_state
 from privtab.cli._options import PartialOption, ReadingOption, VariantOption, load_state, readings
@@ -118,7 +119,6 @@ def run(
       privtab compile gravitino/1.1.0 --sharded --state state.yaml
     """
     signing = sign.signing_key()
-    from privtab._collection import no_collection
     from privtab.bundle.provenance import provenance
     from privtab.bundle.shards import STATE, state_files
     from privtab.pipeline import policies_at, resolve_policy

@@ -20,6 +20,7 @@ from privtab.cli._parameters import option, with_options
 from privtab.cli._registry_options import open_registry, token_of
 from privtab.cli._rollout import ReleaseOptions, print_late, signing_key
 from privtab.cli._signing import ScopeOption, SigningKeyOption
+from privtab.cli._stored import as_stored, rows_of_bundles, running_states
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 
@@ -308,7 +309,6 @@ class _Deployment:
     def _state_comparison(self, before: Channel, program: Program, after: State) -> Gate:
         """The comparison with the channel's current state."""
         from privtab.cli._state_diff import comparison_progress
-        from privtab.cli._stored import as_stored, rows_of_bundles, running_states
         from privtab.registry.deploy.gates import FailingOn, state_diff_gate
         from privtab.state.validate import validate
 

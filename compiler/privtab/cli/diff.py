@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from privtab._collection import no_collection
 from privtab.cli._options import WaiversOption, readings, waivers_of
 from privtab.cli._output import delayed_spinner, diagnostic_json, fail_if, out, print_json, print_text, show_diagnostics
 from privtab.cli._parameters import argument, failing_words, option, policies
@@ -73,7 +74,6 @@ def run(
       privtab diff old.yaml new.yaml --format markdown
       privtab diff registry:/srv/registry#prod policy_src/cdap/final.yaml
     """
-    from privtab._collection import no_collection
     from privtab.analysis.diff import diff as compare
     from privtab.analysis.diff.nodes import Verdict
     from privtab.analysis.diff.renames import check_renames

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from privtab._collection import no_collection
 from privtab.cli._output import delayed_spinner, deliver, err, fail_if
 from privtab.cli._parameters import argument, option, policies
 from privtab.lint.settings import FailOn, LintFormat
@@ -45,7 +46,6 @@ def run(
       privtab lint --format sarif -o lint.sarif
       privtab lint --explain P310
     """
-    from privtab._collection import no_collection
     from privtab.cli import _lint
     from privtab.pipeline import policies_at
 

@@ -9,6 +9,7 @@ import typer
 
 from privtab._staged import write
 from privtab.cli import _spark_state, _state_diff, _state_import
+from privtab.cli._files import show_shards, write_state
 from privtab.cli._options import AtOption, PartialOption, PolicyChoice, load_state, moment_of
 from privtab.cli._output import FormatOption, fail_if, out, print_if_data, show_state_findings
 from privtab.cli._parameters import argument, option, with_options
@@ -124,7 +125,6 @@ def pack(
     signing = sign.signing_key()
     from privtab.bundle.provenance import provenance
     from privtab.bundle.shards import STATE, state_files
-    from privtab.cli._files import show_shards, write_state
 
     program = policy.program()
     good = load_state(program, state, allow_partial=allow_partial)

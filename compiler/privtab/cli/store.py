@@ -40,6 +40,7 @@ from privtab.cli._store_session import (
     store_class,
     window,
 )
+from privtab.cli._stored import load_rows, opened_store
 from privtab.errors import PrivtabError, StateInvalid, UsageError
 from privtab.plural import count
 from privtab.state.nodes import ALL_TABLES
@@ -102,8 +103,6 @@ def load(
       privtab store load grants.db state.yaml --policy gravitino/1.1.0
       privtab store load grants.db import:ranger:policies.json -p lake.yaml --actor migration
     """
-    from privtab.cli._stored import load_rows
-
     program = policy.program()
     rows = load_rows(program, state)
     done = store_class().open(url, program).load(rows, actor=actor)
@@ -151,8 +150,6 @@ def verify(url: UrlArgument) -> None:
     Example:
       privtab store verify grants.db
     """
-    from privtab.cli._stored import opened_store
-
     journal = opened_store(url)
     found = journal.verify()
     for problem in found:
@@ -297,8 +294,6 @@ def log(
       privtab store log grants.db --after 120 --format json
       privtab store log grants.db --page journal.html
     """
-    from privtab.cli._stored import opened_store
-
     store = opened_store(url)
     found = store.log(after)
     if page is not None:
