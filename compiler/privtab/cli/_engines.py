@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from privtab.cli._output import spinner
 from privtab.moments import now
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 Engine = Literal["reference", "opa", "python"]
-ENGINES: tuple[Engine, ...] = get_args(Engine)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from io import StringIO
 from itertools import zip_longest
 from pathlib import Path
 from threading import Timer
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 import typer
 from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType, RenderResult
@@ -30,6 +30,8 @@ from privtab.printable import no_formula, printable, printable_json
 from privtab.request import Entity
 from privtab.state.findings import render_text
 from privtab.state.nodes import StateFinding
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -204,6 +206,13 @@ def print_if_data(
         case _:
             return False
     return True
+
+
+def print_rows(format_: str, rows: Sequence[T], line: Callable[[T], str]) -> None:
+    """Print rows as JSON, or each as a line of text."""
+    if not print_if_data(format_, rows):
+        for row in rows:
+            out().print(line(row))
 
 
 def fail_if(problems: object) -> None:

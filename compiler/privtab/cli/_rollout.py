@@ -184,14 +184,10 @@ def name_of(status: SidecarStatus) -> str:
 def sidecars(statuses: Sequence[SidecarStatus]) -> RenderableType:
     """A table with a line for each bundle of each sidecar, and the problems below."""
     # The table already shows who is waiting.
-    problems = [
-        status
-        for status in statuses
-        if status.why and (str(status.standing) != "waiting" or not status.sidecar.certain)
-    ]
     lines = [
         Text(f"{name_of(status)}: {status.why}", "yellow" if status.standing == "active" else "red")
-        for status in problems
+        for status in statuses
+        if status.why and (str(status.standing) != "waiting" or not status.sidecar.certain)
     ]
     return Group(_table(statuses), *lines)
 
@@ -207,18 +203,11 @@ def _table(statuses: Sequence[SidecarStatus]) -> Table:
             if k not in {"id", "version"} and not k.startswith("privtab_")
         )
         labels = ", ".join(filter(None, [labels, "canary" if any(feed.canary for feed in sidecar.feeds) else ""]))
-        first = True
-        for bundle in sidecar.bundles or (None,):
-            grid.add_row(
-                name_of(status) if first else "",
-                labels if first else "",
-                bundle.name if bundle else "",
-                (bundle.revision or "none") if bundle else "",
-                ago(bundle.since, now) if bundle else "",
-                ago(sidecar.seen, now) if first else "",
-                Text(str(status.standing), style=style(status.standing)) if first else "",
-            )
-            first = False
+        standing = Text(str(status.standing), style=style(status.standing))
+        head, tail = (name_of(status), labels), (ago(sidecar.seen, now), standing)
+        for number, bundle in enumerate(sidecar.bundles or (None,)):
+            cells = (bundle.name, bundle.revision or "none", ago(bundle.since, now)) if bundle else ("", "", "")
+            grid.add_row(*(("", "") if number else head), *cells, *(("", "") if number else tail))
     return grid
 
 
@@ -240,13 +229,9 @@ def print_late(snapshot: FleetSnapshot) -> None:
         seen = status.sidecar.seen
         suffix = f" (last seen {ago(seen, datetime.now(tz=UTC))})" if seen is not None else ""
         print_error(f"{name_of(status)}: {status.standing}: {status.why}{suffix}")
-    uncertain = (
-        [status for status in snapshot.active if not status.sidecar.certain]
-        if len(snapshot.confirmed) < snapshot.expected
-        else []
-    )
-    for status in uncertain:
-        print_error(f"{name_of(status)}: not counted: {status.sidecar.doubt}")
+    for status in snapshot.active if len(snapshot.confirmed) < snapshot.expected else ():
+        if not status.sidecar.certain:
+            print_error(f"{name_of(status)}: not counted: {status.sidecar.doubt}")
     if len(snapshot.awaited) < snapshot.expected:
         print_error(f"{snapshot.expected} sidecars are expected, {len(snapshot.awaited)} reported")
     if snapshot.problem:
@@ -255,20 +240,13 @@ def print_late(snapshot: FleetSnapshot) -> None:
 
 def channel_json(channel: Channel) -> dict[str, Any]:
     """A channel as JSON."""
+    names = ("channel", "system", "policy", "state", "shards", "canary", "when", "by", "why", "trouble")
+    shown = {name: getattr(channel, name) or None for name in names}
     return {
-        "channel": channel.channel,
-        "system": channel.system,
+        **shown,
         "release": channel.sequence,
-        "switch": channel.sequence,  # the former name of `release`, for one version
-        "policy": channel.policy,
-        "state": channel.state,
-        "shards": dict(channel.shards) or None,
-        "canary": channel.canary.to_json() if channel.canary else None,
-        "when": channel.when or None,
-        "by": channel.by or None,
-        "why": channel.why or None,
-        "trouble": channel.trouble or None,
-    }
+        "switch": channel.sequence,
+    }  # `switch`: its former name, for one version
 
 
 def snapshot_json(snapshot: FleetSnapshot | None) -> dict[str, Any] | None:

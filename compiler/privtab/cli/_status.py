@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -110,12 +110,8 @@ def _take_snapshot(
     channels = []
     if registry is not None:
         registry.store.renew()
-        candidates = (
-            [registry.channel(channel, system)]
-            if system
-            else [candidate for candidate in registry.channels() if candidate.channel == channel]
-        )
-        channels = [current for current in candidates if current.last]
+        candidates = [registry.channel(channel, system)] if system else registry.channels()
+        channels = [current for current in candidates if current.channel == channel and current.last]
         if not channels:
             raise no_channel(registry, f"{channel}/{system}" if system else channel)
     histories = {
@@ -191,18 +187,9 @@ def _json(snapshot: ChannelSnapshot) -> dict[str, Any]:
         ],
         "sidecars": [status.json() for status in snapshot.statuses],
         "refused": [] if snapshot.fleet is None else list(snapshot.fleet.refused),
-        "decisions": []
-        if snapshot.fleet is None
-        else [
-            {
-                "revision": count.revision,
-                "kind": count.kind or None,
-                "rule": count.rule,
-                "allowed": count.allowed,
-                "denied": count.denied,
-                "undefined": count.undefined,
-            }
-            for count in snapshot.fleet.decision_counts
+        "decisions": [
+            asdict(count) | {"kind": count.kind or None}
+            for count in (() if snapshot.fleet is None else snapshot.fleet.decision_counts)
         ],
     }
 
@@ -245,16 +232,9 @@ def _channel(channel: Channel) -> list[RenderableType]:
         from privtab.registry.deploy.canary import CanaryPlan
 
         part = CanaryPlan(part=channel.canary, seconds=0, decisions=1, tolerance=0, quiet_ok=False).words
-        revisions = ", ".join(
-            filter(
-                None,
-                [
-                    channel.canary.policy and f"policy {channel.canary.policy}",
-                    channel.canary.state and "a state of its own",
-                ],
-            )
-        )
-        lines.append(Text(f"canary of {part}: {revisions}", style="yellow"))
+        policy = channel.canary.policy and f"policy {channel.canary.policy}"
+        revisions = filter(None, (policy, channel.canary.state and "a state of its own"))
+        lines.append(Text(f"canary of {part}: {', '.join(revisions)}", style="yellow"))
     return lines
 
 

@@ -10,7 +10,7 @@ import typer
 
 from privtab._staged import write, write_pieces
 from privtab.cli._app import rewrap_help
-from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data, print_json, table
+from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data, print_json, print_rows, table
 from privtab.cli._parameters import argument, option, with_options
 from privtab.cli._rollout import FleetOptions
 from privtab.cli._signing import ScopeOption, SigningOptions, VerificationKeyOption, trust
@@ -73,10 +73,11 @@ def sign_bundles(
         except BrokenBundle as error:
             raise BrokenBundle(f"{bundle}: {error}") from None
         rows.append({"bundle": str(target), "bytes": size, "key": signing.id, "algorithm": signing.algorithm})
-    if print_if_data(format_, rows):
-        return
-    for row in rows:
-        out().print(f"{row['bundle']}  {row['bytes']:,} bytes, signed with {row['key']} ({row['algorithm']})")
+    print_rows(
+        format_,
+        rows,
+        lambda row: f"{row['bundle']}  {row['bytes']:,} bytes, signed with {row['key']} ({row['algorithm']})",
+    )
 
 
 @app.command("verify")
@@ -130,15 +131,8 @@ def _verify(bundle: Path, trusted: Trust, minimum_sequence: int | None) -> dict[
         signed = verified(bundle, trusted, newer_than=minimum_sequence)
     except (SignatureRefused, BrokenBundle) as error:
         return {"bundle": str(bundle), "verified": False, "why": str(error)}
-    return {
-        "bundle": str(bundle),
-        "verified": True,
-        "key": signed.key,
-        "algorithm": signed.algorithm,
-        "scope": signed.scope,
-        "sequence": signed.sequence,
-        "files": len(signed.files),
-    }
+    said = {name: getattr(signed, name) for name in ("key", "algorithm", "scope", "sequence")}
+    return {"bundle": str(bundle), "verified": True, **said, "files": len(signed.files)}
 
 
 def _unsafe(fleet: Fleet | None) -> list[dict[str, Any]]:
@@ -329,10 +323,7 @@ def show(keys: KeyArgument, format_: FormatOption = "text") -> None:
     from privtab.bundle.sign import public_keys
 
     rows = [{"id": key.id, "algorithms": list(key.algorithms), "file": key.where} for key in public_keys(keys)]
-    if print_if_data(format_, rows):
-        return
-    for row in rows:
-        out().print(f"{row['id']}  {', '.join(row['algorithms'])}  {row['file']}")
+    print_rows(format_, rows, lambda row: f"{row['id']}  {', '.join(row['algorithms'])}  {row['file']}")
 
 
 @key_commands.command("config")
