@@ -16,7 +16,7 @@ from privtab.cli._output import FormatOption, err, fail_if, out, print_error, pr
 from privtab.cli._parameters import argument, needing, option, with_options
 from privtab.cli._signing import SigningOptions
 from privtab.exit_codes import ExitCode
-from privtab.plural import count
+from privtab.plural import count, row_counts
 from privtab.state.findings import CODES
 
 if TYPE_CHECKING:
@@ -117,10 +117,7 @@ def read(
                 ]
     if not print_if_data(format_, {"good": valid_counts, "findings": _finding_rows(findings), "output": output}):
         _show_findings(findings)
-        out().print(
-            "good rows: "
-            + ", ".join(count(number, name.replace("_", " ")[:-1]) for name, number in valid_counts.items())
-        )
+        out().print(f"good rows: {row_counts(valid_counts)}")
         if output is not None:
             out().print(f"written to {output}")
     fail_if(any(severity == "error" for _, _, severity, _ in findings))

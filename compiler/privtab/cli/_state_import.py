@@ -22,7 +22,7 @@ from privtab.cli._registry_options import token_in
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.key_values import key_values
-from privtab.plural import count
+from privtab.plural import count, row_counts
 from privtab.request import Entity
 from privtab.source import read_text
 from privtab.state.findings import to_json
@@ -151,8 +151,7 @@ def _show(result: ImportResult, output: Path | None) -> None:
     _list("translated", list(result.translated))
     _list("not expressible", not_taken)
     if output is not None:
-        row_counts = ", ".join(count(rows, table.replace("_", " ")[:-1]) for table, rows in result.taken.items())
-        out().print(f"{output}: {row_counts or 'nothing'}")
+        out().print(f"{output}: {row_counts(result.taken) or 'nothing'}")
 
 
 @with_options

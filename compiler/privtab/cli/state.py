@@ -17,9 +17,9 @@ from privtab.cli._signing import SigningOptions
 from privtab.cli._stored import load_rows
 from privtab.errors import UsageError
 from privtab.formats import STATE_HELP
-from privtab.plural import count
+from privtab.plural import count, row_counts
 from privtab.state.findings import in_order, to_json
-from privtab.state.nodes import TABLES
+from privtab.state.nodes import ALL_TABLES
 
 if TYPE_CHECKING:
     from privtab.state.nodes import State
@@ -33,12 +33,8 @@ StateArgument = Annotated[Path, argument("STATE", STATE_HELP)]
 
 def counts(state: State) -> str:
     """The number of rows in each table of a state."""
-    found = [count(len(getattr(state, name)), name.replace("_", " ")[:-1]) for name in TABLES if name != "attributes"]
-    if state.attributes:
-        found.append(count(len(state.attributes), "attribute"))
-    if state.entities:
-        found.append(f"{len(state.entities):,} {'entity' if len(state.entities) == 1 else 'entities'}")
-    return ", ".join(found)
+    rows = {table: len(getattr(state, table)) for table in ALL_TABLES}
+    return row_counts({table: n for table, n in rows.items() if n or table not in ("attributes", "entities")})
 
 
 @app.command("validate")
