@@ -10,10 +10,10 @@ import typer
 
 from privtab._staged import write, write_pieces
 from privtab.cli._app import rewrap_help
+from privtab.cli._options import ScopeOption, SigningOptions, VerificationKeyOption, trust
 from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data, print_json, print_rows, table
 from privtab.cli._parameters import argument, option, with_options
 from privtab.cli._rollout import FleetOptions
-from privtab.cli._signing import ScopeOption, SigningOptions, VerificationKeyOption, trust
 from privtab.errors import BrokenBundle, BundleWriteError, FileError, FleetError, SignatureRefused, UsageError
 from privtab.plural import count
 

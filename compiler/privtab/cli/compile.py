@@ -15,7 +15,7 @@ from privtab import backends
 from privtab._collection import no_collection
 from privtab._worker import LARGE, beside
 from privtab.cli._files import json_text, write_outputs, write_state
-from privtab.cli._options import PartialOption, ReadingOption, VariantOption, load_state, readings
+from privtab.cli._options import PartialOption, ReadingOption, SigningOptions, VariantOption, load_state, readings
 from privtab.cli._output import (
     Format,
     FormatOption,
@@ -28,7 +28,6 @@ from privtab.cli._output import (
     table,
 )
 from privtab.cli._parameters import argument, option, policies, with_options
-from privtab.cli._signing import SigningOptions
 from privtab.diagnostics import in_order
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode

@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from privtab.cli._deploy_show import DeployReport, show_canary_outcome
-from privtab.cli._options import PartialOption, PolicyArguments, WaiversOption, load_state, waivers_of
+from privtab.cli._options import (
+    PartialOption,
+    PolicyArguments,
+    ScopeOption,
+    SigningKeyOption,
+    WaiversOption,
+    load_state,
+    waivers_of,
+)
 from privtab.cli._output import err, print_error, print_json, show_diagnostics
 from privtab.cli._parameters import option, with_options
 from privtab.cli._registry_options import open_registry, token_of
-from privtab.cli._rollout import ReleaseOptions, print_late, signing_key
-from privtab.cli._signing import ScopeOption, SigningKeyOption
+from privtab.cli._rollout import DeployReport, ReleaseOptions, print_late, show_canary_outcome, signing_key
 from privtab.cli._stored import as_stored, rows_of_bundles, running_states
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode

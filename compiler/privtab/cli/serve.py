@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privtab.cli import _store_serve
 from privtab.cli._options import PartialOption, load_state
 from privtab.cli._parameters import needing, option, policies, with_options
 from privtab.cli._registry_options import RegistryCommand
-from privtab.cli._serving import ConnectionsOption, ServerSettings, serve_registry
+from privtab.cli._serving import ConnectionsOption, ServerSettings, serve_registry, serve_store
 from privtab.cli._stored import running_store
 from privtab.errors import UsageError
 
@@ -29,7 +28,7 @@ STORE_REFRESH = 1.0
 
 
 app = typer.Typer(invoke_without_command=True)
-app.command("store")(_store_serve.run)
+app.command("store")(serve_store)
 app.command("registry", cls=RegistryCommand)(serve_registry)
 
 
