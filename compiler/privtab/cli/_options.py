@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-import typer
-
 from privtab import source
-from privtab.cli._output import print_error, show_state_findings
+from privtab.cli._output import print_error, show_state_findings, stop
 from privtab.cli._parameters import argument, option, policies
 from privtab.cli._stored import load_policy, load_rows
 from privtab.errors import UsageError
-from privtab.exit_codes import ExitCode
 from privtab.formats import STATE_HELP
 from privtab.key_values import key_values
 from privtab.state.findings import stops
@@ -169,8 +166,7 @@ def load_for_queries(program: Program, path: Path, *, allow_partial: bool = Fals
 
 def stop_for_wrong_rows(problem: str) -> NoReturn:
     """Exit with 1 for rows that `--allow-partial` leaves out."""
-    print_error(f"{problem}; `--allow-partial` continues without them")
-    raise typer.Exit(ExitCode.FINDINGS)
+    stop(f"{problem}; `--allow-partial` continues without them")
 
 
 def _load_and_check(program: Program, path: Path) -> tuple[State, Places, list[StateFinding]]:

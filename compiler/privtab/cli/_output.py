@@ -13,7 +13,7 @@ from io import StringIO
 from itertools import zip_longest
 from pathlib import Path
 from threading import Timer
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeAlias, TypeVar
 
 import typer
 from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType, RenderResult
@@ -213,6 +213,12 @@ def print_rows(format_: str, rows: Sequence[T], line: Callable[[T], str]) -> Non
     if not print_if_data(format_, rows):
         for row in rows:
             out().print(line(row))
+
+
+def stop(message: str, code: ExitCode = ExitCode.FINDINGS) -> NoReturn:
+    """Print one line about a problem, and exit with a code."""
+    print_error(message)
+    raise typer.Exit(code)
 
 
 def fail_if(problems: object) -> None:

@@ -11,16 +11,13 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from privtab._resources import documents
 from privtab._staged import write
 from privtab.cli._options import AtOption, PartialOption, PolicyChoice, StateOption, load_state_and_places, moment_of
-from privtab.cli._output import FormatOption, err, fail_if, out, print_error, print_if_data, show_state_findings
+from privtab.cli._output import FormatOption, err, fail_if, out, print_error, print_if_data, show_state_findings, stop
 from privtab.cli._parameters import argument, needing, option, with_options
 from privtab.cli._registry_options import token_in
 from privtab.errors import UsageError
-from privtab.exit_codes import ExitCode
 from privtab.key_values import key_values
 from privtab.plural import count, row_counts
 from privtab.request import Entity
@@ -114,8 +111,7 @@ def import_(
         names = " ".join(f"--accept {quote(name)}" for name in dict.fromkeys(item.name for item in refused))
         explanation = "`--strict` writes nothing" if strict else "without it the state could allow more"
         things = count(sum(item.count for item in refused), "thing")
-        print_error(f"{things} cannot be expressed: {explanation}; to do without: {names}")
-        raise typer.Exit(ExitCode.FINDINGS)
+        stop(f"{things} cannot be expressed: {explanation}; to do without: {names}")
 
 
 def _write(output: Path, tables: dict[str, list[dict[str, str]]]) -> None:

@@ -14,13 +14,12 @@ from urllib.parse import urlencode
 import typer
 
 from privtab.cli._ask import entity, user_name
-from privtab.cli._output import out, print_error
+from privtab.cli._output import out, print_error, stop
 from privtab.cli._parameters import argument, needing, option, policies
 from privtab.cli._registry_options import TOKEN_VARIABLE, is_http, token_of
 from privtab.cli._stored import load_policy, rows_of_store
 from privtab.effects import Change
-from privtab.errors import StoreConflict, StoreError, UsageError
-from privtab.exit_codes import ExitCode
+from privtab.errors import StateInvalid, StoreConflict, StoreError, UsageError
 from privtab.plural import count
 from privtab.request import Entity
 from privtab.state.row_text import row_text
@@ -263,15 +262,10 @@ class _Remote:
         error = error if isinstance(error, dict) else {}
         message = str(error.get("message") or f"{self._url} answered {answer.status}")
         match error.get("kind"):
-            case "denied":
-                print_error(message)
-                raise typer.Exit(ExitCode.FINDINGS)
-            case "conflict":
+            case "denied" | "conflict":
                 raise StoreConflict(message)
             case "wrong_rows":
-                for finding in error.get("findings", ()):
-                    print_error(str(finding))
-                raise typer.Exit(ExitCode.FINDINGS)
+                raise StateInvalid(tuple(map(str, error.get("findings", ()))))
             case "invalid" | "malformed" | "not_found" | "refused":
                 raise UsageError(message)
             case _:
@@ -364,8 +358,7 @@ def confirm(proposal: Answer, *, dry_run: bool) -> None:
     if dry_run or not sensitive:
         return
     if not sys.stdin.isatty() or not typer.confirm("This gives sensitive operations. Change the store?"):
-        print_error("nothing was changed: the request gives sensitive operations; `--yes` confirms it")
-        raise typer.Exit(ExitCode.FINDINGS)
+        stop("nothing was changed: the request gives sensitive operations; `--yes` confirms it")
 
 
 def store_class() -> type[Store]:

@@ -9,8 +9,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from privtab import backends
 from privtab._collection import no_collection
 from privtab._worker import LARGE, beside
@@ -24,13 +22,11 @@ from privtab.cli._output import (
     print_if_data,
     progress,
     show_count,
-    show_diagnostics,
     table,
 )
 from privtab.cli._parameters import argument, option, policies, with_options
 from privtab.diagnostics import in_order
-from privtab.errors import UsageError
-from privtab.exit_codes import ExitCode
+from privtab.errors import PolicyInvalid, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -173,8 +169,7 @@ def _report_findings(policies: Sequence[ResolvedPolicy]) -> None:
     checked = [policy.check() for policy in policies]
     found = [finding for policy in checked for finding in policy.findings.kept]
     if any(policy.program is None for policy in checked):
-        show_diagnostics(in_order(found))
-        raise typer.Exit(ExitCode.FINDINGS)
+        raise PolicyInvalid(in_order(found))
     show_count(found, "`privtab lint`")
 
 

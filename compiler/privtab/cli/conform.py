@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from privtab._staged import write
 from privtab.cli._options import OutputOption, PolicyArgument, ReadingOption, VariantOption, readings, waivers_of
 from privtab.cli._output import Report as Output
@@ -23,12 +21,12 @@ from privtab.cli._output import (
     out,
     print_error,
     progress,
-    show_diagnostics,
+    stop,
 )
 from privtab.cli._parameters import option
 from privtab.cli._registry_options import token_in
 from privtab.cli._stored import load_policy
-from privtab.errors import UsageError
+from privtab.errors import SettingsInvalid, UsageError
 from privtab.exit_codes import ExitCode
 from privtab.key_values import key_values
 from privtab.plural import count
@@ -115,8 +113,7 @@ def run(
     program = load_policy(policy, variant=variant, readings=chosen_readings)
     found_waivers, wrong = waivers_of(waivers)
     if wrong:
-        show_diagnostics(wrong)
-        raise typer.Exit(ExitCode.USAGE)
+        raise SettingsInvalid(wrong)
     file = None
     if write_variant is not None:
         from privtab.conform.variant import VariantFile
@@ -197,8 +194,7 @@ def _print_further(result: Report, propose: Callable[[], None] | None) -> None:
     if result.outcome.failure is None and propose is not None:
         propose()
     if result.outcome.failure is not None:
-        print_error(f"ended after {count(result.requests, 'question')}: {result.outcome.failure}")
-        raise typer.Exit(ExitCode.EXTERNAL)
+        stop(f"ended after {count(result.requests, 'question')}: {result.outcome.failure}", ExitCode.EXTERNAL)
 
 
 def _propose(

@@ -24,6 +24,7 @@ from privtab.cli._output import (
     print_if_data,
     show_state_findings,
     spinner,
+    stop,
     table,
 )
 from privtab.cli._parameters import argument, needing, option, with_options
@@ -204,8 +205,7 @@ class SparkOptions:
                     spark = stack.enter_context(opening)
                 yield spark
         except spark_errors() as error:
-            print_error(f"Spark: {first_lines(str(error))}")
-            raise typer.Exit(ExitCode.EXTERNAL) from None
+            stop(f"Spark: {first_lines(str(error))}", ExitCode.EXTERNAL)
 
 
 @with_options

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from privtab._staged import write
 from privtab.cli._options import OutputOption, PolicyArguments
-from privtab.cli._output import print_error, print_file
+from privtab.cli._output import print_file, stop
 from privtab.cli._parameters import option, with_options
 from privtab.errors import UsageError
-from privtab.exit_codes import ExitCode
 
 PANEL = "Write"
 
@@ -42,5 +39,4 @@ def run(
     elif not check:
         write(output, text.encode())
     elif not output.is_file() or output.read_bytes() != text.encode():
-        print_error(f"{output} is not what the policy says now; `privtab stubs {policy.policy} -o {output}` writes it")
-        raise typer.Exit(ExitCode.FINDINGS)
+        stop(f"{output} is not what the policy says now; `privtab stubs {policy.policy} -o {output}` writes it")
