@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab.cli._output import out, print_error, print_json
-from privtab.cli._parameters import argument, option, with_options
+from privtab.cli._parameters import argument, option
 from privtab.cli._registry_options import open_registry, stored_revision
 from privtab.cli._rollout import (
     ReleaseOptions,
@@ -30,7 +30,6 @@ MAX_RELEASE_DIGITS = 9
 """Maximum digits of the number of a release; revisions have 16 characters."""
 
 
-@with_options
 def run(
     system: Annotated[str, argument("SYSTEM", "System, as its policy names it.")],
     *,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from privtab.cli._options import PolicyChoice, SigningOptions
 from privtab.cli._output import Format, flush, out, print_error, print_line
-from privtab.cli._parameters import needing, option, with_options
+from privtab.cli._parameters import needing, option
 from privtab.cli._registry_options import RegistryArgument, StorageOption, open_registry
 from privtab.cli._store_session import UrlArgument
 from privtab.errors import UsageError
@@ -154,7 +154,6 @@ MAX_CONNECTIONS = 50_000
 """Maximum connections: each sidecar keeps one open for each of its bundles."""
 
 
-@with_options
 def serve_registry(
     url: RegistryArgument,
     channel: Annotated[
@@ -297,7 +296,6 @@ class BundleOptions(SigningOptions):
         return ServedBundles(MAX_CONNECTIONS, sidecar_routes(state), [partial(watching, state)], feeds.end)
 
 
-@with_options
 def serve_store(
     url: UrlArgument,
     policy: PolicyChoice,

@@ -15,7 +15,7 @@ from privtab._resources import documents
 from privtab._staged import write
 from privtab.cli._options import AtOption, PartialOption, PolicyChoice, StateOption, load_state_and_places, moment_of
 from privtab.cli._output import FormatOption, err, fail_if, out, print_error, print_if_data, show_state_findings, stop
-from privtab.cli._parameters import argument, needing, option, with_options
+from privtab.cli._parameters import argument, needing, option
 from privtab.cli._registry_options import token_in
 from privtab.errors import UsageError
 from privtab.key_values import key_values
@@ -50,7 +50,6 @@ class Connection:
         return {"token": token_in(self.token_file), "headers": headers}
 
 
-@with_options
 def import_(
     document: Annotated[
         str, argument("DOCUMENT", f"Import document: a name ({', '.join(documents('import'))}) or a YAML file.")
@@ -150,7 +149,6 @@ def _show(result: ImportResult, output: Path | None) -> None:
         out().print(f"{output}: {row_counts(result.taken) or 'nothing'}")
 
 
-@with_options
 def push(
     document: Annotated[
         str, argument("DOCUMENT", f"Mapping document: a name ({', '.join(documents('mapping'))}) or a YAML file.")

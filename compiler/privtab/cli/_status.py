@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.text import Text
 
 from privtab.cli._output import Format, FormatOption, fail_if, out, print_if_data, styled, table
-from privtab.cli._parameters import argument, option, with_options
+from privtab.cli._parameters import argument, option
 from privtab.cli._registry_options import open_registry
 from privtab.cli._rollout import (
     ChannelOption,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 MAX_REFUSED = 5
 
 
-@with_options
 def run(
     system: Annotated[str | None, argument("SYSTEM", "Only this system. (default: all)")] = None,
     registry: RegistryOption = None,

@@ -6,13 +6,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from privtab._staged import write, write_pieces
-from privtab.cli._app import rewrap_help
+from privtab.cli._app import Commands
 from privtab.cli._options import ScopeOption, SigningOptions, VerificationKeyOption, trust
 from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data, print_json, print_rows, table
-from privtab.cli._parameters import argument, option, with_options
+from privtab.cli._parameters import argument, option
 from privtab.cli._rollout import FleetOptions
 from privtab.errors import BrokenBundle, BundleWriteError, FileError, FleetError, SignatureRefused, UsageError
 from privtab.plural import count
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
 PANEL = "Ship"
 
-app = typer.Typer(help="Sign bundles, verify them, and look into them.", no_args_is_help=True)
+app = Commands(help="Sign bundles, verify them, and look into them.", no_args_is_help=True)
 
 FILES_SHOWN = 20
 KINDS = {
@@ -39,7 +37,6 @@ KINDS = {
 
 
 @app.command("sign")
-@with_options
 def sign_bundles(
     bundles: Annotated[list[Path], argument("BUNDLE", "Bundles, as OPA loads them.")],
     *,
@@ -81,7 +78,6 @@ def sign_bundles(
 
 
 @app.command("verify")
-@with_options
 def verify(
     bundles: Annotated[list[Path], argument("BUNDLE", "Bundles, as OPA loads them.")],
     keys: VerificationKeyOption = None,
@@ -256,7 +252,7 @@ def _signature(signature: Signature | None) -> str:
     return f"{text}; verified" if signature.verified else f"{text}; refused: {signature.why}"
 
 
-key_commands = typer.Typer(help="Create and show keys for signing bundles.", no_args_is_help=True)
+key_commands = Commands(help="Create and show keys for signing bundles.", no_args_is_help=True)
 
 
 Algorithm = Literal["ES256", "RS256"]
@@ -351,5 +347,4 @@ def config(
     print_json(configuration)
 
 
-rewrap_help(key_commands)
 app.add_typer(key_commands, name="keys")

@@ -24,7 +24,7 @@ from privtab.cli._output import (
     show_count,
     table,
 )
-from privtab.cli._parameters import argument, option, policies, with_options
+from privtab.cli._parameters import argument, option, policies
 from privtab.diagnostics import in_order
 from privtab.errors import PolicyInvalid, UsageError
 
@@ -86,7 +86,6 @@ class CompileOptions:
             raise UsageError(f"`--as {self.as_name}`: a system's name is made of lower case letters, digits and `_`")
 
 
-@with_options
 def run(
     paths: Annotated[
         list[str] | None,

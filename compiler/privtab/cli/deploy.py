@@ -23,7 +23,7 @@ from privtab.cli._options import (
     waivers_of,
 )
 from privtab.cli._output import err, print_error, print_json, show_diagnostics
-from privtab.cli._parameters import option, with_options
+from privtab.cli._parameters import option
 from privtab.cli._registry_options import open_registry, token_of
 from privtab.cli._rollout import DeployReport, ReleaseOptions, print_late, show_canary_outcome, signing_key
 from privtab.cli._stored import as_stored, rows_of_bundles, running_states
@@ -126,7 +126,6 @@ class CanaryOptions:
         )
 
 
-@with_options
 def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -> None:
     """Check a policy, release it to a channel, and watch until every sidecar has activated it.
 

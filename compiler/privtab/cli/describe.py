@@ -11,7 +11,6 @@ from privtab._collection import no_collection
 from privtab._worker import LARGE, beside
 from privtab.cli._options import PolicyArguments
 from privtab.cli._output import FormatOption, Terminal, delayed_spinner, out, print_if_data, styled, table
-from privtab.cli._parameters import with_options
 from privtab.user_cache import known_revision
 
 PANEL = "Ask"
@@ -21,7 +20,6 @@ MAX_PRIVILEGES = 1_000
 """Maximum privileges shown as text."""
 
 
-@with_options
 def run(policy: PolicyArguments, format_: FormatOption = "text") -> None:
     """Show a resolved policy: entities, privileges, and each row with its minimal sets, effects and source.
 

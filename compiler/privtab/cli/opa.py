@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab._staged import write
+from privtab.cli._app import Commands
 from privtab.cli._engines import packed, served
 from privtab.cli._options import PartialOption, PolicyOption, ReadingOption, VariantOption, load_state, readings
 from privtab.cli._output import err, flush, out, print_error, print_text, show_diagnostics, spinner
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 PANEL = "Serve"
 
-app = typer.Typer(help="Find, build and run the pinned OPA.", no_args_is_help=True)
+app = Commands(help="Find, build and run the pinned OPA.", no_args_is_help=True)
 
 
 RequireBuiltOption = Annotated[bool, option("--require-built", "Accept only an OPA that privtab built, unchanged.")]

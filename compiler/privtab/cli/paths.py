@@ -33,7 +33,7 @@ from privtab.cli._output import (
     spinner,
     styled,
 )
-from privtab.cli._parameters import argument, needing, option, with_options
+from privtab.cli._parameters import argument, needing, option
 from privtab.errors import UsageError
 from privtab.plural import count
 
@@ -54,7 +54,6 @@ MAX_PATHS = 20
 """Default maximum of paths shown as text."""
 
 
-@with_options
 def run(
     user: Annotated[str | None, argument("USER", "The user who would act.")] = None,
     target: Annotated[

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from privtab._staged import write
 from privtab.cli import _rollback, _status, deploy
+from privtab.cli._app import Commands
 from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data
 from privtab.cli._parameters import argument, channels, option
 from privtab.cli._registry_options import (
@@ -84,7 +83,7 @@ def get(
 
 PANEL = "Ship"
 
-app = typer.Typer(help="Store bundles, and choose which of them each channel runs.", no_args_is_help=True)
+app = Commands(help="Store bundles, and choose which of them each channel runs.", no_args_is_help=True)
 
 
 @app.command("init", cls=RegistryCommand)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from privtab.cli._app import Commands
 from privtab.cli._options import PartialOption, load_state
-from privtab.cli._parameters import needing, option, policies, with_options
+from privtab.cli._parameters import needing, option, policies
 from privtab.cli._registry_options import RegistryCommand
 from privtab.cli._serving import ConnectionsOption, ServerSettings, serve_registry, serve_store
 from privtab.cli._stored import running_store
@@ -27,13 +28,12 @@ STORE_REFRESH = 1.0
 """Seconds between two looks for changes of a store, unless `--refresh` gives others."""
 
 
-app = typer.Typer(invoke_without_command=True)
+app = Commands(invoke_without_command=True)
 app.command("store")(serve_store)
 app.command("registry", cls=RegistryCommand)(serve_registry)
 
 
 @app.callback()
-@with_options
 def run(
     context: typer.Context,
     policy: Annotated[

@@ -9,13 +9,14 @@ from typing import Any
 import typer
 
 from privtab._install import how_to_install
+from privtab.cli._app import Commands
 from privtab.cli._output import print_error
 from privtab.exit_codes import ExitCode
 from privtab.spark.jobs import JOBS
 
 PANEL = "Serve"
 
-app = typer.Typer(help="Decide, filter, list and certify whole tables on Spark.", no_args_is_help=True)
+app = Commands(help="Decide, filter, list and certify whole tables on Spark.", no_args_is_help=True)
 _ALL = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 

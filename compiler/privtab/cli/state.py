@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from privtab._staged import write
 from privtab.cli import _state_diff, _state_import
+from privtab.cli._app import Commands
 from privtab.cli._files import show_shards, write_state
 from privtab.cli._options import AtOption, PartialOption, PolicyChoice, SigningOptions, load_state, moment_of
 from privtab.cli._output import (
@@ -27,7 +26,7 @@ from privtab.cli._output import (
     stop,
     table,
 )
-from privtab.cli._parameters import argument, needing, option, with_options
+from privtab.cli._parameters import argument, needing, option
 from privtab.cli._stored import load_rows
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 PANEL = "Grant"
 
-app = typer.Typer(help="Validate, compare, import, pack and push states: who holds what.", no_args_is_help=True)
+app = Commands(help="Validate, compare, import, pack and push states: who holds what.", no_args_is_help=True)
 
 StateArgument = Annotated[Path, argument("STATE", STATE_HELP)]
 
@@ -56,7 +55,6 @@ def counts(state: State) -> str:
 
 
 @app.command("validate")
-@with_options
 def validate(state: StateArgument, policy: PolicyChoice, format_: FormatOption = "text") -> None:
     """Validate the rows of a state against a policy.
 
@@ -77,7 +75,6 @@ def validate(state: StateArgument, policy: PolicyChoice, format_: FormatOption =
 
 
 @app.command("lint")
-@with_options
 def lint(
     state: StateArgument,
     policy: PolicyChoice,
@@ -113,7 +110,6 @@ def lint(
 
 
 @app.command("pack")
-@with_options
 def pack(
     state: StateArgument,
     policy: PolicyChoice,
@@ -208,7 +204,6 @@ class SparkOptions:
             stop(f"Spark: {first_lines(str(error))}", ExitCode.EXTERNAL)
 
 
-@with_options
 def read(
     sources: SourcesArgument,
     policy: PolicyChoice,
@@ -253,7 +248,6 @@ def read(
     fail_if(any(severity == "error" for _, _, severity, _ in findings))
 
 
-@with_options
 def build(
     sources: SourcesArgument,
     policy: PolicyChoice,

@@ -7,13 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from privtab._staged import write
+from privtab.cli._app import Commands
 from privtab.cli._ask import RequestOptions, entity
 from privtab.cli._options import PolicyChoice
 from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data, print_text
-from privtab.cli._parameters import argument, option, with_options
+from privtab.cli._parameters import argument, option
 from privtab.cli._registry_options import is_http
 from privtab.cli._store_session import (
     CaFileOption,
@@ -55,13 +54,12 @@ if TYPE_CHECKING:
 
 PANEL = "Grant"
 
-app = typer.Typer(help="Keep who holds what in a database, and change it as the policy allows.", no_args_is_help=True)
+app = Commands(help="Keep who holds what in a database, and change it as the policy allows.", no_args_is_help=True)
 
 ActorOption = Annotated[str, option("--actor NAME", "Name for the journal.")]
 
 
 @app.command("create")
-@with_options
 def create(
     url: UrlArgument,
     policy: PolicyChoice,
@@ -88,7 +86,6 @@ def create(
 
 
 @app.command("load")
-@with_options
 def load(
     url: UrlArgument,
     state: Annotated[Path, argument("STATE", "The first rows, in any form of a state.")],
@@ -160,7 +157,6 @@ def verify(url: UrlArgument) -> None:
 
 
 @app.command("change")
-@with_options
 def change(
     url: UrlArgument,
     user: Annotated[str, argument("USER", "The user who makes the change.")],
@@ -240,7 +236,6 @@ def _rows(texts: list[str] | None, option: str) -> RawState | None:
 
 
 @app.command("delete")
-@with_options
 def delete(
     url: UrlArgument,
     user: Annotated[str, argument("USER", "The user who deletes.")],
@@ -306,7 +301,6 @@ def log(
 
 
 @app.command("undo")
-@with_options
 def undo(
     url: UrlArgument,
     number: Annotated[int, argument("CHANGE", "Number of the change to take back.", min=1)],
@@ -356,7 +350,6 @@ FromOption = Annotated[str, option("--from PRINCIPAL", "user:NAME, group:NAME or
 
 
 @app.command()
-@with_options
 def grant(
     privilege: PrivilegeArgument,
     on: Annotated[str, argument("TYPE:PATH", "Entity that it is granted on.")],
@@ -387,7 +380,6 @@ def grant(
 
 
 @app.command()
-@with_options
 def revoke(
     privilege: PrivilegeArgument,
     on: Annotated[str, argument("TYPE:PATH", "Entity that it was granted on.")],
@@ -416,7 +408,6 @@ def revoke(
 
 
 @app.command()
-@with_options
 def assign(
     role: RoleArgument,
     to: ToOption,
@@ -447,7 +438,6 @@ def assign(
 
 
 @app.command()
-@with_options
 def unassign(
     role: RoleArgument,
     from_: FromOption,
@@ -473,7 +463,6 @@ def unassign(
 
 
 @app.command()
-@with_options
 def own(
     on: Annotated[str, argument("TYPE:PATH", "Entity that is owned.")],
     to: Annotated[str, option("--to PRINCIPAL", "The only owner from now on.")],

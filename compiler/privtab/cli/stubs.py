@@ -7,13 +7,12 @@ from typing import Annotated
 from privtab._staged import write
 from privtab.cli._options import OutputOption, PolicyArguments
 from privtab.cli._output import print_file, stop
-from privtab.cli._parameters import option, with_options
+from privtab.cli._parameters import option
 from privtab.errors import UsageError
 
 PANEL = "Write"
 
 
-@with_options
 def run(
     policy: PolicyArguments,
     *,

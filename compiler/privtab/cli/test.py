@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.cli._options import OutputOption, ReadingOption, readings
 from privtab.cli._output import Report, as_json, deliver, err, fail_if, print_error, progress
-from privtab.cli._parameters import argument, option, policies, with_options
+from privtab.cli._parameters import argument, option, policies
 from privtab.errors import UsageError
 from privtab.plural import count
 
@@ -77,7 +77,6 @@ class RunOptions:
         return self.mutation or self.min_mutation is not None
 
 
-@with_options
 def run(
     paths: Annotated[
         list[str] | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from privtab.cli._ask import CallerOptions, entity, limit_option, principal_name, show_notes, show_words
 from privtab.cli._options import Question
 from privtab.cli._output import TableFormatOption, Terminal, fail_if, out, print_error, print_if_data, spinner
-from privtab.cli._parameters import argument, with_options
+from privtab.cli._parameters import argument
 from privtab.errors import UsageError
 from privtab.plural import count
 
@@ -26,7 +26,6 @@ MOST_NAMES = 5
 """Maximum entities named on one line."""
 
 
-@with_options
 def run(
     user: Annotated[str, argument("USER", "A user, or group:NAME or role:NAME.")],
     resource: Annotated[

@@ -27,7 +27,7 @@ from privtab.cli._output import (
     spinner,
     table,
 )
-from privtab.cli._parameters import argument, option, with_options
+from privtab.cli._parameters import argument, option
 from privtab.errors import UsageError
 from privtab.plural import count
 from privtab.request import Request
@@ -47,7 +47,6 @@ By = Literal["user", "principal"]
 """What to list."""
 
 
-@with_options
 def run(
     operation: Annotated[str, argument("OP", "The operation.")],
     resource: Annotated[str, argument("ENTITY", "The entity, as type:path (table:m/c/s/t).")],
