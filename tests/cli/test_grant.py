@@ -16,6 +16,7 @@ from authzen_server import Server
 from lake_policy import POLICY
 from store_server import serve_store, token, write_tokens
 
+from privtab.cli import _store_session
 from privtab.pipeline import load_program
 from privtab.store.journal import Journal
 from privtab.store.store import Store
@@ -54,6 +55,11 @@ def test_a_dry_run_says_who_gains_what_and_changes_nothing(lake: Path, privtab: 
         "  user:ann gains `create` on lake:l",
     ]
     assert rows("grants") == []
+
+
+def test_an_operation_is_shown_with_what_a_request_for_it_gives() -> None:
+    access = {"operation": "read", "flags": ["pii"], "attributes": {"request": {"mfa": True}}, "sensitive": True}
+    assert _store_session._operation(access) == "`read` with pii if request.mfa = true (sensitive)"
 
 
 def test_each_command_changes_its_rows(lake: Path, privtab: Privtab) -> None:

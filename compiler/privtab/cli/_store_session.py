@@ -317,7 +317,8 @@ def _print_effect(proposal: Answer) -> None:
         names, entities = (_names(access[key]) for key in ("subjects", "entities"))
         several = access["subjects"]["count"] != 1
         verb = ("gain" if access["change"] == "gained" else "lose") + ("" if several else "s")
-        out().print(f"  {names} {verb} {_operation(access)} on {entities}")
+        objects = "".join(f" with {slot} {_names(found)}" for slot, found in access["with"].items())
+        out().print(f"  {names} {verb} {_operation(access)} on {entities}{objects}")
     if not proposal.effect["access"]:
         out().print("  no user gains or loses an operation")
     for text in proposal.effect["undecided"]:
