@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, is_dataclass
+from functools import partial
 from io import StringIO
 from itertools import zip_longest
 from pathlib import Path
@@ -302,33 +303,26 @@ def progress(total: int) -> Iterator[Progress]:
 
 
 @contextmanager
-def spinner(message: str) -> Iterator[Callable[[str], None]]:
-    """A spinner on standard error; yields what changes its message. None without a terminal."""
+def spinner(message: str, *, after: float = 0.0) -> Iterator[Callable[[str], None]]:
+    """A spinner on standard error, which appears after some seconds; yields what changes its message. None without a terminal."""
     console = err()
     if not console.is_terminal:
         yield lambda _: None
         return
-    with console.status(message) as status:
-        yield status.update
-
-
-@contextmanager
-def delayed_spinner(message: str) -> Iterator[None]:
-    """A spinner on standard error that appears after a second; none without a terminal."""
-    console = err()
-    if not console.is_terminal:
-        yield
-        return
     status = console.status(message)
-    timer = Timer(1.0, status.start)
+    timer = Timer(after, status.start)
     timer.daemon = True
     timer.start()
     try:
-        yield
+        yield status.update
     finally:
         timer.cancel()
         timer.join()
         status.stop()
+
+
+delayed_spinner = partial(spinner, after=1.0)
+"""For work that usually takes no time."""
 
 
 def _text(path: str) -> str:

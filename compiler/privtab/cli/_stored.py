@@ -79,13 +79,8 @@ def place_of(location: str | os.PathLike[str]) -> ChannelReference:
         raise UsageError(
             f"`{os.fspath(location)}`: write registry:URL#CHANNEL, as in registry:/srv/registry#prod, with @N for release N or @ID for a revision"
         )
-    return ChannelReference(
-        url=found["url"],
-        channel=found["channel"],
-        system=found["system"],
-        release=None if found["release"] is None else int(found["release"]),
-        revision=found["revision"],
-    )
+    parts: dict[str, Any] = found.groupdict()
+    return ChannelReference(**parts | {"release": parts["release"] and int(parts["release"])})
 
 
 def load_policy(
