@@ -14,7 +14,7 @@ from io import StringIO
 from itertools import zip_longest
 from pathlib import Path
 from threading import Timer
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeAlias, TypeVar
+from typing import IO, Annotated, Any, Literal, NoReturn, TypeAlias, TypeVar
 
 import typer
 from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType, RenderResult
@@ -33,9 +33,6 @@ from privtab.state.findings import render_text
 from privtab.state.nodes import StateFinding
 
 T = TypeVar("T")
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 PLAIN_WIDTH = 160
 """Width in columns without a terminal, so that tables in files and pipes are not cut."""
@@ -285,8 +282,11 @@ def show_state_findings(findings: Iterable[object]) -> None:
 
 
 @contextmanager
-def progress(total: int) -> Iterator[Progress]:
-    """A progress bar on standard error that disappears at the end; none without a terminal or without work."""
+def progress(total: int, what: str = "") -> Iterator[Callable[..., None]]:
+    """A progress bar on standard error that disappears at the end; none without a terminal or without work.
+
+    Yields what moves it: by a number, or to a number of a total.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = err()
@@ -298,8 +298,15 @@ def progress(total: int) -> Iterator[Progress]:
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, transient=True, disable=not (total and console.is_terminal)) as bar:
-        bar.add_task("", total=total)
-        yield bar
+        task = bar.add_task(what, total=total)
+
+        def tell(done: int = 1, of: int | None = None) -> None:
+            if of is None:
+                bar.advance(task, done)
+            else:
+                bar.update(task, completed=done, total=of)
+
+        yield tell
 
 
 @contextmanager

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -36,7 +35,7 @@ from privtab.errors import UsageError
 from privtab.state.places import NOWHERE, place_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from privtab.analysis.state_diff import ChangedRow, StateDiff
     from privtab.ir.nodes import Program
@@ -116,14 +115,6 @@ def run(
     fail_if(sides.partial or found.undecided or _fails(found, failing))
 
 
-@contextmanager
-def comparison_progress() -> Iterator[Callable[[int, int], None]]:
-    """A progress bar for the comparison."""
-    with progress(1) as bar:
-        task = bar.task_ids[0]
-        yield lambda done, total: bar.update(task, completed=done, total=total, description="comparing users")
-
-
 @dataclass
 class _Sides:
     """The two states of a comparison."""
@@ -163,7 +154,7 @@ class _Sides:
                 notes = ("rows are compared as bundles hold them: sets resolved, roles of groups given to their users",)
             if self.after is None:
                 states = states[0], self._less(states[0], places[0])
-        with comparison_progress() as tell:
+        with progress(1, "comparing users") as tell:
             found = state_diff(self.program, *states, places=places, moment=moment, tell=tell)
         return replace(found, notes=(*notes, *found.notes)) if found.rows else found
 

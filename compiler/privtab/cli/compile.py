@@ -138,11 +138,11 @@ def run(
         files = state_files(programs[0], loaded, sharded=compiling.sharded, provenance=made_of, signing=signing)
     compiled: list[Compiled] = []
     try:
-        with no_collection(keep=True), progress(len(programs)) as bar:
+        with no_collection(keep=True), progress(len(programs)) as tell:
             for policy, program in zip(policies, programs, strict=True):
                 origin = provenance(policy, **chosen)
                 compiled.append(_compile(program, compiling, origin, signing, files))
-                bar.advance(bar.task_ids[0])
+                tell()
     finally:
         # Checks of a large policy run beside this. If they find errors, these come before any of the compilation.
         if not checks_first:

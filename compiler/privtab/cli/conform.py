@@ -162,12 +162,8 @@ def run(
         return
     _set_probe(system, questions)
     settings = Settings(jobs=jobs, rate=rate, timeout=timeout)
-    with progress(len(questions)) as bar:
-        [task] = bar.task_ids
-        bar.update(task, description=program.system)
-        outcome = run(
-            planned, questions, system, settings, answers=answers, on_answer=lambda number: bar.advance(task, number)
-        )
+    with progress(len(questions), program.system) as tell:
+        outcome = run(planned, questions, system, settings, answers=answers, on_answer=tell)
     if answers is not None:
         answers.close()
     result = report(planned, outcome, system, found_waivers, datetime.now(UTC).date())

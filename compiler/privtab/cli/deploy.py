@@ -22,7 +22,7 @@ from privtab.cli._options import (
     load_state,
     waivers_of,
 )
-from privtab.cli._output import err, print_error, print_json, show_diagnostics
+from privtab.cli._output import err, print_error, print_json, progress, show_diagnostics
 from privtab.cli._parameters import option
 from privtab.cli._registry_options import open_registry, token_of
 from privtab.cli._rollout import DeployReport, ReleaseOptions, print_late, show_canary_outcome, signing_key
@@ -313,14 +313,13 @@ class _Deployment:
 
     def _state_comparison(self, before: Channel, program: Program, after: State) -> Gate:
         """The comparison with the channel's current state."""
-        from privtab.cli._state_diff import comparison_progress
         from privtab.registry.deploy.gates import FailingOn, state_diff_gate
         from privtab.state.validate import validate
 
         shown = f"{before.channel}: {before.state or 'state in shards'}"
         # Rows with names that the new policy no longer knows decide nothing under it.
         running, _ = validate(program, rows_of_bundles(program, running_states(self.registry, before), shown))
-        with comparison_progress() as tell:
+        with progress(1, "comparing users") as tell:
             return state_diff_gate(
                 program,
                 as_stored(program, running),

@@ -283,7 +283,7 @@ class _PathsQuery:
             stranger += "_"
         names = sorted(known.union(self.administrators))
         found: list[tuple[str, GainedFact, Path]] = []
-        with progress(len(names)) as bar:
+        with progress(len(names)) as tell:
             for name in [*names, ""]:
                 gained = escalations(
                     self.reference,
@@ -295,7 +295,7 @@ class _PathsQuery:
                     administrators=self.administrators,
                 )
                 found += [(name, fact, path) for fact, path in gained]
-                bar.advance(bar.task_ids[0])
+                tell()
         found.sort(key=lambda escalation: (len(escalation[2].steps), escalation[0], str(escalation[1])))
         rows = [{"user": user or None, "fact": str(fact), "path": _path_json(path)} for user, fact, path in found]
         answer = {"count": len(found), "escalations": rows[: self.most or None]}

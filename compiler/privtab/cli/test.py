@@ -147,10 +147,9 @@ def _run(plan: CasePlan, options: RunOptions) -> Result:
         reference = ReferenceEngine(plan.program)
         engines: list[Engine] = [] if options.engine == "opa" else [reference]
         engines += [stack.enter_context(opa(plan.program))] if options.engine != "reference" and cases else []
-        bar = stack.enter_context(progress(len(cases) + (len(plan.rules) if options.mutates else 0)))
-        [task] = bar.task_ids
-        bar.update(task, description=plan.program.system)
-        for failure in failures(plan, cases, engines, lambda advance: bar.advance(task, advance)) if cases else ():
+        steps = len(cases) + (len(plan.rules) if options.mutates else 0)
+        tell = stack.enter_context(progress(steps, plan.program.system))
+        for failure in failures(plan, cases, engines, tell) if cases else ():
             found_failures.append(failure)
             if options.fail_fast:
                 break
@@ -161,8 +160,7 @@ def _run(plan: CasePlan, options: RunOptions) -> Result:
             if options.covers:
                 result = replace(result, coverage=prove.coverage(plan, observed))
             if options.mutates:
-                score = prove.score(plan, observed, lambda advance: bar.advance(task, advance))
-                result = replace(result, score=score)
+                result = replace(result, score=prove.score(plan, observed, tell))
     return replace(result, seconds=time.monotonic() - started)
 
 
