@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from privtab import source
-from privtab.cli._output import print_error, show_state_findings, stop
+from privtab.cli._output import print_error, show_state_findings, spinner, stop
 from privtab.cli._parameters import argument, option, policies
 from privtab.cli._stored import load_policy, load_rows
 from privtab.errors import UsageError
@@ -117,8 +117,9 @@ class Question(_Policy):
     def rows(self, program: Program) -> tuple[State, Places, bool]:
         """The state of the moment and the positions of its rows, as `load_for_queries` reads them."""
         moment = moment_of(self.at)
-        state, places, partial = load_for_queries(program, self.state, allow_partial=self.allow_partial)
-        return state.at(moment), places.some(state.held(moment)), partial
+        with spinner("reading the state"):
+            state, places, partial = load_for_queries(program, self.state, allow_partial=self.allow_partial)
+            return state.at(moment), places.some(state.held(moment)), partial
 
 
 def moment_of(at: str | None) -> int:

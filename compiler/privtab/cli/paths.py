@@ -30,7 +30,6 @@ from privtab.cli._output import (
     out,
     print_if_data,
     progress,
-    spinner,
     styled,
 )
 from privtab.cli._parameters import argument, needing, option
@@ -94,9 +93,8 @@ def run(
     _check(user, target, resource, operation, all_users=all_users)
     program = asked.program()
     flags = caller.flags(program)
-    with spinner("reading the state"):
-        loaded, _, partial = asked.rows(program)
-        reference = Reference(program, loaded)
+    loaded, _, partial = asked.rows(program)
+    reference = Reference(program, loaded)
     active = caller.active_roles(program)
     groups = caller.groups()
     query = _PathsQuery(

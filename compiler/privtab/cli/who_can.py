@@ -24,7 +24,6 @@ from privtab.cli._output import (
     fail_if,
     out,
     print_if_data,
-    spinner,
     table,
 )
 from privtab.cli._parameters import argument, option
@@ -82,8 +81,7 @@ def run(
         with_=objects(with_),
         flags=flag_names(flag, program),
     )
-    with spinner("reading the state"):
-        loaded, _, partial = asked.rows(program)
+    loaded, _, partial = asked.rows(program)
     with delayed_spinner("looking for principals"):
         found = find_who_can(Reference(program, loaded), loaded, request)
     notes = unknown(program, loaded, entities=asked_entities(program, request))
