@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -115,3 +115,13 @@ def channels(context: typer.Context, incomplete: str) -> list[str]:
         return sorted(folder.name for folder in folders if folder.is_dir() and folder.name.startswith(incomplete))
     except OSError:
         return []
+
+
+def paths_argument(meaning: str) -> Any:
+    """An argument for any number of policies, or of other files."""
+    return argument("PATH", meaning, autocompletion=policies)
+
+
+PathsArgument = Annotated[
+    list[str] | None, paths_argument("Policies, by path, folder or name (cdap/final); all by default.")
+]

@@ -24,7 +24,7 @@ from privtab.cli._output import (
     show_count,
     table,
 )
-from privtab.cli._parameters import argument, option, policies
+from privtab.cli._parameters import PathsArgument, option
 from privtab.diagnostics import in_order
 from privtab.errors import PolicyInvalid, UsageError
 
@@ -87,10 +87,7 @@ class CompileOptions:
 
 
 def run(
-    paths: Annotated[
-        list[str] | None,
-        argument("PATH", "Policies, by path, folder or name (cdap/final); all by default.", autocompletion=policies),
-    ] = None,
+    paths: PathsArgument = None,
     *,
     output: Annotated[Path, option("--output -o DIR", "Output folder.")] = Path("build"),
     compiling: CompileOptions,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from privtab._staged import write
 from privtab.cli._output import FormatOption, fail_if, out, print_file, print_if_data, show_diagnostics
-from privtab.cli._parameters import argument, option, policies
+from privtab.cli._parameters import option, paths_argument
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import UsageError
 from privtab.plural import count
@@ -41,11 +41,7 @@ class FormattedFile:
 def run(
     paths: Annotated[
         list[str] | None,
-        argument(
-            "PATH",
-            "Files, folders or policies by name; all policies by default; `-` for standard input.",
-            autocompletion=policies,
-        ),
+        paths_argument("Files, folders or policies by name; all policies by default; `-` for standard input."),
     ] = None,
     check: Annotated[
         bool, option("--check", "Write nothing; list files that would change, and exit with 1 if any.")

@@ -26,7 +26,7 @@ from privtab.cli._output import (
     table,
     wrapped,
 )
-from privtab.cli._parameters import argument, option, policies, words_of
+from privtab.cli._parameters import PathsArgument, option, words_of
 from privtab.diagnostics import Diagnostic, Severity, Span, shown_columns
 from privtab.errors import UsageError
 from privtab.lint.codes import CatalogueEntry, codes, unknown
@@ -43,10 +43,7 @@ FindingFilter = Callable[[Diagnostic], bool]
 
 
 def run(
-    paths: Annotated[
-        list[str] | None,
-        argument("PATH", "Policies, by path, folder or name; all by default.", autocompletion=policies),
-    ] = None,
+    paths: PathsArgument = None,
     format_: Annotated[
         LintFormat | None, option("--format", "Output format; `text` is `pretty`.", show_default="pretty")
     ] = None,

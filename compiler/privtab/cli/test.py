@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.cli._options import OutputOption, ReadingOption, readings
 from privtab.cli._output import Report, as_json, deliver, err, fail_if, print_error, progress
-from privtab.cli._parameters import argument, option, policies
+from privtab.cli._parameters import option, paths_argument
 from privtab.errors import UsageError
 from privtab.plural import count
 
@@ -80,11 +80,7 @@ class RunOptions:
 def run(
     paths: Annotated[
         list[str] | None,
-        argument(
-            "PATH",
-            "Policies, by name, system, path or folder, or scenario files; all policies by default.",
-            autocompletion=policies,
-        ),
+        paths_argument("Policies, by name, system, path or folder, or scenario files; all policies by default."),
     ] = None,
     *,
     options: RunOptions,
