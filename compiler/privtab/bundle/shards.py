@@ -8,16 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from privtab.bundle.archive import contents, json_bytes
-from privtab.bundle.pack import shard_bundles, state_bundle
-from privtab.bundle.provenance import Provenance
-from privtab.bundle.sign import SigningKey
-from privtab.ir.nodes import Program
 from privtab.names import decode_name
 from privtab.shard_names import combined
-from privtab.state.nodes import State
 from privtab.state.shards import PEOPLE
 
-STATE = "state.tar.gz"
 LISTING = "shards.json"
 """The name of the file with the list."""
 LONGEST = 100
@@ -64,15 +58,6 @@ def listing_of(system: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, 
         PEOPLE: rows[PEOPLE],
         "shards": {key: rows[key] for key in sorted(revisions)},
     }
-
-
-def state_files(
-    program: Program, state: State, *, sharded: bool, provenance: Provenance | None, signing: SigningKey | None
-) -> dict[str, bytes]:
-    """The files of a state, by name: its bundle, or with `sharded` those of `shard_files`."""
-    if sharded:
-        return shard_files(shard_bundles(program, state, provenance=provenance, signing=signing))
-    return {STATE: state_bundle(program, state, provenance=provenance, signing=signing)}
 
 
 def shard_files(bundles: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from privtab import backends
 from privtab._collection import no_collection
 from privtab._worker import LARGE, beside
-from privtab.cli._files import json_text, write_outputs, write_state
+from privtab.cli._files import STATE, json_text, state_files, write_outputs, write_state
 from privtab.cli._options import PartialOption, ReadingOption, SigningOptions, VariantOption, load_state, readings
 from privtab.cli._output import (
     Format,
@@ -111,7 +111,6 @@ def run(
     """
     signing = sign.signing_key()
     from privtab.bundle.provenance import provenance
-    from privtab.bundle.shards import STATE, state_files
     from privtab.pipeline import policies_at, resolve_policy
     from privtab.syntax.schema import policy_schema
 
@@ -205,7 +204,7 @@ def _compile(
 
 
 def _report(compiled: Sequence[Compiled], output: Path, format_: Format, key_id: str | None) -> None:
-    from privtab.bundle.shards import LISTING, STATE
+    from privtab.bundle.shards import LISTING
 
     rows = [
         {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from privtab._staged import write
 from privtab.cli import _state_diff, _state_import
 from privtab.cli._app import Commands
-from privtab.cli._files import show_shards, write_state
+from privtab.cli._files import STATE, row_counts, show_shards, state_files, write_state
 from privtab.cli._options import AtOption, PartialOption, PolicyChoice, SigningOptions, load_state, moment_of
 from privtab.cli._output import (
     FormatOption,
@@ -31,7 +31,7 @@ from privtab.cli._stored import load_rows
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.formats import STATE_HELP
-from privtab.plural import count, row_counts
+from privtab.plural import count
 from privtab.state.findings import CODES, in_order, to_json
 from privtab.state.nodes import ALL_TABLES
 
@@ -134,7 +134,6 @@ def pack(
     """
     signing = sign.signing_key()
     from privtab.bundle.provenance import provenance
-    from privtab.bundle.shards import STATE, state_files
 
     program = policy.program()
     good = load_state(program, state, allow_partial=allow_partial)
