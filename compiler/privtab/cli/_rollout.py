@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from privtab.bundle.sign import SigningKey
     from privtab.registry.deploy.canary import CanaryOutcome
     from privtab.registry.deploy.gates import Gate
-    from privtab.registry.deploy.nodes import SidecarProgress, SidecarStatus
+    from privtab.registry.deploy.nodes import SidecarStatus
     from privtab.registry.deploy.push import PushResult
     from privtab.registry.deploy.rollout import FleetReader, FleetSnapshot, Rollout
     from privtab.registry.nodes import Channel
@@ -207,17 +207,13 @@ def _table(statuses: Sequence[SidecarStatus]) -> Table:
             if k not in {"id", "version"} and not k.startswith("privtab_")
         )
         labels = ", ".join(filter(None, [labels, "canary" if any(feed.canary for feed in sidecar.feeds) else ""]))
-        standing = Text(str(status.standing), style=style(status.standing))
+        colour = {"active": "green", "waiting": "yellow", "silent": "dim"}.get(str(status.standing), "red")
+        standing = Text(str(status.standing), style=colour)
         head, tail = (name_of(status), labels), (ago(sidecar.seen, now), standing)
         for number, bundle in enumerate(sidecar.bundles or (None,)):
             cells = (bundle.name, bundle.revision or "none", ago(bundle.since, now)) if bundle else ("", "", "")
             grid.add_row(*(("", "") if number else head), *cells, *(("", "") if number else tail))
     return grid
-
-
-def style(standing: SidecarProgress) -> str:
-    """The colour for the progress of a sidecar."""
-    return {"active": "green", "waiting": "yellow", "silent": "dim"}.get(str(standing), "red")
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
