@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from enum import StrEnum
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
 PANEL = "Start here"
 
-NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 if TYPE_CHECKING:
 
@@ -80,11 +78,6 @@ class CompileOptions:
         bool, option("--sharded", "Compile for a sharded state: one state bundle for each root entity.")
     ] = False
 
-    def check(self) -> None:
-        """Raise UsageError for a name that no system can have."""
-        if self.as_name is not None and not NAME.fullmatch(self.as_name):
-            raise UsageError(f"`--as {self.as_name}`: a system's name is made of lower case letters, digits and `_`")
-
 
 def run(
     paths: PathsArgument = None,
@@ -111,6 +104,7 @@ def run(
     """
     signing = sign.signing_key()
     from privtab.bundle.provenance import provenance
+    from privtab.client._protocol import check_system
     from privtab.pipeline import policies_at, resolve_policy
     from privtab.syntax.schema import policy_schema
 
@@ -119,7 +113,8 @@ def run(
         raise UsageError(
             f"`--as`, `--variant`, `--reading` and `--state` take a single policy; these are {len(policies)}"
         )
-    compiling.check()
+    if compiling.as_name is not None:
+        check_system(compiling.as_name)
     chosen: dict[str, Any] = {"variant": compiling.variant, "readings": readings(compiling.reading)}
     with no_collection(keep=True), delayed_spinner("checking"):
         resolved = [resolve_policy(policy, **chosen) for policy in policies]
