@@ -73,6 +73,14 @@ def open_registry(
             raise UsageError(f"{url} has no such option: {error}") from None
 
 
+def no_channel(registry: Registry, name: str) -> str:
+    """What to say of a channel that a registry does not have: which it has."""
+    if not registry.settings():
+        return f"there is no registry at {registry.url}"
+    available = sorted({f"{channel.channel}/{channel.system}" for channel in registry.channels()})
+    return f"{registry.url} has no channel {name}; there are: {', '.join(available) or 'none'}"
+
+
 def is_http(url: str) -> bool:
     """Whether an address is that of a server, not of a folder or a database."""
     return url.startswith(("http://", "https://"))

@@ -10,11 +10,10 @@ import typer
 
 from privtab.cli._output import out, print_error, print_json
 from privtab.cli._parameters import argument, option
-from privtab.cli._registry_options import open_registry, stored_revision
+from privtab.cli._registry_options import no_channel, open_registry, stored_revision
 from privtab.cli._rollout import (
     ReleaseOptions,
     channel_json,
-    no_channel,
     print_late,
     signing_key,
     snapshot_json,
@@ -64,7 +63,7 @@ def run(
         if before.trouble:
             print_error(before.trouble)
         if before.sequence == 0:
-            raise no_channel(opened, f"{channel}/{system}")
+            raise UsageError(no_channel(opened, f"{channel}/{system}"))
         goal = _target(rollout, before, to, policy=policy, state=state)
         if signing_key is not None:
             _sign_again(rollout, goal, before, signing_key, scope)

@@ -17,7 +17,7 @@ from rich.text import Text
 from privtab.cli._output import FormatOption, err, out, print_error, show_diagnostics, styled, table
 from privtab.cli._parameters import channels, option
 from privtab.cli._registry_options import TOKEN_VARIABLE, token_of
-from privtab.errors import FileError, UsageError
+from privtab.errors import FileError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -113,12 +113,6 @@ class ReleaseOptions(FleetOptions):
             expect=self.expect,
             signed=signed,
         )
-
-
-def no_channel(registry: Registry, name: str) -> UsageError:
-    """The error for a channel that a registry does not have, which says which it has."""
-    available = sorted({f"{channel.channel}/{channel.system}" for channel in registry.channels()})
-    return UsageError(f"{registry.url} has no channel {name}; there are: {', '.join(available) or 'none'}")
 
 
 def signing_key(registry: Registry, key: str, scope: str, before: Channel) -> SigningKey:

@@ -13,14 +13,13 @@ from rich.text import Text
 
 from privtab.cli._output import Format, FormatOption, fail_if, out, print_if_data, styled, table
 from privtab.cli._parameters import argument, option
-from privtab.cli._registry_options import open_registry
+from privtab.cli._registry_options import no_channel, open_registry
 from privtab.cli._rollout import (
     ChannelOption,
     FleetOptions,
     RegistryOption,
     ago,
     channel_json,
-    no_channel,
     sidecars,
 )
 from privtab.errors import FleetError, RegistryError, UsageError
@@ -112,7 +111,7 @@ def _take_snapshot(
         candidates = [registry.channel(channel, system)] if system else registry.channels()
         channels = [current for current in candidates if current.channel == channel and current.last]
         if not channels:
-            raise no_channel(registry, f"{channel}/{system}" if system else channel)
+            raise UsageError(no_channel(registry, f"{channel}/{system}" if system else channel))
     histories = {
         current.system: registry.history(current.channel, current.system, history) if history else []
         for current in channels

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl
 from privtab import moments
 from privtab.cli._output import print_error
 from privtab.cli._parameters import needing
-from privtab.cli._registry_options import open_registry, read_file, token_of
+from privtab.cli._registry_options import no_channel, open_registry, read_file, token_of
 from privtab.errors import BrokenBundle, FileError, RegistryError, UsageError
 from privtab.moments import EXAMPLE
 from privtab.plural import count
@@ -319,7 +319,7 @@ def channel_at(place: ChannelReference, system: str | None) -> tuple[Registry, C
     if place.release is None:
         release = registry.channel(place.channel, name)
         if release.sequence == 0:
-            raise RegistryError(release.trouble or _no_channel(registry, f"{place.channel}/{name}"))
+            raise RegistryError(release.trouble or no_channel(registry, f"{place.channel}/{name}"))
         return registry, release
     return registry, release_at(registry, place.channel, name, place.release)
 
@@ -348,14 +348,8 @@ def _only(registry: Registry, channel: str) -> str:
     if len(systems) == 1:
         return systems[0]
     if not systems:
-        raise RegistryError(_no_channel(registry, channel))
+        raise RegistryError(no_channel(registry, channel))
     raise UsageError(f"{channel} runs several systems, {', '.join(systems)}: name one, as in #{channel}/{systems[0]}")
-
-
-def _no_channel(registry: Registry, channel: str) -> str:
-    if not registry.settings():
-        return f"there is no registry at {registry.url}"
-    return f"{registry.url} has no channel {channel}"
 
 
 def _read(path: Path) -> bytes:

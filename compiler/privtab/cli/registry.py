@@ -20,6 +20,7 @@ from privtab.cli._registry_options import (
     SystemArgument,
     WhyOption,
     bundle_paths,
+    no_channel,
     open_registry,
     read_file,
     release_stored,
@@ -64,7 +65,7 @@ def get(
     registry = open_registry(url, storage, token_file)
     release = registry.channel(channel, system) if at is None else release_at(registry, channel, system, at)
     if release.sequence == 0:
-        raise RegistryError(release.trouble or f"{registry.url} has no channel {channel}/{system}")
+        raise RegistryError(release.trouble or no_channel(registry, f"{channel}/{system}"))
     keys = {
         output / names.served_path(kind, shard): pin(kind, identity, shard)
         for (kind, shard), identity in release.runs().items()
@@ -217,7 +218,7 @@ def show(
         if channel_.last and channel in (None, channel_.channel) and system in (None, channel_.system)
     ]
     if not current and channel:
-        raise RegistryError(f"{registry.url} has no channel {channel}{f'/{system}' if system else ''}")
+        raise RegistryError(no_channel(registry, f"{channel}/{system}" if system else channel))
     if not print_if_data(format_, current):
         show_channels(current)
 
@@ -240,7 +241,7 @@ def history(
     registry = open_registry(url, storage, token_file)
     releases = registry.history(channel, system, last)
     if not releases:
-        raise RegistryError(f"{registry.url} has no channel {channel}/{system}")
+        raise RegistryError(no_channel(registry, f"{channel}/{system}"))
     if not print_if_data(format_, releases):
         show_channels(releases)
 
