@@ -58,8 +58,10 @@ def test_a_dry_run_says_who_gains_what_and_changes_nothing(lake: Path, privtab: 
 
 
 def test_an_operation_is_shown_with_what_a_request_for_it_gives() -> None:
-    access = {"operation": "read", "flags": ["pii"], "attributes": {"request": {"mfa": True}}, "sensitive": True}
-    assert _store_session._operation(access) == "`read` with pii if request.mfa = true (sensitive)"
+    given = {"request": {"mfa": True}, "with": {"template": {"level": 3}}}
+    access = {"operation": "read", "flags": ["pii"], "attributes": given, "sensitive": True}
+    shown = "`read` with pii if request.mfa = true and template.level = 3 (sensitive)"
+    assert _store_session._operation(access) == shown
 
 
 def test_each_command_changes_its_rows(lake: Path, privtab: Privtab) -> None:

@@ -329,8 +329,9 @@ def _operation(access: Mapping[str, Any]) -> str:
     """An operation, what a request for it gives, and whether it is sensitive."""
     from privtab.ir.names import value_text
 
-    given = access["attributes"].items()
-    values = [f"{owner}.{name} = {value_text(value)}" for owner, named in given for name, value in named.items()]
+    given = dict(access["attributes"])
+    owners = given.pop("with", {}).items()
+    values = [f"{of}.{n} = {value_text(v)}" for of, named in (*given.items(), *owners) for n, v in named.items()]
     flags = f" with {' and '.join(access['flags'])}" if access["flags"] else ""
     condition = f" if {' and '.join(values)}" if values else ""
     return f"`{access['operation']}`{flags}{condition}{' (sensitive)' if access['sensitive'] else ''}"
