@@ -37,51 +37,6 @@ if TYPE_CHECKING:
     from privtab.registry import Revision
 
 
-def get(
-    url: RegistryArgument,
-    channel: ChannelArgument,
-    system: SystemArgument,
-    at: Annotated[
-        int | None, option("--at RELEASE", "Bundles of this release. (default: the current one)", min=1)
-    ] = None,
-    only: Annotated[Literal["policy", "state"] | None, option("--only", "Only the policy or only the state.")] = None,
-    output: Annotated[Path, option("--output -o FOLDER", "Folder to write the bundles to.")] = Path(),
-    replace: Annotated[bool, option("--replace", "Overwrite existing bundles.")] = False,
-    storage: StorageOption = None,
-    token_file: RegistryTokenOption = None,
-) -> None:
-    """Write the bundles that a channel runs, or ran, into a folder.
-
-    Each bundle is verified: its digest, and its signature where the registry requires one.
-
-    Example:
-      privtab registry get /srv/registry prod lake -o running/
-      privtab registry get /srv/registry prod lake --at 12 --only state
-      privtab explain ann read table:h/s/t -p running/policy.tar.gz -s running/state.tar.gz
-    """
-    from privtab.registry import names
-    from privtab.registry.nodes import pin
-
-    registry = open_registry(url, storage, token_file)
-    release = registry.channel(channel, system) if at is None else release_at(registry, channel, system, at)
-    if release.sequence == 0:
-        raise RegistryError(release.trouble or no_channel(registry, f"{channel}/{system}"))
-    keys = {
-        output / names.served_path(kind, shard): pin(kind, identity, shard)
-        for (kind, shard), identity in release.runs().items()
-        if only is None or (kind == "policy") is (only == "policy")
-    }
-    if not keys:
-        raise RegistryError(f"{channel}/{system} runs no {only or 'bundle'} at release {release.sequence}")
-    bundles = {path: bundle_of(registry, release, key) for path, key in keys.items()}
-    for path, bundle in bundles.items():
-        if not replace and path.exists() and read_file(path) != bundle:
-            raise UsageError(f"{path} is another bundle: `--replace` overwrites it")
-    for path, bundle in bundles.items():
-        write(path, bundle)
-        out().print(f"{path}  {keys[path]}")
-
-
 PANEL = "Ship"
 
 app = Commands(help="Store bundles, and choose which of them each channel runs.", no_args_is_help=True)
@@ -287,7 +242,50 @@ def release(
         show_channels([current])
 
 
-app.command("get", cls=RegistryCommand)(get)
+@app.command("get", cls=RegistryCommand)
+def get(
+    url: RegistryArgument,
+    channel: ChannelArgument,
+    system: SystemArgument,
+    at: Annotated[
+        int | None, option("--at RELEASE", "Bundles of this release. (default: the current one)", min=1)
+    ] = None,
+    only: Annotated[Literal["policy", "state"] | None, option("--only", "Only the policy or only the state.")] = None,
+    output: Annotated[Path, option("--output -o FOLDER", "Folder to write the bundles to.")] = Path(),
+    replace: Annotated[bool, option("--replace", "Overwrite existing bundles.")] = False,
+    storage: StorageOption = None,
+    token_file: RegistryTokenOption = None,
+) -> None:
+    """Write the bundles that a channel runs, or ran, into a folder.
+
+    Each bundle is verified: its digest, and its signature where the registry requires one.
+
+    Example:
+      privtab registry get /srv/registry prod lake -o running/
+      privtab registry get /srv/registry prod lake --at 12 --only state
+      privtab explain ann read table:h/s/t -p running/policy.tar.gz -s running/state.tar.gz
+    """
+    from privtab.registry import names
+    from privtab.registry.nodes import pin
+
+    registry = open_registry(url, storage, token_file)
+    release = registry.channel(channel, system) if at is None else release_at(registry, channel, system, at)
+    if release.sequence == 0:
+        raise RegistryError(release.trouble or no_channel(registry, f"{channel}/{system}"))
+    keys = {
+        output / names.served_path(kind, shard): pin(kind, identity, shard)
+        for (kind, shard), identity in release.runs().items()
+        if only is None or (kind == "policy") is (only == "policy")
+    }
+    if not keys:
+        raise RegistryError(f"{channel}/{system} runs no {only or 'bundle'} at release {release.sequence}")
+    bundles = {path: bundle_of(registry, release, key) for path, key in keys.items()}
+    for path, bundle in bundles.items():
+        if not replace and path.exists() and read_file(path) != bundle:
+            raise UsageError(f"{path} is another bundle: `--replace` overwrites it")
+    for path, bundle in bundles.items():
+        write(path, bundle)
+        out().print(f"{path}  {keys[path]}")
 
 
 @app.command("gc", cls=RegistryCommand)
