@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import typer
 
 from privtab.cli._ask import entity, user_name
-from privtab.cli._output import out, print_error, stop
+from privtab.cli._output import fail_if, out, print_error, stop
 from privtab.cli._parameters import argument, needing, option, policies
 from privtab.cli._registry_options import TOKEN_VARIABLE, is_http, token_of
 from privtab.cli._stored import load_policy, rows_of_store
@@ -351,12 +351,16 @@ def proposed(planned: Planned) -> Answer:
 
 
 def confirm(proposal: Answer, *, dry_run: bool) -> None:
-    """Show what a change does, if it gives sensitive operations or with `dry_run`; without, ask before it gives them."""
+    """Show what a change does, if it gives sensitive operations or with `dry_run`; without, ask before it gives them.
+
+    A dry run that cannot tell who gains what exits with 1.
+    """
     effect = proposal.effect
     sensitive = effect is None or bool(effect["undecided"]) or effect["summary"]["gained"]["sensitive"] > 0
     if dry_run or sensitive:
         print_changes(proposal.changes)
         _print_effect(proposal)
+    fail_if(dry_run and effect is None)
     if dry_run or not sensitive:
         return
     if not sys.stdin.isatty() or not typer.confirm("This gives sensitive operations. Change the store?"):
