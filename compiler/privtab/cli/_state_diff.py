@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.analysis.state_diff.summary import Group, groups, headline, totals
 from privtab.cli._ask import show_notes, show_rows
 from privtab.cli._options import (
     AtOption,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from privtab.analysis.state_diff import ChangedRow, StateDiff
+    from privtab.analysis.state_diff.summary import Group
     from privtab.ir.nodes import Program
     from privtab.state.nodes import State
     from privtab.state.places import Places
@@ -191,6 +191,8 @@ class _Sides:
 
 
 def _fails(found: StateDiff, failing: Sequence[str]) -> bool:
+    from privtab.analysis.state_diff.summary import totals
+
     gained = totals(found, gained=True)
     return (
         ("any" in failing and bool(found.rows))
@@ -232,6 +234,8 @@ ROWS = 20
 
 def show(diff: StateDiff, shown: tuple[str, str], console: Terminal, *, decisions: bool, most: int) -> None:
     """Print a difference. `most`: the most lines of rows, and of changed access; 0 for all."""
+    from privtab.analysis.state_diff.summary import headline, totals
+
     console.print(f"{shown[0]} → {shown[1]}", style="bold")
     console.print(headline(diff), style="dim")
     if diff.rows:
@@ -247,6 +251,8 @@ def show(diff: StateDiff, shown: tuple[str, str], console: Terminal, *, decision
 
 def show_groups(diff: StateDiff, console: Terminal, *, most: int) -> None:
     """Print what users gain and lose, by the rows that make it."""
+    from privtab.analysis.state_diff.summary import groups
+
     found = groups(diff)
     lines_left = most or sum(len(group.lines) for group in found)
     for group in found:
