@@ -6,16 +6,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from privtab.bundle.pack import state_bundle
-from privtab.cli._engines import ENGINES
+from privtab.cli._engines import Engine
 from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
 from privtab.state.load import load
 from privtab.state.validate import validate
+
+ENGINES = get_args(Engine)
 
 MAIN = "from privtab.cli import main; main()"
 

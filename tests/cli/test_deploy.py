@@ -400,6 +400,15 @@ def test_two_at_once_do_not_overwrite_each_other(
     assert other.channel("dev", "shop").why == "somebody else"
 
 
+def test_a_dry_run_of_a_push_has_the_report_of_its_gates(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
+    push = ("deploy", idle_fleet.policy, "--push", "http://127.0.0.1:9", "--dry-run")
+    assert "nothing was pushed" in privtab(*push).out
+    ran = privtab(*push, "--format", "json")
+    assert ran.code == 0, ran.err
+    assert outcome(ran.out)["outcome"] == "dry-run"
+    assert [gate["gate"] for gate in outcome(ran.out)["gates"]] == ["lint", "tests"]
+
+
 @pytest.mark.slow
 def test_straight_into_an_opa(privtab: Privtab, idle_fleet: SidecarFleet) -> None:
     with OpaServer() as opa, Client(opa.url, system="shop") as client:
@@ -433,6 +442,7 @@ def test_straight_into_an_opa(privtab: Privtab, idle_fleet: SidecarFleet) -> Non
         (["-r", "x", "--opa", "http://127.0.0.1:9?a=b"], "write http://"),
         (["--push", "http://127.0.0.1:9", "--canary", "10%"], "leave that off"),
         (["--push", "http://127.0.0.1:9", "--scope", "prod"], "leave that off"),
+        (["--push", "http://127.0.0.1:9", "--sharded"], "leave that off"),
     ],
 )
 def test_bad_usage(privtab: Privtab, idle_fleet: SidecarFleet, options: list[str], message: str) -> None:

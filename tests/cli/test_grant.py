@@ -12,10 +12,12 @@ from socket import socket
 from typing import Any
 
 import pytest
+import typer
 from authzen_server import Server
 from lake_policy import POLICY
 from store_server import serve_store, token, write_tokens
 
+from privtab.cli import _store_session
 from privtab.pipeline import load_program
 from privtab.store.journal import Journal
 from privtab.store.store import Store
@@ -54,6 +56,20 @@ def test_a_dry_run_says_who_gains_what_and_changes_nothing(lake: Path, privtab: 
         "  user:ann gains `create` on lake:l",
     ]
     assert rows("grants") == []
+
+
+def test_an_operation_is_shown_with_what_a_request_for_it_gives() -> None:
+    given = {"request": {"mfa": True}, "with": {"template": {"level": 3}}}
+    access = {"operation": "read", "flags": ["pii"], "attributes": given, "sensitive": True}
+    shown = "`read` with pii if request.mfa = true and template.level = 3 (sensitive)"
+    assert _store_session._operation(access) == shown
+
+
+def test_a_dry_run_that_cannot_tell_who_gains_what_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    unknown = _store_session.Answer(number=1, changes=(), undecided="too many roles")
+    with pytest.raises(typer.Exit):
+        _store_session.confirm(unknown, dry_run=True)
+    assert "who gains and loses what is not known: too many roles" in capsys.readouterr().err
 
 
 def test_each_command_changes_its_rows(lake: Path, privtab: Privtab) -> None:

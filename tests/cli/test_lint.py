@@ -66,13 +66,13 @@ def test_for_people_findings_stand_by_file_with_line_and_caret(privtab: Callable
 def test_pretty_output_keeps_to_the_width(
     width: int, policy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from privtab.cli import _lint
+    from privtab.cli import lint
     from privtab.cli._output import recorder
 
     policy.write_text(policy.read_text().replace("open: READ (store)", f"open: READ (store){' or WRITE (store)' * 20}"))
-    linted = _lint.check([policy], None, _lint.selection(None, None), None)
+    linted = lint.check([policy], None, lint.selection(None, None), None)
     console = recorder(StringIO(), width=width)
-    _lint.show(linted, console)
+    lint.show(linted, console)
     assert isinstance(console.file, StringIO)
     lines = console.file.getvalue().splitlines()
     assert any("…" in line for line in lines)

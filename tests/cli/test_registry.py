@@ -131,8 +131,8 @@ def test_damage_is_found_and_copies_are_repaired(url: str, files: Path, capsys: 
     [
         (["put", "{url}", "{tmp}/none.tar.gz"], 3, "none.tar.gz"),
         (["put", "{url}", "{tmp}"], 3, "has no bundles"),
-        (["show", "{url}", "dev"], 3, "has no channel dev"),
-        (["history", "{url}", "dev", "shop"], 3, "has no channel dev/shop"),
+        (["show", "{url}", "dev"], 3, "there is no registry at"),
+        (["history", "{url}", "dev", "shop"], 3, "there is no registry at"),
         (["history", "{url}", "../dev", "shop"], 2, "the channel `../dev`"),
         (["switch", "{url}", "dev", "shop"], 2, "nothing to release"),
         (["switch", "{url}", "dev", "shop", "--policy", "12"], 3, "keeps no policy revision `12`"),

@@ -184,7 +184,7 @@ def test_again_and_again_until_ctrl_c(quiet: SidecarFleet) -> None:
     [
         ([], 2, "give `--registry URL`"),
         (["--server", "nowhere"], 2, "write http://"),
-        (["--registry", "{folder}/none"], 2, "has no channel dev"),
+        (["--registry", "{folder}/none"], 2, "there is no registry at"),
     ],
 )
 def test_bad_usage(privtab: Privtab, tmp_path: Path, options: list[str], code: int, message: str) -> None:

@@ -41,11 +41,15 @@ def log(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
 def test_a_dry_run_shows_who_gains_what_and_changes_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert change("root", "grant", "lake:l", "--add", OWNER, "--dry-run") == 0
     shown = capsys.readouterr().out
-    assert "1 row changed: 1 added" in shown
-    assert "gained by" in shown
-    assert "user:eve" in shown
-    assert "grant" in shown
+    assert shown.splitlines()[0] == f"  + {OWNER}"
+    assert "  user:eve gains `grant` (sensitive) on lake:l" in shown.splitlines()
     assert len(log(capsys)) == 2
+
+
+def test_a_store_is_packed_as_any_state(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["state", "pack", "store:grants.db", "-p", "lake.yaml"]) == 0
+    assert "1 owner" in capsys.readouterr().out
+    assert run(["compile", "lake.yaml", "--state", "store:grants.db"]) == 0
 
 
 def test_changes_that_give_a_sensitive_operation_need_confirmation(
@@ -54,7 +58,7 @@ def test_changes_that_give_a_sensitive_operation_need_confirmation(
     assert change("root", "grant", "lake:l", "--add", OWNER) == 1
     printed = capsys.readouterr()
     assert "`--yes` confirms it" in printed.err
-    assert "gained by" in printed.out
+    assert "user:eve gains `grant` (sensitive) on lake:l" in printed.out
     assert len(log(capsys)) == 2
     assert change("root", "grant", "lake:l", "--add", f"grants:{GRANT}") == 0, "reading is not sensitive"
     assert change("root", "grant", "lake:l", "--add", OWNER, "--yes") == 0
@@ -206,7 +210,7 @@ def test_a_change_is_shown_and_taken_back_by_an_operation(lake: Path, capsys: py
     assert run(undo) == 0
     shown = capsys.readouterr().out
     assert f"  - {OWNER}" in shown
-    assert "lost by" in shown
+    assert "user:eve loses `grant` (sensitive) on lake:l" in shown
     assert len(log(capsys)) == 3
     assert run([*undo, "ben", "grant", "lake:l"]) == 1
     assert "user:ben may not" in capsys.readouterr().err

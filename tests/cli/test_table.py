@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from privtab.cli import _lint
+from privtab.cli import lint
 from privtab.cli._output import Table, Terminal, recorder, table
 
 CELLS = st.text(st.sampled_from("abc  \n"), max_size=40)
@@ -69,6 +69,6 @@ def test_a_text_is_printed_as_by_rich(text: str, wrap: bool, end: str) -> None:
 @example("x" * 150 + " y")
 def test_indented_prose_is_laid_out_as_by_rich(text: str) -> None:
     file, expected = StringIO(), StringIO()
-    _lint._print_indented(Text(text), recorder(file), 60)
+    lint._print_indented(Text(text), recorder(file), 60)
     recorder(expected).print(Padding(Text(text), (0, 0, 0, 10), expand=False), width=60)
     assert file.getvalue() == expected.getvalue()

@@ -223,7 +223,7 @@ def test_connect_takes_settings_and_refuses_invalid_ones() -> None:
 
 
 def test_every_setting_is_an_argument() -> None:
-    own = {setting.name for setting in SETTINGS if setting.help.startswith("`Embedded`")}
+    own = {name for name, setting in SETTINGS.items() if setting.help.startswith("`Embedded`")}
     of_opa = _config.NAMES - own - {"url"}
     assert set(_config.AsyncArguments.__annotations__) == of_opa
     assert set(_config.OpaArguments.__annotations__) == of_opa - {"batch_window"}
@@ -246,4 +246,4 @@ def test_the_page_shows_the_settings_as_they_are(update_golden: bool) -> None:
     if update_golden:
         page.write_text(expected, encoding="utf-8")
     assert page.read_text(encoding="utf-8") == expected
-    assert len(SETTINGS) == len({setting.variable for setting in SETTINGS})
+    assert len(SETTINGS) == len({_config.variable(name) for name in SETTINGS})

@@ -41,9 +41,9 @@ class Provenance:
 def provenance(path: Path, **choices: Any) -> Provenance:
     """The provenance of a file or a folder; empty `choices` are omitted. Raises FileError.
 
-    A state from a registry or another system has no source: its address may hold a password.
+    A state from a registry, a store or another system has no source: its address may hold a password.
     """
-    if str(path).startswith(("registry:", "import:")):
+    if str(path).startswith(("registry:", "store:", "import:")):
         return Provenance(sources={}, choices=choices)
     folder = path if path.is_dir() else path.parent
     files = (

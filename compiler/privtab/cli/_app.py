@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +19,7 @@ from typer.core import TyperCommand
 
 from privtab import __version__, _staged
 from privtab.cli._output import Terminal, print_error, print_text, show_diagnostics, show_state_findings
+from privtab.cli._parameters import with_options
 from privtab.errors import (
     AccessDenied,
     BundleRefused,
@@ -38,14 +39,23 @@ EXAMPLE = "Example:\n"
 """Begins a paragraph whose lines are not rewrapped."""
 
 
-def rewrap_help(app: typer.Typer) -> None:
-    """Rewrap the paragraphs of all commands of an application; brackets are kept as text."""
-    own = app.registered_callback
-    if own is not None and own.callback is not None:
-        own.help = rewrap(inspect.getdoc(own.callback) or "")
-    for command in app.registered_commands:
-        if command.callback is not None:
-            command.help = rewrap(inspect.getdoc(command.callback) or "")
+class Commands(typer.Typer):
+    """A group of commands, whose parameters may be groups of options; their docstrings are the help, brackets in them text."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
+        """Register a function as a command."""
+        return _registering(super().command, name, settings)
+
+    def callback(self, **settings: Any) -> Callable[[Any], Any]:
+        """Register what runs before any command of the group, or without one."""
+        return _registering(super().callback, None, settings)
+
+
+def _registering(register: Callable[..., Any], name: str | None, settings: dict[str, Any]) -> Callable[[Any], Any]:
+    named = {} if name is None else {"name": name}
+    return lambda function: register(help=rewrap(inspect.getdoc(function) or ""), **named, **settings)(
+        with_options(function)
+    )
 
 
 def rewrap(text: str) -> str:
@@ -113,12 +123,12 @@ class PolicyCommand(TyperCommand):
         return super().parse_args(ctx, moved_first(args, self.option) if is_argument else args)
 
 
-def application(commands: Mapping[str, str]) -> typer.Typer:
+def application(commands: Mapping[str, str]) -> Commands:
     """Build the application with commands by the names of their modules.
 
     A module has `PANEL` and either `run`, the function of the command, or `app`, a group of commands.
     """
-    root = typer.Typer(
+    root = Commands(
         name="privtab",
         no_args_is_help=True,
         rich_markup_mode="rich",
@@ -128,12 +138,10 @@ def application(commands: Mapping[str, str]) -> typer.Typer:
     modules = {name: import_module(module) for name, module in commands.items()}
     for name, module in sorted(modules.items(), key=lambda item: PANELS.index(item[1].PANEL)):
         if hasattr(module, "app"):
-            rewrap_help(module.app)
             root.add_typer(module.app, name=name, rich_help_panel=module.PANEL)
         else:
             settings = getattr(module, "SETTINGS", {"cls": PolicyCommand})
             root.command(name, rich_help_panel=module.PANEL, **settings)(module.run)
-    rewrap_help(root)
     root.callback()(_top)
     return root
 

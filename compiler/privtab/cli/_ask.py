@@ -13,6 +13,7 @@ from privtab.cli._parameters import option
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
 from privtab.key_values import attribute_values, key_values
+from privtab.moments import WINDOW, edge_texts
 from privtab.names import bare_name, check_user, is_wildcard
 from privtab.request import NOT_SET, Entity, Request, flag_name
 
@@ -256,8 +257,6 @@ def chain_rows(chain: Chain) -> list[tuple[str, str]]:
 
 def step_json(step: ProvenanceStep) -> dict[str, Any]:
     """A link of a chain as JSON; `from` and `until` only if its row has them."""
-    from privtab.moments import WINDOW, edge_texts
-
     place = step.place
     where = None
     if place is not None:

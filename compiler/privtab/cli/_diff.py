@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -168,7 +169,8 @@ def _is_only_revision(text: str) -> bool:
     try:
         find_policy(text)
     except (UsageError, FileError):
-        return is_revision(text)
+        with suppress(FileError):  # without git
+            return _knows(text)
     return False
 
 
@@ -219,14 +221,6 @@ def _settings_at(revision: str) -> Settings:
         if folder == top:
             break
     return Settings()
-
-
-def is_revision(name: str) -> bool:
-    """Whether a name is a revision in the repository; False without a repository or git."""
-    try:
-        return _knows(name)
-    except FileError:
-        return False
 
 
 def required_file_at(revision: str, path: str) -> bytes:

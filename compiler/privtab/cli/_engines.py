@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from privtab.cli._output import spinner
+from privtab.moments import now
 from privtab.request import Decision, Request
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 
 Engine = Literal["reference", "opa", "python"]
-ENGINES: tuple[Engine, ...] = get_args(Engine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def answering(engine: str, program: Program, state: State) -> AbstractContextMan
     """Answers from an engine, with this policy and this state."""
     match engine:
         case "reference":
-            return reference(program, state)
+            return nullcontext(reference(program, state))
         case "opa":
             return started(program, state)
         case _:
@@ -44,7 +44,6 @@ def answering(engine: str, program: Program, state: State) -> AbstractContextMan
 def in_process(program: Program, state: State) -> Answers:
     """Answers from the engine in process, on the content of the bundles."""
     from privtab.engines.python import Opener
-    from privtab.moments import now
     from privtab.pipeline import policy_artifacts
     from privtab.state.index import index
 
@@ -53,14 +52,13 @@ def in_process(program: Program, state: State) -> Answers:
     return Answers(opened.engine.decide_many)
 
 
-@contextmanager
-def reference(program: Program, state: State) -> Iterator[Answers]:
+def reference(program: Program, state: State) -> Answers:
     """Answers from the reference."""
     from privtab.pipeline import policy_revision
     from privtab.reference.evaluate import Reference
 
     decide = Reference(program, state, revision=policy_revision(program)).decide
-    yield Answers(lambda requests: [decide(request) for request in requests], chunk=1)
+    return Answers(lambda requests: [decide(request) for request in requests], chunk=1)
 
 
 @contextmanager

@@ -1,17 +1,24 @@
-"""Write outputs atomically, and remove stale ones of earlier runs; write states in shards."""
+"""Write outputs atomically, and remove stale ones of earlier runs; write states in shards, and count their rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privtab import indented_json, strict_json
 from privtab._staged import write, write_all
 from privtab.cli._output import out
 from privtab.plural import count
 
+if TYPE_CHECKING:
+    from privtab.bundle.provenance import Provenance
+    from privtab.bundle.sign import SigningKey
+    from privtab.ir.nodes import Program
+    from privtab.state.nodes import State
+
 MANIFEST = ".privtab-manifest.json"
+STATE = "state.tar.gz"
 
 
 def json_text(value: object) -> str:
@@ -56,6 +63,24 @@ def _remove(folder: Path, relative: str) -> None:
         if parent == root or not parent.is_dir() or any(parent.iterdir()):
             return
         parent.rmdir()
+
+
+def state_files(
+    program: Program, state: State, *, sharded: bool, provenance: Provenance | None, signing: SigningKey | None
+) -> dict[str, bytes]:
+    """The files of a state, by name: its bundle, or with `sharded` those of `shard_files`."""
+    from privtab.bundle.pack import shard_bundles, state_bundle
+    from privtab.bundle.shards import shard_files
+
+    if sharded:
+        return shard_files(shard_bundles(program, state, provenance=provenance, signing=signing))
+    return {STATE: state_bundle(program, state, provenance=provenance, signing=signing)}
+
+
+def row_counts(rows: Mapping[str, int]) -> str:
+    """The number of rows in each table of a state: `3 service admins, 1 entity`."""
+    words = ((table.replace("_", " "), number) for table, number in rows.items())
+    return ", ".join(count(number, "entity" if word == "entities" else word[:-1], word) for word, number in words)
 
 
 def write_state(folder: Path, files: Mapping[str, bytes]) -> None:

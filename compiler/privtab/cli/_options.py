@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-import typer
-
-from privtab.cli._output import print_error, show_state_findings
+from privtab import source
+from privtab.cli._output import print_error, show_state_findings, spinner, stop
 from privtab.cli._parameters import argument, option, policies
+from privtab.cli._stored import load_policy, load_rows
 from privtab.errors import UsageError
-from privtab.exit_codes import ExitCode
 from privtab.formats import STATE_HELP
 from privtab.key_values import key_values
+from privtab.state.findings import stops
 
 if TYPE_CHECKING:
     from privtab.analysis.diff.nodes import Waiver
+    from privtab.bundle.sign import SigningKey
     from privtab.diagnostics import Diagnostic
     from privtab.ir.nodes import Program
+    from privtab.signatures import Trust
     from privtab.state.nodes import State, StateFinding
     from privtab.state.places import Places
 
@@ -53,7 +56,6 @@ WaiversOption = Annotated[
 
 def waivers_of(path: Path | None) -> tuple[tuple[Waiver, ...], tuple[Diagnostic, ...]]:
     """The waivers of the given file, else of `WAIVERS` if it exists; a file with errors waives nothing."""
-    from privtab import source
     from privtab.analysis.diff.waivers import read_waivers
 
     if path is None and not WAIVERS.is_file():
@@ -67,33 +69,42 @@ def readings(options: list[str] | None) -> dict[str, str]:
     return key_values(options, "--reading", "ROW=NAME", example="namespace/list=parent")
 
 
+class _Policy:
+    """A policy, in tables or in a bundle, and what is chosen of it."""
+
+    __slots__ = ()
+    policy: str
+    variant: str | None
+    reading: list[str] | None = None
+
+    def program(self) -> Program:
+        """The program of the policy."""
+        return load_policy(self.policy, **self.chosen())
+
+    def chosen(self) -> dict[str, Any]:
+        """The variant and the readings, as functions take them. Raises UsageError."""
+        return {"variant": self.variant, "readings": readings(self.reading)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyChoice:
+class PolicyChoice(_Policy):
     """A policy, or a variant of it."""
 
     policy: PolicyOption
     variant: VariantOption = None
 
-    def program(self) -> Program:
-        """The program of the policy."""
-        return _program(self.policy, self.variant)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyArguments:
+class PolicyArguments(_Policy):
     """A policy as the first argument, with a variant and readings."""
 
     policy: PolicyArgument
     variant: VariantOption = None
     reading: ReadingOption = None
 
-    def program(self) -> Program:
-        """The program of the policy."""
-        return _program(self.policy, self.variant, self.reading)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(_Policy):
     """What a question is about: a policy, a state and a moment."""
 
     policy: PolicyOption
@@ -103,21 +114,12 @@ class Question:
     variant: VariantOption = None
     reading: ReadingOption = None
 
-    def program(self) -> Program:
-        """The program of the policy."""
-        return _program(self.policy, self.variant, self.reading)
-
     def rows(self, program: Program) -> tuple[State, Places, bool]:
         """The state of the moment and the positions of its rows, as `load_for_queries` reads them."""
         moment = moment_of(self.at)
-        state, places, partial = load_for_queries(program, self.state, allow_partial=self.allow_partial)
-        return state.at(moment), places.some(state.held(moment)), partial
-
-
-def _program(policy: str, variant: str | None, reading: list[str] | None = None) -> Program:
-    from privtab.cli._stored import load_policy
-
-    return load_policy(policy, variant=variant, readings=readings(reading))
+        with spinner("reading the state"):
+            state, places, partial = load_for_queries(program, self.state, allow_partial=self.allow_partial)
+            return state.at(moment), places.some(state.held(moment)), partial
 
 
 def moment_of(at: str | None) -> int:
@@ -150,8 +152,6 @@ def load_for_queries(program: Program, path: Path, *, allow_partial: bool = Fals
     and left out, since that cannot allow more. One that may carry a denial results in exit code 1 unless `allow_partial`,
     as does a file or a table that was not read whole.
     """
-    from privtab.state.findings import stops
-
     state, places, errors = _load_and_check(program, path)
     if allow_partial or not errors:
         return state, places, False
@@ -167,15 +167,89 @@ def load_for_queries(program: Program, path: Path, *, allow_partial: bool = Fals
 
 def stop_for_wrong_rows(problem: str) -> NoReturn:
     """Exit with 1 for rows that `--allow-partial` leaves out."""
-    print_error(f"{problem}; `--allow-partial` continues without them")
-    raise typer.Exit(ExitCode.FINDINGS)
+    stop(f"{problem}; `--allow-partial` continues without them")
 
 
 def _load_and_check(program: Program, path: Path) -> tuple[State, Places, list[StateFinding]]:
-    from privtab.cli._stored import load_rows
     from privtab.state.validate import validate_with_places
 
     state, places, findings = validate_with_places(program, load_rows(program, path))
     errors = [finding for finding in findings if finding.severity == "error"]
     show_state_findings(errors)
     return state, places, errors
+
+
+# --- signatures ---
+
+
+SIGNING_KEY, VERIFICATION_KEY = "PRIVTAB_SIGNING_KEY", "PRIVTAB_VERIFICATION_KEY"
+
+
+def _check_not_empty(key: str | None, option: str, variable: str) -> str | None:
+    """The key. Raises UsageError for one that is given and empty, as a variable is that a job failed to set."""
+    if not key and (key is not None or variable in os.environ):
+        raise UsageError(f"`{option}` or ${variable} is empty, as if no key were wanted: give a key, or unset it")
+    return key
+
+
+SigningKeyOption = Annotated[
+    str | None,
+    option(
+        "--signing-key FILE",
+        "Sign with this private key, a PEM file (privtab bundle keys new).",
+        envvar=SIGNING_KEY,
+        callback=lambda value: _check_not_empty(value, "--signing-key", SIGNING_KEY),
+    ),
+]
+KeyIdOption = Annotated[
+    str | None, option("--key-id ID", "Key id in OPA's configuration. (default: a hash of the key)")
+]
+ScopeOption = Annotated[
+    str, option("--scope TEXT", "Scope of the signature; OPA must be configured with the same one.")
+]
+SequenceOption = Annotated[
+    int | None,
+    option(
+        "--sequence N", "Sequence number of the bundle, such as a build number; verifiers refuse lower ones.", min=0
+    ),
+]
+VerificationKeyOption = Annotated[
+    list[str] | None,
+    option("--verification-key FILE", "Public key to verify with, a PEM file; repeatable.", envvar=VERIFICATION_KEY),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SigningOptions:
+    """How bundles are signed."""
+
+    key: SigningKeyOption = None
+    key_id: KeyIdOption = None
+    scope: ScopeOption = ""
+    sequence: SequenceOption = None
+
+    def signing_key(self, algorithm: str | None = None) -> SigningKey | None:
+        """The key to sign with, or None. Raises UsageError for options that need a key."""
+        if not self.key:
+            if self.key_id or self.scope or self.sequence is not None or algorithm:
+                raise UsageError(
+                    "`--key-id`, `--scope`, `--sequence` and `--algorithm` say how to sign: give `--signing-key`"
+                )
+            return None
+        from privtab.bundle.sign import SigningKey
+
+        return SigningKey.of(self.key, id=self.key_id, scope=self.scope, sequence=self.sequence, algorithm=algorithm)
+
+
+def trust(keys: list[str] | None, scope: str = "") -> Trust | None:
+    """The trusted keys and scope; None if no key is given."""
+    # The variable may hold several keys, as for the client; Typer would split it at spaces, which PEM text contains.
+    key_texts = [part for key in keys or [] for part in key.split(",") if part]
+    if not key_texts:
+        _check_not_empty(None if keys is None else "", "--verification-key", VERIFICATION_KEY)
+        if scope:
+            raise UsageError("`--scope` is verified with a key: give `--verification-key`")
+        return None
+    from privtab.signatures import Trust
+
+    return Trust.of(key_texts, scope)

@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, is_dataclass
+from functools import partial
 from io import StringIO
 from itertools import zip_longest
 from pathlib import Path
 from threading import Timer
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import IO, Annotated, Any, Literal, NoReturn, TypeAlias, TypeVar
 
 import typer
 from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType, RenderResult
@@ -24,15 +25,14 @@ from rich.text import Text
 
 from privtab._staged import write
 from privtab.cli._parameters import option
-from privtab.diagnostics import Diagnostic, Severity
+from privtab.diagnostics import Diagnostic, Severity, render
 from privtab.exit_codes import ExitCode
 from privtab.printable import no_formula, printable, printable_json
 from privtab.request import Entity
 from privtab.state.findings import render_text
 from privtab.state.nodes import StateFinding
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
+T = TypeVar("T")
 
 PLAIN_WIDTH = 160
 """Width in columns without a terminal, so that tables in files and pipes are not cut."""
@@ -206,6 +206,19 @@ def print_if_data(
     return True
 
 
+def print_rows(format_: str, rows: Sequence[T], line: Callable[[T], str]) -> None:
+    """Print rows as JSON, or each as a line of text."""
+    if not print_if_data(format_, rows):
+        for row in rows:
+            out().print(line(row))
+
+
+def stop(message: str, code: ExitCode = ExitCode.FINDINGS) -> NoReturn:
+    """Print one line about a problem, and exit with a code."""
+    print_error(message)
+    raise typer.Exit(code)
+
+
 def fail_if(problems: object) -> None:
     """Exit with the code for findings if there are any."""
     if problems:
@@ -229,8 +242,6 @@ def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 def show_diagnostics(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str] | None = None) -> None:
     """Print findings with source lines and carets to standard error, and their number; `texts` has the files already read."""
-    from privtab.diagnostics import render
-
     found = tuple(diagnostics)
     if not found:
         return
@@ -271,8 +282,11 @@ def show_state_findings(findings: Iterable[object]) -> None:
 
 
 @contextmanager
-def progress(total: int) -> Iterator[Progress]:
-    """A progress bar on standard error that disappears at the end; none without a terminal or without work."""
+def progress(total: int, what: str = "") -> Iterator[Callable[..., None]]:
+    """A progress bar on standard error that disappears at the end; none without a terminal or without work.
+
+    Yields what moves it: by a number, or to a number of a total.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = err()
@@ -284,38 +298,38 @@ def progress(total: int) -> Iterator[Progress]:
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, transient=True, disable=not (total and console.is_terminal)) as bar:
-        bar.add_task("", total=total)
-        yield bar
+        task = bar.add_task(what, total=total)
+
+        def tell(done: int = 1, of: int | None = None) -> None:
+            if of is None:
+                bar.advance(task, done)
+            else:
+                bar.update(task, completed=done, total=of)
+
+        yield tell
 
 
 @contextmanager
-def spinner(message: str) -> Iterator[Callable[[str], None]]:
-    """A spinner on standard error; yields what changes its message. None without a terminal."""
+def spinner(message: str, *, after: float = 0.0) -> Iterator[Callable[[str], None]]:
+    """A spinner on standard error, which appears after some seconds; yields what changes its message. None without a terminal."""
     console = err()
     if not console.is_terminal:
         yield lambda _: None
         return
-    with console.status(message) as status:
-        yield status.update
-
-
-@contextmanager
-def delayed_spinner(message: str) -> Iterator[None]:
-    """A spinner on standard error that appears after a second; none without a terminal."""
-    console = err()
-    if not console.is_terminal:
-        yield
-        return
     status = console.status(message)
-    timer = Timer(1.0, status.start)
+    timer = Timer(after, status.start)
     timer.daemon = True
     timer.start()
     try:
-        yield
+        yield status.update
     finally:
         timer.cancel()
         timer.join()
         status.stop()
+
+
+delayed_spinner = partial(spinner, after=1.0)
+"""For work that usually takes no time."""
 
 
 def _text(path: str) -> str:

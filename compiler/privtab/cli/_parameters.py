@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -31,6 +31,15 @@ def argument(name: str, meaning: str, **settings: Any) -> Any:
 def words_of(texts: Iterable[str] | None) -> list[str]:
     """The words of an option that may be given several times, or once with commas."""
     return [word for text in texts or () for part in text.split(",") if (word := part.strip())]
+
+
+def failing_words(texts: Iterable[str] | None, known: Sequence[str]) -> list[str]:
+    """The words of `--fail-on`; raises UsageError for one that is neither known nor `any`."""
+    words = words_of(texts)
+    for word in words:
+        if word not in (*known, "any"):
+            raise UsageError(f"`--fail-on {word}`: there are {', '.join(known)} and any")
+    return words
 
 
 @contextmanager
@@ -106,3 +115,13 @@ def channels(context: typer.Context, incomplete: str) -> list[str]:
         return sorted(folder.name for folder in folders if folder.is_dir() and folder.name.startswith(incomplete))
     except OSError:
         return []
+
+
+def paths_argument(meaning: str) -> Any:
+    """An argument for any number of policies, or of other files."""
+    return argument("PATH", meaning, autocompletion=policies)
+
+
+PathsArgument = Annotated[
+    list[str] | None, paths_argument("Policies, by path, folder or name (cdap/final); all by default.")
+]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.cli._app import PolicyCommand
 from privtab.cli._output import out, print_error, table
-from privtab.cli._parameters import argument, channels, option
-from privtab.errors import FileError, RegistryError, UsageError
+from privtab.cli._parameters import argument, channels, needing, option
+from privtab.errors import FileError, UsageError
 from privtab.key_values import key_values
 from privtab.plural import count
 from privtab.source import read_text
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from privtab.registry import Channel, Registry, Revision
 
+
+TOKEN_VARIABLE = "PRIVTAB_TOKEN"  # noqa: S105  (the name of a variable)
 
 RegistryArgument = Annotated[
     str,
@@ -50,19 +53,52 @@ class RegistryCommand(PolicyCommand):
     names = ("url",)
 
 
-def open_registry(url: str, storage: list[str] | None = None, token_file: Path | None = None) -> Registry:
-    """Open a registry by its address; raises UsageError, FileError."""
-    from privtab.registry import Registry
-
+def open_registry(
+    url: str | None, storage: list[str] | None = None, token_file: Path | None = None, *, token: str | None = None
+) -> Registry:
+    """Open a registry by its address, with a token if it is behind HTTP; raises UsageError, also if none is given, and FileError."""
+    if url is None:
+        raise UsageError("no registry: give `--registry URL`, or set $PRIVTAB_REGISTRY")
     options = storage_options(storage)
-    if token_file is not None:
-        if not url.startswith(("http://", "https://")):
-            raise UsageError("`--registry-token-file` is for registries behind http:// or https://")
-        options["token"] = read_text(token_file).strip()
-    try:
-        return Registry.open(url, **options)
-    except TypeError as error:
-        raise UsageError(f"{url} has no such option: {error}") from None
+    if token_file is not None and not is_http(url):
+        raise UsageError("`--registry-token-file` is for registries behind http:// or https://")
+    if is_http(url) and (given := token or token_in(token_file, "--registry-token-file")):
+        options["token"] = given
+    with needing("a registry", "compiler", "registry"):
+        from privtab.registry import Registry
+
+        try:
+            return Registry.open(url, **options)
+        except TypeError as error:
+            raise UsageError(f"{url} has no such option: {error}") from None
+
+
+def no_channel(registry: Registry, name: str) -> str:
+    """What to say of a channel that a registry does not have: which it has."""
+    if not registry.settings():
+        return f"there is no registry at {registry.url}"
+    available = sorted({f"{channel.channel}/{channel.system}" for channel in registry.channels()})
+    return f"{registry.url} has no channel {name}; there are: {', '.join(available) or 'none'}"
+
+
+def is_http(url: str) -> bool:
+    """Whether an address is that of a server, not of a folder or a database."""
+    return url.startswith(("http://", "https://"))
+
+
+def token_in(path: Path | None, option: str = "--token-file") -> str | None:
+    """The token in a file. Raises FileError, and UsageError for a file with anything else."""
+    if path is None:
+        return None
+    text = read_text(path).strip()
+    if not text or len(text.split()) != 1:
+        raise UsageError(f"`{option} {path}`: it holds one token and nothing else")
+    return text
+
+
+def token_of(path: Path | None) -> str | None:
+    """The token in a file, else in the environment."""
+    return token_in(path) or os.environ.get(TOKEN_VARIABLE) or None
 
 
 def storage_options(options: list[str] | None) -> dict[str, Any]:
@@ -79,23 +115,15 @@ def storage_options(options: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def resolve_revision(registry: Registry, system: str, kind: str, prefix: str | None) -> str | None:
-    """The revision whose id has a prefix; raises RegistryError if none or several do."""
-    if prefix is None:
-        return None
-    found = [identity for _, identity in matching_revisions(registry, system, (kind,), prefix)]
-    if len(found) > 1:
-        raise RegistryError(f"several {kind} revisions of {system} begin with `{prefix}`: {', '.join(found[:5])}")
-    if not found:
-        raise RegistryError(f"{registry.url} keeps no {kind} revision `{prefix}` of {system}")
-    return found[0]
-
-
-def matching_revisions(registry: Registry, system: str, kinds: Iterable[str], prefix: str) -> list[tuple[str, str]]:
-    """The kinds and ids of the revisions that have an id, else of those whose ids begin with it."""
+def stored_revision(registry: Registry, system: str, kinds: Iterable[str], prefix: str) -> tuple[str, str] | None:
+    """The kind and the id of the revision that has an id, else of that whose id begins with it. Raises UsageError if several do."""
     stored = sorted({(kind, revision.id) for kind in kinds for revision in registry.revisions(system, kind)})
     exact = [revision for revision in stored if revision[1] == prefix]
-    return exact or [revision for revision in stored if revision[1].startswith(prefix)]
+    found = exact or [revision for revision in stored if revision[1].startswith(prefix)]
+    if len(found) > 1:
+        names = ", ".join(map(" ".join, found[:5]))
+        raise UsageError(f"several revisions of {system} begin with `{prefix}`: {names}")
+    return found[0] if found else None
 
 
 def release_stored(registry: Registry, stored: list[Revision], channel: str, why: str, expect: int | None) -> Channel:

@@ -9,32 +9,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab.cli._output import out, print_error, print_json
-from privtab.cli._parameters import argument, option, with_options
-from privtab.cli._registry_options import matching_revisions
+from privtab.cli._parameters import argument, option
+from privtab.cli._registry_options import no_channel, open_registry, stored_revision
 from privtab.cli._rollout import (
     ReleaseOptions,
     channel_json,
-    no_channel,
     print_late,
-    registry_of,
-    scope_of,
+    signing_key,
     snapshot_json,
 )
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from privtab.registry.deploy.rollout import NextRevisions, Rollout
     from privtab.registry.nodes import Channel
-    from privtab.registry.registry import Registry
 
 MAX_RELEASE_DIGITS = 9
 """Maximum digits of the number of a release; revisions have 16 characters."""
 
 
-@with_options
 def run(
     system: Annotated[str, argument("SYSTEM", "System, as its policy names it.")],
     *,
@@ -61,7 +55,7 @@ def run(
       privtab registry rollback gravitino -r registry/ --to 12 --policy
       privtab registry rollback gravitino -r registry/ --state
     """
-    opened, channel = registry_of(release.registry), release.channel
+    opened, channel = open_registry(release.registry), release.channel
     with release.reader() as read:
         signed = signing_key is not None or opened.requires_signatures()
         rollout = release.rollout(opened, system, read, signed=signed)
@@ -69,7 +63,7 @@ def run(
         if before.trouble:
             print_error(before.trouble)
         if before.sequence == 0:
-            raise no_channel(opened, f"{channel}/{system}")
+            raise UsageError(no_channel(opened, f"{channel}/{system}"))
         goal = _target(rollout, before, to, policy=policy, state=state)
         if signing_key is not None:
             _sign_again(rollout, goal, before, signing_key, scope)
@@ -111,7 +105,7 @@ def _target(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, sta
             raise UsageError(f"{now.channel}/{now.system} has no release {to}: the last one is {now.sequence}")
         return rollback_revisions(entry, policy=policy, state=state)
     kinds = ("policy",) if policy and not state else ("state",) if state and not policy else ("policy", "state")
-    found = _find_stored(rollout.registry, now.system, kinds, to)
+    found = stored_revision(rollout.registry, now.system, kinds, to)
     if found is not None:
         kind, identity = found
         return NextRevisions(policy=identity) if kind == "policy" else NextRevisions(state=identity)
@@ -121,20 +115,11 @@ def _target(rollout: Rollout, now: Channel, to: str | None, *, policy: bool, sta
     )
 
 
-def _find_stored(registry: Registry, system: str, kinds: Sequence[str], prefix: str) -> tuple[str, str] | None:
-    """The kind and id of the revision with a prefix, or None. Raises UsageError if there are several."""
-    found = matching_revisions(registry, system, kinds, prefix)
-    if len(found) > 1:
-        names = ", ".join(f"{kind} {identity}" for kind, identity in found[:5])
-        raise UsageError(f"several revisions of {system} begin with `{prefix}`: {names}")
-    return found[0] if found else None
-
-
 def _sign_again(rollout: Rollout, goal: NextRevisions, before: Channel, key: Path, scope: str) -> None:
-    from privtab.bundle.sign import SigningKey, signed
+    from privtab.bundle.sign import signed
 
     registry, system = rollout.registry, rollout.system
-    signing = SigningKey.of(key, scope=scope or scope_of(registry), sequence=before.last + 1)
+    signing = signing_key(registry, str(key), scope, before)
     revisions = [("policy", goal.policy, ""), ("state", goal.state, "")]
     revisions += [("shard", identity, shard) for shard, identity in (goal.shards or {}).items()]
     for kind, identity, shard in revisions:

@@ -1,32 +1,36 @@
-"""Shared by deploy, rollback and status: options, the registry and fleet they select, and the display of a watch."""
+"""Shared by deploy, rollback and status: options, the fleet and the channel that they select, the display of a watch, and reports."""
 
 from __future__ import annotations
 
-import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from rich.console import Group
 from rich.text import Text
 
-from privtab.cli._output import FormatOption, err, print_error, table
-from privtab.cli._parameters import channels, needing, option
-from privtab.errors import FileError, UsageError
+from privtab.cli._output import FormatOption, err, out, print_error, show_diagnostics, styled, table
+from privtab.cli._parameters import channels, option
+from privtab.cli._registry_options import TOKEN_VARIABLE, token_of
+from privtab.errors import FileError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-    from privtab.registry.deploy.nodes import SidecarProgress, SidecarStatus
+    from privtab.bundle.sign import SigningKey
+    from privtab.registry.deploy.canary import CanaryOutcome
+    from privtab.registry.deploy.gates import Gate
+    from privtab.registry.deploy.nodes import SidecarStatus
+    from privtab.registry.deploy.push import PushResult
     from privtab.registry.deploy.rollout import FleetReader, FleetSnapshot, Rollout
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
-
-TOKEN_VARIABLE = "PRIVTAB_TOKEN"  # noqa: S105  (the name of a variable)
 
 RegistryOption = Annotated[
     str | None, option("--registry -r URL", "A folder, s3://… or file://…", envvar="PRIVTAB_REGISTRY")
@@ -111,40 +115,16 @@ class ReleaseOptions(FleetOptions):
         )
 
 
-def registry_of(url: str | None, *, with_token: bool = False) -> Registry:
-    """Open the given registry, if it is behind HTTP with the token of the environment; raises UsageError if none is given."""
-    if url is None:
-        raise UsageError("no registry: give `--registry URL`, or set $PRIVTAB_REGISTRY")
-    token = os.environ.get(TOKEN_VARIABLE) if with_token and url.startswith(("http://", "https://")) else None
-    with needing("a registry", "compiler", "registry"):
-        from privtab.registry.registry import Registry
+def signing_key(registry: Registry, key: str, scope: str, before: Channel) -> SigningKey:
+    """A key for the next release of a channel, by default with the scope that the registry requires.
 
-        return Registry.open(url, **({"token": token} if token else {}))
+    Verifiers that check the order of bundles must accept these as newer than all releases of the channel.
+    """
+    from privtab.bundle.sign import SigningKey
 
-
-def no_channel(registry: Registry, name: str) -> UsageError:
-    """The error for a channel that a registry does not have, which says which it has."""
-    available = sorted({f"{channel.channel}/{channel.system}" for channel in registry.channels()})
-    return UsageError(f"{registry.url} has no channel {name}; there are: {', '.join(available) or 'none'}")
-
-
-def scope_of(registry: Registry) -> str:
-    """The scope that a registry requires in signatures; empty if it requires none."""
     trust = registry.trust()
-    return "" if trust is None else trust.scope
-
-
-def token_of(path: Path | None) -> str | None:
-    """The token from a file, else from the environment."""
-    if path is None:
-        return os.environ.get(TOKEN_VARIABLE) or None
-    try:
-        text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    if not text or len(text.split()) != 1:
-        raise UsageError(f"`--token-file {path}`: it holds one token and nothing else")
-    return text
+    required = "" if trust is None else trust.scope
+    return SigningKey.of(key, scope=scope or required, sequence=before.last + 1)
 
 
 def watcher(console: Console | None) -> Callable[[Iterator[FleetSnapshot], str], FleetSnapshot]:
@@ -159,7 +139,6 @@ def watcher(console: Console | None) -> Callable[[Iterator[FleetSnapshot], str],
 
 
 def _live(snapshots: Iterator[FleetSnapshot], title: str, console: Console) -> FleetSnapshot:
-    from rich.console import Group
     from rich.live import Live
 
     last = None
@@ -202,17 +181,11 @@ def name_of(status: SidecarStatus) -> str:
 
 def sidecars(statuses: Sequence[SidecarStatus]) -> RenderableType:
     """A table with a line for each bundle of each sidecar, and the problems below."""
-    from rich.console import Group
-
     # The table already shows who is waiting.
-    problems = [
-        status
-        for status in statuses
-        if status.why and (str(status.standing) != "waiting" or not status.sidecar.certain)
-    ]
     lines = [
         Text(f"{name_of(status)}: {status.why}", "yellow" if status.standing == "active" else "red")
-        for status in problems
+        for status in statuses
+        if status.why and (str(status.standing) != "waiting" or not status.sidecar.certain)
     ]
     return Group(_table(statuses), *lines)
 
@@ -228,24 +201,13 @@ def _table(statuses: Sequence[SidecarStatus]) -> Table:
             if k not in {"id", "version"} and not k.startswith("privtab_")
         )
         labels = ", ".join(filter(None, [labels, "canary" if any(feed.canary for feed in sidecar.feeds) else ""]))
-        first = True
-        for bundle in sidecar.bundles or (None,):
-            grid.add_row(
-                name_of(status) if first else "",
-                labels if first else "",
-                bundle.name if bundle else "",
-                (bundle.revision or "none") if bundle else "",
-                ago(bundle.since, now) if bundle else "",
-                ago(sidecar.seen, now) if first else "",
-                Text(str(status.standing), style=style(status.standing)) if first else "",
-            )
-            first = False
+        colour = {"active": "green", "waiting": "yellow", "silent": "dim"}.get(str(status.standing), "red")
+        standing = Text(str(status.standing), style=colour)
+        head, tail = (name_of(status), labels), (ago(sidecar.seen, now), standing)
+        for number, bundle in enumerate(sidecar.bundles or (None,)):
+            cells = (bundle.name, bundle.revision or "none", ago(bundle.since, now)) if bundle else ("", "", "")
+            grid.add_row(*(("", "") if number else head), *cells, *(("", "") if number else tail))
     return grid
-
-
-def style(standing: SidecarProgress) -> str:
-    """The colour for the progress of a sidecar."""
-    return {"active": "green", "waiting": "yellow", "silent": "dim"}.get(str(standing), "red")
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
@@ -261,13 +223,9 @@ def print_late(snapshot: FleetSnapshot) -> None:
         seen = status.sidecar.seen
         suffix = f" (last seen {ago(seen, datetime.now(tz=UTC))})" if seen is not None else ""
         print_error(f"{name_of(status)}: {status.standing}: {status.why}{suffix}")
-    uncertain = (
-        [status for status in snapshot.active if not status.sidecar.certain]
-        if len(snapshot.confirmed) < snapshot.expected
-        else []
-    )
-    for status in uncertain:
-        print_error(f"{name_of(status)}: not counted: {status.sidecar.doubt}")
+    for status in snapshot.active if len(snapshot.confirmed) < snapshot.expected else ():
+        if not status.sidecar.certain:
+            print_error(f"{name_of(status)}: not counted: {status.sidecar.doubt}")
     if len(snapshot.awaited) < snapshot.expected:
         print_error(f"{snapshot.expected} sidecars are expected, {len(snapshot.awaited)} reported")
     if snapshot.problem:
@@ -276,20 +234,13 @@ def print_late(snapshot: FleetSnapshot) -> None:
 
 def channel_json(channel: Channel) -> dict[str, Any]:
     """A channel as JSON."""
+    names = ("channel", "system", "policy", "state", "shards", "canary", "when", "by", "why", "trouble")
+    shown = {name: getattr(channel, name) or None for name in names}
     return {
-        "channel": channel.channel,
-        "system": channel.system,
+        **shown,
         "release": channel.sequence,
-        "switch": channel.sequence,  # the former name of `release`, for one version
-        "policy": channel.policy,
-        "state": channel.state,
-        "shards": dict(channel.shards) or None,
-        "canary": channel.canary.to_json() if channel.canary else None,
-        "when": channel.when or None,
-        "by": channel.by or None,
-        "why": channel.why or None,
-        "trouble": channel.trouble or None,
-    }
+        "switch": channel.sequence,
+    }  # `switch`: its former name, for one version
 
 
 def snapshot_json(snapshot: FleetSnapshot | None) -> dict[str, Any] | None:
@@ -304,3 +255,144 @@ def snapshot_json(snapshot: FleetSnapshot | None) -> dict[str, Any] | None:
         "problem": snapshot.problem,
         "sidecars": [status.json() for status in snapshot.statuses],
     }
+
+
+# --- the report of a deployment ---
+
+MAX_SHOWN = 10
+"""Maximum changes or failures shown; `privtab diff` and `privtab test` show all."""
+
+
+def show_gate(gate: Gate) -> None:
+    """Print the result of a gate, with its findings if it failed."""
+    colour = {"passed": "green", "failed": "bold red", "skipped": "yellow"}[str(gate.outcome)]
+    text = styled((f"{gate.name:<6}", "bold"), (f"{gate.outcome!s:<8}", colour), gate.says)
+    console = out()
+    console.print(text)
+    if gate.state is not None and gate.state.access:
+        _state(gate)
+    if gate.passed:
+        return
+    if gate.name == "lint":
+        show_diagnostics(gate.diagnostics)
+    for failure in gate.failures[:MAX_SHOWN]:
+        console.print(f"  {failure.case.name}: {failure.fault} is {failure.got}, not {failure.expected}")
+    if gate.blocking:
+        console.print(_blocking(gate))
+        console.print(
+            "  waive intended changes (`--waivers FILE`, see `privtab diff`), or deploy with `--fail-on none`",
+            style="dim",
+        )
+
+
+def _state(gate: Gate) -> None:
+    """What users gain and lose by the new state."""
+    from privtab.cli._state_diff import show_groups
+
+    assert gate.state is not None
+    console = out()
+    show_groups(gate.state, console, most=MAX_SHOWN)
+    console.print()
+    if not gate.passed:
+        console.print(
+            "  release intended changes with `--accept-gains WHY`; `privtab state diff` shows all of them", style="dim"
+        )
+
+
+def _blocking(gate: Gate) -> Table:
+    """A table of the changes that stop a deployment, each with the operations that changed only through it."""
+    from privtab.analysis.diff.summary import also_by, combine_pairs, folded
+
+    grid = table("  operation", "verdict", "before", "after")
+    for group in folded(gate.blocking)[:MAX_SHOWN]:
+        row = group.row
+        cells = [c.text if c is not None else "" for c in (row.before, row.after)]
+        grid.add_row(f"  {row.name}", str(row.verdict), *cells)
+        if causes := also_by(row):
+            grid.add_row("", Text("by", style="dim"), ", ".join(causes), "")
+        if group.through:
+            names = combine_pairs([(dependent.entity, dependent.operation) for dependent in group.through])
+            omitted = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
+            label = f"    and {len(group.through)} through it"
+            grid.add_row(Text(label, style="dim"), "", ", ".join(names[:MAX_SHOWN]) + omitted, "")
+    return grid
+
+
+def show_canary_outcome(outcome: CanaryOutcome, report: DeployReport) -> None:
+    """Print the outcome of a canary, by rule."""
+    report.tell(f"canary: {outcome.says}")
+    if report.quiet or not outcome.compared:
+        return
+    grid = table("rule", "of", "canary", "", "others", "", "p", "", right=("canary", "others", "p"))
+    for comparison in outcome.compared[:MAX_SHOWN]:
+        colour = {"moved": "bold red", "alike": "green", "few": "dim"}[comparison.verdict]
+        grid.add_row(
+            comparison.rule,
+            comparison.of,
+            f"{comparison.canary.share(comparison.of):.1%}",
+            f"of {comparison.canary.total:,}",
+            f"{comparison.others.share(comparison.of):.1%}",
+            f"of {comparison.others.total:,}",
+            f"{comparison.p:.2g}",
+            Text(comparison.verdict, style=colour),
+        )
+    out().print(grid)
+
+
+@dataclass(slots=True, kw_only=True)
+class DeployReport:
+    """The report, filled during the deployment; seconds by step."""
+
+    quiet: bool
+    """Whether only the report is printed, as JSON."""
+    outcome: str = ""
+    gates: list[Gate] = field(default_factory=list)
+    before: Channel | None = None
+    after: Channel | None = None
+    snapshots: dict[str, FleetSnapshot | None] = field(default_factory=dict)
+    canary_outcome: CanaryOutcome | None = None
+    pushed: PushResult | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Measure a step."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+
+    def ended(self, gate: Gate) -> None:
+        """Record the result of a gate, and show it."""
+        self.gates.append(gate)
+        if not self.quiet:
+            show_gate(gate)
+
+    @property
+    def all_passed(self) -> bool:
+        """Whether no gate stops the deployment."""
+        return all(gate.passed for gate in self.gates)
+
+    def stop(self, why: str) -> None:
+        """Record that the deployment ends here."""
+        self.tell(why, style="bold red")
+        self.outcome = "stopped"
+
+    def tell(self, text: str, *, style: str = "") -> None:
+        """Print a line, unless only the report is printed."""
+        if not self.quiet:
+            out().print(text, style=style or None)
+
+    def json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "outcome": self.outcome,
+            "gates": [gate.json() for gate in self.gates],
+            "before": channel_json(self.before) if self.before is not None and self.before.sequence else None,
+            "after": None if self.after is None else channel_json(self.after),
+            "canary": None if self.canary_outcome is None else self.canary_outcome.json(),
+            "watched": {name: snapshot_json(snapshot) for name, snapshot in self.snapshots.items()},
+            "seconds": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
+            **({} if self.pushed is None else {"pushed": self.pushed.json()}),
+        }

@@ -1,24 +1,34 @@
-"""Shared by the commands that serve HTTP: TLS files, exposure to other machines, the log; and `privtab serve registry`."""
+"""Shared by the commands that serve HTTP: TLS files, exposure to other machines, the log; `privtab serve registry` and `store`."""
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from privtab.cli._options import PolicyChoice, SigningOptions
 from privtab.cli._output import Format, flush, out, print_error, print_line
-from privtab.cli._parameters import needing, option, with_options
+from privtab.cli._parameters import needing, option
 from privtab.cli._registry_options import RegistryArgument, StorageOption, open_registry
+from privtab.cli._store_session import UrlArgument
 from privtab.errors import UsageError
 from privtab.printable import printable
 
 if TYPE_CHECKING:
+    from starlette.routing import Route
+    from starlette.types import ASGIApp
+
+    from privtab.bundle.pack import PolicyArtifacts
+    from privtab.bundle.sign import SigningKey
     from privtab.registry.server.feeds import Feeds
     from privtab.serving.server import Tls
+    from privtab.store.view import View
 
 ConnectionsOption = Annotated[
     int | None,
@@ -55,10 +65,12 @@ class ServerSettings:
         """The TLS files, if any. Raises UsageError, FileError.
 
         Also raises UsageError for an address that other machines reach where nothing keeps callers out; `tokens`: tokens
-        do. Warns if such connections are not encrypted.
+        do. Warns if such connections are not encrypted. Starts the log of requests.
         """
         from privtab.serving.server import is_loopback
 
+        self._public_url()
+        log_requests(quiet=self.quiet)
         tls = self._tls()
         if is_loopback(self.host):
             return tls
@@ -83,12 +95,38 @@ class ServerSettings:
         tls.check()
         return tls
 
-    def checked_public_url(self) -> str | None:
+    def _public_url(self) -> str | None:
         """The public URL without a slash at its end. Raises UsageError."""
         url = self.public_url
         if url is not None and (not url.startswith(("https://", "http://")) or set("?#") & set(url)):
             raise UsageError(f"`--public-url {url}`: write https://host, without a query or a fragment")
         return None if url is None else url.rstrip("/")
+
+    def serve(
+        self,
+        tls: Tls | None,
+        make: Callable[[str], ASGIApp],
+        served: Callable[[], tuple[str, Mapping[str, object]]],
+        **limits: Any,
+    ) -> None:
+        """Serve the application that `make` makes for the address that callers use, until Ctrl-C.
+
+        When it does, prints what is served where, for people or as JSON. `limits`: as `serving.server.serve` takes them.
+        """
+        from privtab.serving.server import address, listen, serve
+
+        with listen(self.host, self.port) as listening:
+            base = self._public_url() or address(listening, self.host, tls)
+
+            def ready() -> None:
+                shown, document = served()
+                if self.format_ == "json":
+                    print_line({"url": base, **document})
+                else:
+                    out().print(f"{shown} at {base}; Ctrl-C ends it")
+                flush()
+
+            serve(make(base), listening, tls=tls, ready=ready, head_seconds=self.header_timeout, **limits)
 
 
 class _OneLine(logging.Formatter):
@@ -96,15 +134,6 @@ class _OneLine(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the base class's name)
         return printable(super().formatMessage(record), one_line=True)
-
-
-def print_address(base: str, served: str, document: Mapping[str, object], format_: Format) -> None:
-    """Print what is served where, for people or as JSON, when it is."""
-    if format_ == "json":
-        print_line({"url": base, **document})
-    else:
-        out().print(f"{served} at {base}; Ctrl-C ends it")
-    flush()
 
 
 def log_requests(*, quiet: bool) -> None:
@@ -125,7 +154,6 @@ MAX_CONNECTIONS = 50_000
 """Maximum connections: each sidecar keeps one open for each of its bundles."""
 
 
-@with_options
 def serve_registry(
     url: RegistryArgument,
     channel: Annotated[
@@ -147,11 +175,9 @@ def serve_registry(
       privtab serve registry /srv/registry --host 0.0.0.0 --token-file tokens --tls-cert c.pem --tls-key k.pem
     """
     tls = settings.checked_tls(tokens=settings.token_file is not None)
-    log_requests(quiet=settings.quiet)
     from privtab.registry import names
     from privtab.registry.server.feeds import Feeds
     from privtab.registry.server.fleet import FleetTracker
-    from privtab.serving.server import address, listen, serve
     from privtab.serving.tokens import Tokens
 
     with needing("`privtab serve registry`", "compiler", "registry"):
@@ -164,20 +190,9 @@ def serve_registry(
     if not registry.settings():
         print_error(f"there is no registry at {registry.url} yet: the first bundle stored there creates it")
     feeds = Feeds(registry, only=channel or (), poll=poll)
-    served = ServerState(feeds=feeds, fleet=FleetTracker(forget=forget), tokens=tokens)
-    with ExitStack() as stack:
-        listening = stack.enter_context(listen(settings.host, settings.port))
-        base = address(listening, settings.host, tls)
-        serve(
-            application(served),
-            listening,
-            tls=tls,
-            ready=lambda: print_address(base, *_served(feeds), settings.format_),
-            ending=feeds.end,
-            at_once=MAX_CONNECTIONS,
-            each=each,
-            head_seconds=settings.header_timeout,
-        )
+    state = ServerState(feeds=feeds, fleet=FleetTracker(forget=forget), tokens=tokens)
+    limits = {"ending": feeds.end, "at_once": MAX_CONNECTIONS, "each": each}
+    settings.serve(tls, lambda _: application(state), lambda: _served(feeds), **limits)
 
 
 def raise_file_limit() -> None:
@@ -197,3 +212,174 @@ def _served(feeds: Feeds) -> tuple[str, dict[str, object]]:
     channels = [f"{channel}/{system}" for channel, system in sorted(feeds.channels)]
     shown = f"{feeds.registry.url} ({', '.join(channels) or 'no channels yet'})"
     return shown, {"registry": feeds.registry.url, "channels": channels}
+
+
+# --- `privtab serve store` ---
+
+
+POLL_SECONDS = 0.2
+"""Seconds between two looks for changes that other processes made."""
+
+
+class ServedBundles(NamedTuple):
+    """What serves bundles."""
+
+    at_once: int
+    routes: Sequence[Route] = ()
+    beside: Sequence[Callable[[], AbstractAsyncContextManager[None]]] = ()
+    end: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleOptions(SigningOptions):
+    """The options about bundles."""
+
+    channel: Annotated[str | None, option("--channel NAME", "Serve bundles to OPA sidecars too, as this channel.")] = (
+        None
+    )
+    sidecar_token_file: Annotated[
+        Path | None, option("--sidecar-token-file FILE", "Tokens of sidecars and operators, as of a registry's server.")
+    ] = None
+    sequence: Annotated[
+        int | None,
+        option(
+            "--sequence N", "Sequence number of the policy; that of a state is N plus the number of its change.", min=0
+        ),
+    ] = None
+
+    def checked(self, *, others: bool) -> SigningKey | None:
+        """The key to sign with. `others`: whether something other than tokens keeps callers out, or nobody wants that.
+
+        Raises UsageError for options that need another one, FileError.
+        """
+        if self.channel is None:
+            for option, value in (
+                ("--sidecar-token-file", self.sidecar_token_file),
+                ("--signing-key", self.key if self.key != os.environ.get("PRIVTAB_SIGNING_KEY") else None),
+                ("--key-id", self.key_id),
+                ("--scope", self.scope or None),
+                ("--sequence", self.sequence),
+            ):
+                if value is not None:
+                    raise UsageError(f"`{option}` is for the bundles of `--channel NAME`")
+            return None
+        if self.sidecar_token_file is None and not others:
+            raise UsageError("bundles hold all rows: give `--sidecar-token-file`, or `--tls-client-ca`")
+        return self.signing_key()
+
+    def served(self, view: View, artifacts: PolicyArtifacts, signing: SigningKey | None) -> ServedBundles:
+        """The registry's server code over a store, whose changes are releases of one channel; nothing without a channel.
+
+        Raises UsageError.
+        """
+        from privtab.serving.server import MOST_AT_ONCE
+        from privtab.serving.tokens import Tokens
+
+        if self.channel is None:
+            return ServedBundles(MOST_AT_ONCE)
+        with needing("`privtab serve store --channel`", "registry"):
+            from privtab.registry.server.app import Role, ServerState, sidecar_routes, watching
+            from privtab.registry.server.feeds import Feeds
+            from privtab.registry.server.fleet import FleetTracker
+            from privtab.store.server.releases import StoreReleases
+        raise_file_limit()
+        feeds = Feeds(
+            StoreReleases(view, artifacts, self.channel, signing),
+            poll=POLL_SECONDS,
+        )
+        token_file = self.sidecar_token_file
+        state = ServerState(
+            feeds=feeds,
+            fleet=FleetTracker(),
+            tokens=Tokens(token_file, Role, bindings=True) if token_file is not None else None,
+        )
+        return ServedBundles(MAX_CONNECTIONS, sidecar_routes(state), [partial(watching, state)], feeds.end)
+
+
+def serve_store(
+    url: UrlArgument,
+    policy: PolicyChoice,
+    authorise: Annotated[
+        list[str] | None,
+        option("--authorise TABLE[.add|.remove]=OPERATION", "Operation that authorises rows of a table; repeatable."),
+    ] = None,
+    auditor: Annotated[
+        list[str] | None, option("--auditor USER", "User who may read all rows and the journal; repeatable.")
+    ] = None,
+    api: Annotated[
+        list[str] | None, option("--api NAME", "Serve this system's paths and payloads too; repeatable.")
+    ] = None,
+    anonymous: Annotated[str | None, option("--anonymous USER", "User of requests without a token.")] = None,
+    *,
+    bundles: BundleOptions,
+    settings: ServerSettings,
+) -> None:
+    """Serve a store over HTTP until Ctrl-C: rows, changes, and AuthZEN decisions.
+
+    The name of a token is the user who makes its requests. The OpenAPI document is at /store/v1/openapi.json.
+
+    Example:
+      privtab serve store grants.db --policy lake.yaml --token-file tokens
+      privtab serve store grants.db -p lake.yaml --anonymous root --authorise owners=grant
+      privtab serve store grants.db -p gravitino/1.1.0 --token-file tokens --api gravitino
+      privtab serve store grants.db -p lake.yaml --token-file tokens \\
+              --channel live --sidecar-token-file sidecars --signing-key prod.pem
+    """
+    with needing("`privtab serve store`", "store", "serve"):
+        from privtab.authzen.app import AppSettings, application
+        from privtab.authzen.service import Service
+        from privtab.serving.tokens import Tokens
+        from privtab.store.server import app
+        from privtab.store.server.app import StoreScope, StoreServer, routes
+        from privtab.store.server.metrics import Metrics
+        from privtab.store.server.point import StoreDecisionPoint, wait_for_change
+        from privtab.store.store import Store
+    from privtab.pipeline import policy_artifacts
+    from privtab.store.authority import Authority
+    from privtab.store.guarded import GuardedStore
+    from privtab.store.view import View
+
+    if settings.token_file is None and anonymous is None:
+        raise UsageError("changes need a user: give `--token-file` with a token for each user, or `--anonymous USER`")
+    tls = settings.checked_tls(tokens=anonymous is None)
+    others = anonymous is not None or settings.tls_client_ca is not None or settings.insecure
+    signing = bundles.checked(others=others)
+    program = policy.program()
+    authority = Authority(program, authorise or ())
+    store = Store.open(url, program)
+    artifacts = policy_artifacts(program)
+    view = View(store, program, artifacts.program)
+    view.now()  # Wrong rows are told now, not to the first caller.
+    metrics = Metrics(view)
+    tokens = Tokens(settings.token_file, StoreScope) if settings.token_file is not None else None
+    signed = "" if signing is None else f", its bundles signed with {signing.id}"
+    shown = f"{store.database.shown}, a store of {store.system}{signed},"
+    document = {"system": store.system, "store": store.database.shown}
+    sidecars = bundles.served(view, artifacts, signing)
+    service = Service(StoreDecisionPoint(view), system=program.system)
+
+    def make(base: str) -> ASGIApp:
+        server = StoreServer(
+            guarded=GuardedStore(store, view, authority, auditor or (), metrics.record),
+            metrics=metrics,
+            base=base,
+            tokens=tokens,
+            anonymous=anonymous,
+            max_body=settings.max_body,
+        )
+        found = routes(server)
+        for name in api or ():
+            found += app.plugin_routes(name, server)
+        served = AppSettings(
+            services={"": service, f"/{program.system}": service},
+            base=base,
+            tokens=tokens,
+            of_users=True,
+            max_body=settings.max_body,
+            routes=[*found, *sidecars.routes],
+            beside=sidecars.beside,
+            admit=wait_for_change(store),
+        )
+        return application(served)
+
+    settings.serve(tls, make, lambda: (shown, document), ending=sidecars.end, at_once=sidecars.at_once)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from privtab.analysis.state_diff.summary import Group, groups, headline, totals
-from privtab.cli._ask import show_rows
+from privtab.cli._ask import show_notes, show_rows
 from privtab.cli._options import (
     AtOption,
     PartialOption,
@@ -30,15 +28,16 @@ from privtab.cli._output import (
     spinner,
     styled,
 )
-from privtab.cli._parameters import argument, option, policies, words_of
-from privtab.cli._stored import is_stored
+from privtab.cli._parameters import argument, failing_words, option, policies
+from privtab.cli._stored import as_stored, is_stored, load_policy, load_rows
 from privtab.errors import UsageError
 from privtab.state.places import NOWHERE, place_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from privtab.analysis.state_diff import ChangedRow, StateDiff
+    from privtab.analysis.state_diff.summary import Group
     from privtab.ir.nodes import Program
     from privtab.state.nodes import State
     from privtab.state.places import Places
@@ -100,29 +99,20 @@ def run(
       privtab state diff registry:/srv/registry#prod state.yaml -p gravitino/1.1.0 --format markdown
       privtab state diff state.yaml --without "alice holds role:analyst" -p gravitino/1.1.0
     """
-    from privtab.cli._stored import load_policy
-
-    failing = _failing(fail_on, decisions=policy is not None)
+    failing = failing_words(fail_on, FAILING)
     if (after is None) != bool(without):
         raise UsageError("give a second state, or `--without ROW`")
     if policy is None:
-        needing = (("--variant", variant), ("--at", at))
-        for option in (name for name, value in needing if value is not None):
-            raise UsageError(f"`{option}` needs `--policy POLICY`")
+        needing = [f"--fail-on {word}" for word in sorted(failing) if word != "any"]
+        needing += [name for name, value in (("--variant", variant), ("--at", at)) if value is not None]
+        if needing:
+            raise UsageError(f"`{needing[0]}` needs `--policy POLICY`")
     moment = moment_of(at)
     program = None if policy is None else load_policy(policy, variant=variant)
     sides = _Sides(program, before, after, without or [], allow_partial)
     found = sides.compared(moment)
     _print(found, (str(before), sides.after_shown), format_, limit, decisions=program is not None)
     fail_if(sides.partial or found.undecided or _fails(found, failing))
-
-
-@contextmanager
-def comparison_progress() -> Iterator[Callable[[int, int], None]]:
-    """A progress bar for the comparison."""
-    with progress(1) as bar:
-        task = bar.task_ids[0]
-        yield lambda done, total: bar.update(task, completed=done, total=total, description="comparing users")
 
 
 @dataclass
@@ -145,7 +135,6 @@ class _Sides:
         """The difference; of decisions, at a moment."""
         from privtab.analysis.state_diff import StateDiff, state_diff
         from privtab.analysis.state_diff.rows import changed_raw_rows
-        from privtab.cli._stored import as_stored
 
         if self.program is None:
             with spinner("reading the states"):
@@ -165,7 +154,7 @@ class _Sides:
                 notes = ("rows are compared as bundles hold them: sets resolved, roles of groups given to their users",)
             if self.after is None:
                 states = states[0], self._less(states[0], places[0])
-        with comparison_progress() as tell:
+        with progress(1, "comparing users") as tell:
             found = state_diff(self.program, *states, places=places, moment=moment, tell=tell)
         return replace(found, notes=(*notes, *found.notes)) if found.rows else found
 
@@ -176,7 +165,6 @@ class _Sides:
         return state, places
 
     def _raw(self, path: Path) -> RawState:
-        from privtab.cli._stored import load_rows
 
         if self.after is not None and is_stored(self.before) != is_stored(self.after):
             raise UsageError("a bundle has sets and roles resolved: give `--policy` to compare it with a file")
@@ -202,17 +190,9 @@ class _Sides:
         return replace(rows, rows=remaining)
 
 
-def _failing(values: list[str] | None, *, decisions: bool) -> frozenset[str]:
-    """Parse `--fail-on`; raises UsageError."""
-    words = set(words_of(values))
-    for word in sorted(words - {*FAILING, "any"}):
-        raise UsageError(f"`--fail-on {word}`: there are {', '.join(FAILING)} and any")
-    if not decisions and (needing := sorted(words - {"any"})):
-        raise UsageError(f"`--fail-on {needing[0]}` needs `--policy POLICY`")
-    return frozenset(words)
+def _fails(found: StateDiff, failing: Sequence[str]) -> bool:
+    from privtab.analysis.state_diff.summary import totals
 
-
-def _fails(found: StateDiff, failing: frozenset[str]) -> bool:
     gained = totals(found, gained=True)
     return (
         ("any" in failing and bool(found.rows))
@@ -231,7 +211,6 @@ def _print(
     decisions: bool,
 ) -> None:
     from privtab.analysis.state_diff.summary import MOST_NAMES, state_diff_json
-    from privtab.cli._ask import show_notes
 
     match format_:
         case "json":
@@ -255,6 +234,8 @@ ROWS = 20
 
 def show(diff: StateDiff, shown: tuple[str, str], console: Terminal, *, decisions: bool, most: int) -> None:
     """Print a difference. `most`: the most lines of rows, and of changed access; 0 for all."""
+    from privtab.analysis.state_diff.summary import headline, totals
+
     console.print(f"{shown[0]} → {shown[1]}", style="bold")
     console.print(headline(diff), style="dim")
     if diff.rows:
@@ -270,6 +251,8 @@ def show(diff: StateDiff, shown: tuple[str, str], console: Terminal, *, decision
 
 def show_groups(diff: StateDiff, console: Terminal, *, most: int) -> None:
     """Print what users gain and lose, by the rows that make it."""
+    from privtab.analysis.state_diff.summary import groups
+
     found = groups(diff)
     lines_left = most or sum(len(group.lines) for group in found)
     for group in found:

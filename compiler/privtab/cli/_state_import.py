@@ -11,19 +11,19 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from privtab._resources import documents
 from privtab._staged import write
+from privtab.cli._files import row_counts
 from privtab.cli._options import AtOption, PartialOption, PolicyChoice, StateOption, load_state_and_places, moment_of
-from privtab.cli._output import FormatOption, err, fail_if, out, print_error, print_if_data, show_state_findings
-from privtab.cli._parameters import argument, needing, option, with_options
+from privtab.cli._output import FormatOption, err, fail_if, out, print_error, print_if_data, show_state_findings, stop
+from privtab.cli._parameters import argument, needing, option
+from privtab.cli._registry_options import token_in
 from privtab.errors import UsageError
-from privtab.exit_codes import ExitCode
 from privtab.key_values import key_values
 from privtab.plural import count
 from privtab.request import Entity
 from privtab.source import read_text
+from privtab.state.findings import to_json
 
 if TYPE_CHECKING:
     from privtab.importing.run import ImportResult
@@ -47,12 +47,10 @@ class Connection:
 
     def sent(self) -> dict[str, Any]:
         """The token and the headers."""
-        token = None if self.token_file is None else read_text(self.token_file).strip()
         headers = key_values(self.header, "--header", "NAME:VALUE", example="X-Tenant:acme", allow_empty=True)
-        return {"token": token, "headers": headers}
+        return {"token": token_in(self.token_file), "headers": headers}
 
 
-@with_options
 def import_(
     document: Annotated[
         str, argument("DOCUMENT", f"Import document: a name ({', '.join(documents('import'))}) or a YAML file.")
@@ -113,8 +111,7 @@ def import_(
         names = " ".join(f"--accept {quote(name)}" for name in dict.fromkeys(item.name for item in refused))
         explanation = "`--strict` writes nothing" if strict else "without it the state could allow more"
         things = count(sum(item.count for item in refused), "thing")
-        print_error(f"{things} cannot be expressed: {explanation}; to do without: {names}")
-        raise typer.Exit(ExitCode.FINDINGS)
+        stop(f"{things} cannot be expressed: {explanation}; to do without: {names}")
 
 
 def _write(output: Path, tables: dict[str, list[dict[str, str]]]) -> None:
@@ -150,11 +147,9 @@ def _show(result: ImportResult, output: Path | None) -> None:
     _list("translated", list(result.translated))
     _list("not expressible", not_taken)
     if output is not None:
-        row_counts = ", ".join(count(rows, table.replace("_", " ")[:-1]) for table, rows in result.taken.items())
-        out().print(f"{output}: {row_counts or 'nothing'}")
+        out().print(f"{output}: {row_counts(result.taken) or 'nothing'}")
 
 
-@with_options
 def push(
     document: Annotated[
         str, argument("DOCUMENT", f"Mapping document: a name ({', '.join(documents('mapping'))}) or a YAML file.")
@@ -239,7 +234,6 @@ def push(
 
 def _push_json(result: PushReport) -> dict[str, Any]:
     from privtab.pushdown.rights import in_order
-    from privtab.state.findings import to_json
 
     def listed(rights: Iterable[Any]) -> list[str]:
         return [str(right) for right in in_order(set(rights))]

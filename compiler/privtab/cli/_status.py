@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
+from rich.console import Group
 from rich.text import Text
 
 from privtab.cli._output import Format, FormatOption, fail_if, out, print_if_data, styled, table
-from privtab.cli._parameters import argument, option, with_options
+from privtab.cli._parameters import argument, option
+from privtab.cli._registry_options import no_channel, open_registry
 from privtab.cli._rollout import (
     ChannelOption,
     FleetOptions,
     RegistryOption,
     ago,
     channel_json,
-    no_channel,
-    registry_of,
     sidecars,
 )
 from privtab.errors import FleetError, RegistryError, UsageError
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 MAX_REFUSED = 5
 
 
-@with_options
 def run(
     system: Annotated[str | None, argument("SYSTEM", "Only this system. (default: all)")] = None,
     registry: RegistryOption = None,
@@ -62,7 +61,7 @@ def run(
     """
     if registry is None and fleet.server is None and not fleet.opa:
         raise UsageError("give `--registry URL`, `--server URL` or `--opa URL`")
-    opened = None if registry is None else registry_of(registry)
+    opened = None if registry is None else open_registry(registry)
     with fleet.reader() as read:
         take = partial(_take_snapshot, opened, channel, system, read, history)
         if watch is not None:
@@ -109,14 +108,10 @@ def _take_snapshot(
     channels = []
     if registry is not None:
         registry.store.renew()
-        candidates = (
-            [registry.channel(channel, system)]
-            if system
-            else [candidate for candidate in registry.channels() if candidate.channel == channel]
-        )
-        channels = [current for current in candidates if current.last]
+        candidates = [registry.channel(channel, system)] if system else registry.channels()
+        channels = [current for current in candidates if current.channel == channel and current.last]
         if not channels:
-            raise no_channel(registry, f"{channel}/{system}" if system else channel)
+            raise UsageError(no_channel(registry, f"{channel}/{system}" if system else channel))
     histories = {
         current.system: registry.history(current.channel, current.system, history) if history else []
         for current in channels
@@ -190,24 +185,14 @@ def _json(snapshot: ChannelSnapshot) -> dict[str, Any]:
         ],
         "sidecars": [status.json() for status in snapshot.statuses],
         "refused": [] if snapshot.fleet is None else list(snapshot.fleet.refused),
-        "decisions": []
-        if snapshot.fleet is None
-        else [
-            {
-                "revision": count.revision,
-                "kind": count.kind or None,
-                "rule": count.rule,
-                "allowed": count.allowed,
-                "denied": count.denied,
-                "undefined": count.undefined,
-            }
-            for count in snapshot.fleet.decision_counts
+        "decisions": [
+            asdict(count) | {"kind": count.kind or None}
+            for count in (() if snapshot.fleet is None else snapshot.fleet.decision_counts)
         ],
     }
 
 
 def _render(snapshot: ChannelSnapshot) -> RenderableType:
-    from rich.console import Group
 
     parts: list[RenderableType] = []
     for channel in snapshot.channels:
@@ -245,16 +230,9 @@ def _channel(channel: Channel) -> list[RenderableType]:
         from privtab.registry.deploy.canary import CanaryPlan
 
         part = CanaryPlan(part=channel.canary, seconds=0, decisions=1, tolerance=0, quiet_ok=False).words
-        revisions = ", ".join(
-            filter(
-                None,
-                [
-                    channel.canary.policy and f"policy {channel.canary.policy}",
-                    channel.canary.state and "a state of its own",
-                ],
-            )
-        )
-        lines.append(Text(f"canary of {part}: {revisions}", style="yellow"))
+        policy = channel.canary.policy and f"policy {channel.canary.policy}"
+        revisions = filter(None, (policy, channel.canary.state and "a state of its own"))
+        lines.append(Text(f"canary of {part}: {', '.join(revisions)}", style="yellow"))
     return lines
 
 

@@ -14,12 +14,12 @@ from urllib.parse import urlencode
 import typer
 
 from privtab.cli._ask import entity, user_name
-from privtab.cli._output import out, print_error
+from privtab.cli._output import fail_if, out, print_error, stop
 from privtab.cli._parameters import argument, needing, option, policies
-from privtab.cli._rollout import TOKEN_VARIABLE, token_of
+from privtab.cli._registry_options import TOKEN_VARIABLE, is_http, token_of
+from privtab.cli._stored import load_policy, rows_of_store
 from privtab.effects import Change
-from privtab.errors import StoreConflict, StoreError, UnsupportedError, UsageError
-from privtab.exit_codes import ExitCode
+from privtab.errors import StateInvalid, StoreConflict, StoreError, UsageError
 from privtab.plural import count
 from privtab.request import Entity
 from privtab.state.row_text import row_text
@@ -27,7 +27,7 @@ from privtab.state.row_text import row_text
 if TYPE_CHECKING:
     from privtab.store.guarded import DesiredChange, GuardedStore
     from privtab.store.journal import Entry
-    from privtab.store.planning import Proposal as PlannedChange
+    from privtab.store.planning import Proposal as Planned
     from privtab.store.store import Outcome, Store
 
 Row: TypeAlias = Mapping[str, str]
@@ -91,36 +91,29 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """What a change would do: its rows, and the JSON of `state diff`, or why that is not known."""
+class Answer:
+    """What a change did, or would do: its rows, and the JSON of `state diff`, or why that is not known."""
 
     number: int
     changes: Sequence[Change]
-    effect: Mapping[str, Any] | None
+    repeated: bool = False
+    effect: Mapping[str, Any] | None = None
     undecided: str = ""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppliedChange:
-    """What a change did."""
-
-    number: int
-    changes: Sequence[Change]
-    repeated: bool
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> Answer:
+        """Read the answer of a server."""
+        known = {name: answer[name] for name in ("repeated", "effect", "undecided") if name in answer}
+        return cls(number=answer["number"], changes=tuple(map(Change.from_json, answer["changes"])), **known)
 
 
 Session: TypeAlias = "_Local | _Remote"
 """A store, here or behind a server."""
 
 
-def is_server(store: str) -> bool:
-    """Whether a store is the address of a server, not a database."""
-    return store.startswith(("http://", "https://"))
-
-
 def session(settings: Settings) -> Session:
     """Open the store."""
-    return _Remote(settings) if is_server(settings.store) else _Local(settings)
+    return _Remote(settings) if is_http(settings.store) else _Local(settings)
 
 
 def carry_out(settings: Settings, opened: Session, intent: RequestedChange) -> None:
@@ -128,17 +121,10 @@ def carry_out(settings: Settings, opened: Session, intent: RequestedChange) -> N
     expected = settings.expect
     if settings.dry_run or not settings.yes:
         proposal = opened.propose(intent)
-        sensitive = _is_sensitive(proposal)
-        if settings.dry_run or sensitive:
-            print_changes(proposal.changes)
-            _print_effect(proposal)
-        if settings.dry_run:
-            return
-        if sensitive:
-            confirm_sensitive()
+        confirm(proposal, dry_run=settings.dry_run)
         expected = proposal.number if expected is None else expected
-    done = opened.change(intent, settings.request_id, expected)
-    print_done(done)
+    if not settings.dry_run:
+        print_done(opened.change(intent, settings.request_id, expected))
 
 
 def found(rows: list[Row], what: str) -> list[Row]:
@@ -178,20 +164,14 @@ class _Local:
     def rows(self, table: str, **cells: str) -> list[Row]:
         return _matching(self._guarded.view.now().tables[table], cells)
 
-    def propose(self, intent: RequestedChange) -> Proposal:
-        from privtab.store.guarded import effect_of
+    def propose(self, intent: RequestedChange) -> Answer:
+        return proposed(self._guarded.propose("change", self._desired(intent)))
 
-        planned = self._guarded.propose("change", self._desired(intent))
-        effect, undecided = effect_of(planned)
-        return Proposal(number=planned.number, changes=planned.changes, effect=effect, undecided=undecided)
-
-    def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> AppliedChange:
+    def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> Answer:
         from privtab.store.guarded import WriteOptions
 
-        outcome = self._guarded.carry_out(
-            "change", self._desired(intent), WriteOptions(request_id=request_id, expect=expect)
-        )
-        return AppliedChange(number=outcome.number, changes=outcome.changes, repeated=outcome.repeated)
+        how = WriteOptions(request_id=request_id, expect=expect)
+        return Answer.of(self._guarded.carry_out("change", self._desired(intent), how).to_json())
 
     def _desired(self, intent: RequestedChange) -> DesiredChange:
         from privtab.store.guarded import DesiredChange
@@ -237,20 +217,17 @@ class _Remote:
             if after is None:
                 return listed
 
-    def propose(self, intent: RequestedChange) -> Proposal:
+    def propose(self, intent: RequestedChange) -> Answer:
         answer = self._ask("POST", "/changes", {"dry_run": "true"}, _body(intent))
         with self._expected():
-            undecided = str(answer.get("undecided", ""))
-            return Proposal(
-                number=answer["number"], changes=_changes(answer), effect=answer.get("effect"), undecided=undecided
-            )
+            return Answer.of(answer)
 
-    def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> AppliedChange:
+    def change(self, intent: RequestedChange, request_id: str | None, expect: int | None) -> Answer:
         headers = {} if request_id is None else {"Idempotency-Key": request_id}
         headers |= {} if expect is None else {"If-Match": f'"{expect}"'}
         answer = self._ask("POST", "/changes", {}, _body(intent), headers)
         with self._expected():
-            return AppliedChange(number=answer["number"], changes=_changes(answer), repeated=answer["repeated"])
+            return Answer.of(answer)
 
     def _expected(self) -> AbstractContextManager[None]:
         from privtab.client._sender import expected
@@ -285,15 +262,10 @@ class _Remote:
         error = error if isinstance(error, dict) else {}
         message = str(error.get("message") or f"{self._url} answered {answer.status}")
         match error.get("kind"):
-            case "denied":
-                print_error(message)
-                raise typer.Exit(ExitCode.FINDINGS)
-            case "conflict":
+            case "denied" | "conflict":
                 raise StoreConflict(message)
             case "wrong_rows":
-                for finding in error.get("findings", ()):
-                    print_error(str(finding))
-                raise typer.Exit(ExitCode.FINDINGS)
+                raise StateInvalid(tuple(map(str, error.get("findings", ()))))
             case "invalid" | "malformed" | "not_found" | "refused":
                 raise UsageError(message)
             case _:
@@ -302,12 +274,11 @@ class _Remote:
 
 def listed(settings: Settings, name: str | None, at: str | None = None) -> list[tuple[str, Row]]:
     """The rows that name a principal or an entity, or all, of a store or of a server: (table, row). `at`: at a moment of a store's journal."""
-    if is_server(settings.store):
+    if is_http(settings.store):
         if at is not None:
             raise UsageError("a server shows the rows of now: leave `--at` out, or give the database")
         entries = _Remote(settings).listed("/rows", {} if name is None else {"about": name})
         return [(entry["table"], entry["row"]) for entry in entries]
-    from privtab.cli._stored import rows_of_store
     from privtab.store.view import names_in
 
     _, tables = rows_of_store(settings.store, at)
@@ -320,7 +291,6 @@ def _guarded(url: str, policy: str, authorise: Sequence[str]) -> GuardedStore:
         from privtab.store.guarded import GuardedStore
         from privtab.store.store import Store
         from privtab.store.view import View
-    from privtab.cli._stored import load_policy
     from privtab.pipeline import policy_artifacts
 
     program = load_policy(policy)
@@ -338,16 +308,7 @@ def _body(intent: RequestedChange) -> dict[str, Any]:
     return body if intent.resource is None else body | {"resource": str(intent.resource)}
 
 
-def _changes(answer: Mapping[str, Any]) -> list[Change]:
-    return [Change.from_json(change) for change in answer["changes"]]
-
-
-def _is_sensitive(proposal: Proposal) -> bool:
-    effect = proposal.effect
-    return effect is None or bool(effect["undecided"]) or effect["summary"]["gained"]["sensitive"] > 0
-
-
-def _print_effect(proposal: Proposal) -> None:
+def _print_effect(proposal: Answer) -> None:
     """Print who gains and loses which operations on what."""
     if proposal.effect is None:
         print_error(f"who gains and loses what is not known: {proposal.undecided}")
@@ -356,12 +317,24 @@ def _print_effect(proposal: Proposal) -> None:
         names, entities = (_names(access[key]) for key in ("subjects", "entities"))
         several = access["subjects"]["count"] != 1
         verb = ("gain" if access["change"] == "gained" else "lose") + ("" if several else "s")
-        what = f"`{access['operation']}`" + (" (sensitive)" if access["sensitive"] else "")
-        out().print(f"  {names} {verb} {what} on {entities}")
+        objects = "".join(f" with {slot} {_names(found)}" for slot, found in access["with"].items())
+        out().print(f"  {names} {verb} {_operation(access)} on {entities}{objects}")
     if not proposal.effect["access"]:
         out().print("  no user gains or loses an operation")
     for text in proposal.effect["undecided"]:
         print_error(f"not decided: {text}")
+
+
+def _operation(access: Mapping[str, Any]) -> str:
+    """An operation, what a request for it gives, and whether it is sensitive."""
+    from privtab.ir.names import value_text
+
+    given = dict(access["attributes"])
+    owners = given.pop("with", {}).items()
+    values = [f"{of}.{n} = {value_text(v)}" for of, named in (*given.items(), *owners) for n, v in named.items()]
+    flags = f" with {' and '.join(access['flags'])}" if access["flags"] else ""
+    condition = f" if {' and '.join(values)}" if values else ""
+    return f"`{access['operation']}`{flags}{condition}{' (sensitive)' if access['sensitive'] else ''}"
 
 
 def _names(named: Mapping[str, Any]) -> str:
@@ -370,33 +343,28 @@ def _names(named: Mapping[str, Any]) -> str:
     return f"{shown} and {more:,} more" if more else shown
 
 
-MOST_LINES = 60
-"""The most lines of a difference that are shown."""
+def proposed(planned: Planned) -> Answer:
+    """What a change of a store that is opened here would do."""
+    from privtab.store.guarded import proposal_json
+
+    return Answer.of(proposal_json(planned))
 
 
-def confirm(store: Store, planned: PlannedChange, *, dry_run: bool, yes: bool) -> None:
-    """Show who gains and loses what, and ask before a sensitive operation is given to somebody."""
-    from privtab.analysis.state_diff import state_diff
-    from privtab.analysis.state_diff.summary import totals
+def confirm(proposal: Answer, *, dry_run: bool) -> None:
+    """Show what a change does, if it gives sensitive operations or with `dry_run`; without, ask before it gives them.
 
-    if yes and not dry_run:
-        return
-    try:
-        found = state_diff(store.program, planned.before, planned.after)
-        sensitive = totals(found, gained=True).sensitive > 0 or bool(found.undecided)
-    except UnsupportedError as error:
-        if dry_run:
-            raise
-        print_error(str(error))
-        found, sensitive = None, True
-    if found is not None and (dry_run or sensitive):
-        from privtab.cli._state_diff import show as show_difference
-
-        shown = (f"change {planned.number}", "after the request")
-        show_difference(found, shown, out(), decisions=True, most=MOST_LINES)
+    A dry run that cannot tell who gains what exits with 1.
+    """
+    effect = proposal.effect
+    sensitive = effect is None or bool(effect["undecided"]) or effect["summary"]["gained"]["sensitive"] > 0
+    if dry_run or sensitive:
+        print_changes(proposal.changes)
+        _print_effect(proposal)
+    fail_if(dry_run and effect is None)
     if dry_run or not sensitive:
         return
-    confirm_sensitive()
+    if not sys.stdin.isatty() or not typer.confirm("This gives sensitive operations. Change the store?"):
+        stop("nothing was changed: the request gives sensitive operations; `--yes` confirms it")
 
 
 def store_class() -> type[Store]:
@@ -414,13 +382,6 @@ def show_entries(entries: Iterable[Entry]) -> None:
         print_changes(entry.changes)
 
 
-def confirm_sensitive() -> None:
-    """Ask at the terminal; exit with 1 unless the answer is yes."""
-    if not sys.stdin.isatty() or not typer.confirm("This gives sensitive operations. Change the store?"):
-        print_error("nothing was changed: the request gives sensitive operations; `--yes` confirms it")
-        raise typer.Exit(ExitCode.FINDINGS)
-
-
 def print_changes(changes: Iterable[Change]) -> None:
     """Print the rows that a change adds and removes."""
     for change_ in changes:
@@ -428,7 +389,7 @@ def print_changes(changes: Iterable[Change]) -> None:
         out().print(f"  {sign} {row_text(change_.table, change_.row or {})}")
 
 
-def print_done(done: AppliedChange | Outcome) -> None:
+def print_done(done: Answer | Outcome) -> None:
     """Print what a change did, or that an earlier request with the same id did it."""
     print_changes(done.changes)
     again = ", done before" if done.repeated else ""

@@ -16,9 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl
 
+from privtab import moments
+from privtab.cli._output import print_error
 from privtab.cli._parameters import needing
-from privtab.cli._rollout import registry_of
-from privtab.errors import FileError, RegistryError, UsageError
+from privtab.cli._registry_options import no_channel, open_registry, read_file, token_of
+from privtab.errors import BrokenBundle, FileError, RegistryError, UsageError
+from privtab.moments import EXAMPLE
+from privtab.plural import count
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
@@ -75,13 +79,8 @@ def place_of(location: str | os.PathLike[str]) -> ChannelReference:
         raise UsageError(
             f"`{os.fspath(location)}`: write registry:URL#CHANNEL, as in registry:/srv/registry#prod, with @N for release N or @ID for a revision"
         )
-    return ChannelReference(
-        url=found["url"],
-        channel=found["channel"],
-        system=found["system"],
-        release=None if found["release"] is None else int(found["release"]),
-        revision=found["revision"],
-    )
+    parts: dict[str, Any] = found.groupdict()
+    return ChannelReference(**parts | {"release": parts["release"] and int(parts["release"])})
 
 
 def load_policy(
@@ -179,8 +178,6 @@ def as_stored(program: Program, state: State) -> State:
 
 def _imported(program: Program | None, location: str) -> RawState:
     """The rows that an import document gives of another system, now."""
-    from privtab.cli._output import print_error
-    from privtab.plural import count
     from privtab.spark.state.opening import import_state
     from privtab.state.load import from_tables, to_tables
 
@@ -232,7 +229,6 @@ def _store_and_moment(location: str) -> tuple[str, str | None]:
 def _check_no_moment(url: str) -> None:
     """Raise UsageError for the address of a store with `@` and a text that is no moment; names of files may contain `@`."""
     _check_store_extra()
-    from privtab.moments import EXAMPLE
     from privtab.store.database import file_before_at
 
     if "://" in url:
@@ -249,8 +245,6 @@ def _check_no_moment(url: str) -> None:
 
 def rows_of_store(url: str, at: str | None) -> tuple[str, dict[str, list[dict[str, str]]]]:
     """The system of a store, and its rows: now, after a change given by number, or at a time."""
-    from privtab import moments
-
     store = opened_store(url)
     if at is None or at.isdecimal():
         return store.system, store.rows(number=None if at is None else int(at))
@@ -304,7 +298,7 @@ def _policy(location: str | Path) -> bytes:
 
 def _revision(place: ChannelReference, system: str | None, kind: Literal["policy", "state"]) -> bytes:
     """A revision that a registry stores."""
-    registry = registry_of(place.url, with_token=True)
+    registry = open_registry(place.url, token=token_of(None))
     assert place.revision is not None
     bundle = registry.read(registry.revision(_system(registry, place, system), kind, place.revision))
     registry.check_signature(bundle)
@@ -320,12 +314,12 @@ def bundle_of(registry: Registry, release: Channel, key: str) -> bytes:
 
 def channel_at(place: ChannelReference, system: str | None) -> tuple[Registry, Channel]:
     """The release that a reference selects; `system`: the system if it names none. Raises RegistryError, UsageError."""
-    registry = registry_of(place.url, with_token=True)
+    registry = open_registry(place.url, token=token_of(None))
     name = _system(registry, place, system)
     if place.release is None:
         release = registry.channel(place.channel, name)
         if release.sequence == 0:
-            raise RegistryError(release.trouble or _no_channel(registry, f"{place.channel}/{name}"))
+            raise RegistryError(release.trouble or no_channel(registry, f"{place.channel}/{name}"))
         return registry, release
     return registry, release_at(registry, place.channel, name, place.release)
 
@@ -354,19 +348,11 @@ def _only(registry: Registry, channel: str) -> str:
     if len(systems) == 1:
         return systems[0]
     if not systems:
-        raise RegistryError(_no_channel(registry, channel))
+        raise RegistryError(no_channel(registry, channel))
     raise UsageError(f"{channel} runs several systems, {', '.join(systems)}: name one, as in #{channel}/{systems[0]}")
 
 
-def _no_channel(registry: Registry, channel: str) -> str:
-    if not registry.settings():
-        return f"there is no registry at {registry.url}"
-    return f"{registry.url} has no channel {channel}"
-
-
 def _read(path: Path) -> bytes:
-    from privtab.cli._registry_options import read_file
-
     if not path.exists():
         raise FileError(f"no such bundle: {path}")
     return read_file(path)
@@ -375,7 +361,6 @@ def _read(path: Path) -> bytes:
 def _documents(bundle: bytes, shown: str) -> Mapping[str, Any]:
     """The documents of states in a bundle, by system."""
     from privtab.client._bundles import content, unpacked
-    from privtab.errors import BrokenBundle
 
     try:
         return content(unpacked(bundle), lambda document: document).states

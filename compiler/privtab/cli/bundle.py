@@ -6,14 +6,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from privtab._staged import write, write_pieces
-from privtab.cli._app import rewrap_help
-from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data, print_json, table
-from privtab.cli._parameters import argument, option, with_options
+from privtab.cli._app import Commands
+from privtab.cli._options import ScopeOption, SigningOptions, VerificationKeyOption, trust
+from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data, print_json, print_rows, table
+from privtab.cli._parameters import argument, option
 from privtab.cli._rollout import FleetOptions
-from privtab.cli._signing import ScopeOption, SigningOptions, VerificationKeyOption, trust
 from privtab.errors import BrokenBundle, BundleWriteError, FileError, FleetError, SignatureRefused, UsageError
 from privtab.plural import count
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
 PANEL = "Ship"
 
-app = typer.Typer(help="Sign bundles, verify them, and look into them.", no_args_is_help=True)
+app = Commands(help="Sign bundles, verify them, and look into them.", no_args_is_help=True)
 
 FILES_SHOWN = 20
 KINDS = {
@@ -39,7 +37,6 @@ KINDS = {
 
 
 @app.command("sign")
-@with_options
 def sign_bundles(
     bundles: Annotated[list[Path], argument("BUNDLE", "Bundles, as OPA loads them.")],
     *,
@@ -73,14 +70,14 @@ def sign_bundles(
         except BrokenBundle as error:
             raise BrokenBundle(f"{bundle}: {error}") from None
         rows.append({"bundle": str(target), "bytes": size, "key": signing.id, "algorithm": signing.algorithm})
-    if print_if_data(format_, rows):
-        return
-    for row in rows:
-        out().print(f"{row['bundle']}  {row['bytes']:,} bytes, signed with {row['key']} ({row['algorithm']})")
+    print_rows(
+        format_,
+        rows,
+        lambda row: f"{row['bundle']}  {row['bytes']:,} bytes, signed with {row['key']} ({row['algorithm']})",
+    )
 
 
 @app.command("verify")
-@with_options
 def verify(
     bundles: Annotated[list[Path], argument("BUNDLE", "Bundles, as OPA loads them.")],
     keys: VerificationKeyOption = None,
@@ -130,15 +127,8 @@ def _verify(bundle: Path, trusted: Trust, minimum_sequence: int | None) -> dict[
         signed = verified(bundle, trusted, newer_than=minimum_sequence)
     except (SignatureRefused, BrokenBundle) as error:
         return {"bundle": str(bundle), "verified": False, "why": str(error)}
-    return {
-        "bundle": str(bundle),
-        "verified": True,
-        "key": signed.key,
-        "algorithm": signed.algorithm,
-        "scope": signed.scope,
-        "sequence": signed.sequence,
-        "files": len(signed.files),
-    }
+    said = {name: getattr(signed, name) for name in ("key", "algorithm", "scope", "sequence")}
+    return {"bundle": str(bundle), "verified": True, **said, "files": len(signed.files)}
 
 
 def _unsafe(fleet: Fleet | None) -> list[dict[str, Any]]:
@@ -262,7 +252,7 @@ def _signature(signature: Signature | None) -> str:
     return f"{text}; verified" if signature.verified else f"{text}; refused: {signature.why}"
 
 
-key_commands = typer.Typer(help="Create and show keys for signing bundles.", no_args_is_help=True)
+key_commands = Commands(help="Create and show keys for signing bundles.", no_args_is_help=True)
 
 
 Algorithm = Literal["ES256", "RS256"]
@@ -329,10 +319,7 @@ def show(keys: KeyArgument, format_: FormatOption = "text") -> None:
     from privtab.bundle.sign import public_keys
 
     rows = [{"id": key.id, "algorithms": list(key.algorithms), "file": key.where} for key in public_keys(keys)]
-    if print_if_data(format_, rows):
-        return
-    for row in rows:
-        out().print(f"{row['id']}  {', '.join(row['algorithms'])}  {row['file']}")
+    print_rows(format_, rows, lambda row: f"{row['id']}  {', '.join(row['algorithms'])}  {row['file']}")
 
 
 @key_commands.command("config")
@@ -360,5 +347,4 @@ def config(
     print_json(configuration)
 
 
-rewrap_help(key_commands)
 app.add_typer(key_commands, name="keys")

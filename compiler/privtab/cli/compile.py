@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from privtab import backends
+from privtab._collection import no_collection
 from privtab._worker import LARGE, beside
-from privtab.cli._files import json_text, write_outputs, write_state
-from privtab.cli._options import PartialOption, ReadingOption, VariantOption, load_state, readings
+from privtab.cli._files import STATE, json_text, state_files, write_outputs, write_state
+from privtab.cli._options import PartialOption, ReadingOption, SigningOptions, VariantOption, load_state, readings
 from privtab.cli._output import (
     Format,
     FormatOption,
@@ -23,14 +21,11 @@ from privtab.cli._output import (
     print_if_data,
     progress,
     show_count,
-    show_diagnostics,
     table,
 )
-from privtab.cli._parameters import argument, option, policies, with_options
-from privtab.cli._signing import SigningOptions
+from privtab.cli._parameters import PathsArgument, option
 from privtab.diagnostics import in_order
-from privtab.errors import UsageError
-from privtab.exit_codes import ExitCode
+from privtab.errors import PolicyInvalid, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,12 +34,9 @@ if TYPE_CHECKING:
     from privtab.bundle.sign import SigningKey
     from privtab.ir.nodes import Program
     from privtab.pipeline import ResolvedPolicy
-    from privtab.state.nodes import State
 
 PANEL = "Start here"
 
-STATE = "state.tar.gz"
-NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 if TYPE_CHECKING:
 
@@ -86,18 +78,9 @@ class CompileOptions:
         bool, option("--sharded", "Compile for a sharded state: one state bundle for each root entity.")
     ] = False
 
-    def check(self) -> None:
-        """Raise UsageError for a name that no system can have."""
-        if self.as_name is not None and not NAME.fullmatch(self.as_name):
-            raise UsageError(f"`--as {self.as_name}`: a system's name is made of lower case letters, digits and `_`")
 
-
-@with_options
 def run(
-    paths: Annotated[
-        list[str] | None,
-        argument("PATH", "Policies, by path, folder or name (cdap/final); all by default.", autocompletion=policies),
-    ] = None,
+    paths: PathsArgument = None,
     *,
     output: Annotated[Path, option("--output -o DIR", "Output folder.")] = Path("build"),
     compiling: CompileOptions,
@@ -120,8 +103,8 @@ def run(
       privtab compile gravitino/1.1.0 --sharded --state state.yaml
     """
     signing = sign.signing_key()
-    from privtab._collection import no_collection
     from privtab.bundle.provenance import provenance
+    from privtab.client._protocol import check_system
     from privtab.pipeline import policies_at, resolve_policy
     from privtab.syntax.schema import policy_schema
 
@@ -130,7 +113,8 @@ def run(
         raise UsageError(
             f"`--as`, `--variant`, `--reading` and `--state` take a single policy; these are {len(policies)}"
         )
-    compiling.check()
+    if compiling.as_name is not None:
+        check_system(compiling.as_name)
     chosen: dict[str, Any] = {"variant": compiling.variant, "readings": readings(compiling.reading)}
     with no_collection(keep=True), delayed_spinner("checking"):
         resolved = [resolve_policy(policy, **chosen) for policy in policies]
@@ -138,15 +122,18 @@ def run(
         checks_first = state is not None or len(programs) < len(policies)
         if checks_first:
             _report_findings(resolved)
-    loaded = None if state is None else load_state(programs[0], state, allow_partial=allow_partial)
+    files: dict[str, bytes] = {}
+    if state is not None:
+        loaded = load_state(programs[0], state, allow_partial=allow_partial)
+        made_of = provenance(state, policy=f"{programs[0].system}/{programs[0].version}")
+        files = state_files(programs[0], loaded, sharded=compiling.sharded, provenance=made_of, signing=signing)
     compiled: list[Compiled] = []
     try:
-        with no_collection(keep=True), progress(len(programs)) as bar:
+        with no_collection(keep=True), progress(len(programs)) as tell:
             for policy, program in zip(policies, programs, strict=True):
                 origin = provenance(policy, **chosen)
-                state_files = _state_files(program, state, loaded, signing, sharded=compiling.sharded)
-                compiled.append(_compile(program, compiling, origin, signing, state_files))
-                bar.advance(bar.task_ids[0])
+                compiled.append(_compile(program, compiling, origin, signing, files))
+                tell()
     finally:
         # Checks of a large policy run beside this. If they find errors, these come before any of the compilation.
         if not checks_first:
@@ -172,8 +159,7 @@ def _report_findings(policies: Sequence[ResolvedPolicy]) -> None:
     checked = [policy.check() for policy in policies]
     found = [finding for policy in checked for finding in policy.findings.kept]
     if any(policy.program is None for policy in checked):
-        show_diagnostics(in_order(found))
-        raise typer.Exit(ExitCode.FINDINGS)
+        raise PolicyInvalid(in_order(found))
     show_count(found, "`privtab lint`")
 
 
@@ -210,21 +196,6 @@ def _compile(
         revision=artifacts.revision,
         seconds=time.perf_counter() - started,
     )
-
-
-def _state_files(
-    program: Program, path: Path | None, state: State | None, signing: SigningKey | None, *, sharded: bool
-) -> Mapping[str, bytes]:
-    from privtab.bundle.pack import shard_bundles, state_bundle
-    from privtab.bundle.provenance import provenance
-    from privtab.bundle.shards import shard_files
-
-    if path is None or state is None:
-        return {}
-    origin = provenance(path, policy=f"{program.system}/{program.version}")
-    if sharded:
-        return shard_files(shard_bundles(program, state, provenance=origin, signing=signing))
-    return {STATE: state_bundle(program, state, provenance=origin, signing=signing)}
 
 
 def _report(compiled: Sequence[Compiled], output: Path, format_: Format, key_id: str | None) -> None:

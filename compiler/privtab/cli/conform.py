@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
+from privtab._staged import write
 from privtab.cli._options import OutputOption, PolicyArgument, ReadingOption, VariantOption, readings, waivers_of
 from privtab.cli._output import Report as Output
 from privtab.cli._output import (
@@ -22,15 +21,15 @@ from privtab.cli._output import (
     out,
     print_error,
     progress,
-    show_diagnostics,
+    stop,
 )
 from privtab.cli._parameters import option
+from privtab.cli._registry_options import token_in
 from privtab.cli._stored import load_policy
-from privtab.errors import UsageError
+from privtab.errors import SettingsInvalid, UsageError
 from privtab.exit_codes import ExitCode
 from privtab.key_values import key_values
 from privtab.plural import count
-from privtab.source import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -114,8 +113,7 @@ def run(
     program = load_policy(policy, variant=variant, readings=chosen_readings)
     found_waivers, wrong = waivers_of(waivers)
     if wrong:
-        show_diagnostics(wrong)
-        raise typer.Exit(ExitCode.USAGE)
+        raise SettingsInvalid(wrong)
     file = None
     if write_variant is not None:
         from privtab.conform.variant import VariantFile
@@ -125,9 +123,13 @@ def run(
                 "`--write-variant` starts from the rows as they stand: leave out `--variant` and `--reading`"
             )
         file = VariantFile(policy, write_variant)
-    token = None if token_file is None else read_text(token_file).strip()
     system = open_driver(
-        driver, program, url, key_values(set_, "--set", example="metalake=prod"), token=token, timeout=timeout
+        driver,
+        program,
+        url,
+        key_values(set_, "--set", example="metalake=prod"),
+        token=token_in(token_file),
+        timeout=timeout,
     )
 
     with delayed_spinner("planning"):
@@ -160,12 +162,8 @@ def run(
         return
     _set_probe(system, questions)
     settings = Settings(jobs=jobs, rate=rate, timeout=timeout)
-    with progress(len(questions)) as bar:
-        [task] = bar.task_ids
-        bar.update(task, description=program.system)
-        outcome = run(
-            planned, questions, system, settings, answers=answers, on_answer=lambda number: bar.advance(task, number)
-        )
+    with progress(len(questions), program.system) as tell:
+        outcome = run(planned, questions, system, settings, answers=answers, on_answer=tell)
     if answers is not None:
         answers.close()
     result = report(planned, outcome, system, found_waivers, datetime.now(UTC).date())
@@ -192,8 +190,7 @@ def _print_further(result: Report, propose: Callable[[], None] | None) -> None:
     if result.outcome.failure is None and propose is not None:
         propose()
     if result.outcome.failure is not None:
-        print_error(f"ended after {count(result.requests, 'question')}: {result.outcome.failure}")
-        raise typer.Exit(ExitCode.EXTERNAL)
+        stop(f"ended after {count(result.requests, 'question')}: {result.outcome.failure}", ExitCode.EXTERNAL)
 
 
 def _propose(
@@ -203,7 +200,6 @@ def _propose(
     others: Mapping[Key, Mapping[str, Rule]],
 ) -> None:
     """Write the variant that says what the system does, and tell what it changes and what it leaves open."""
-    from privtab._staged import write
     from privtab.conform.variant import propose
 
     with delayed_spinner("looking for changes of rows"):
@@ -257,7 +253,6 @@ def _announce(planned: QuestionPlan, questions: Sequence[Question], system: Driv
 
 
 def _write_state(planned: QuestionPlan, path: Path) -> None:
-    from privtab._staged import write
     from privtab.conform.authzen import state_bytes
 
     write(path, state_bytes(planned.world))

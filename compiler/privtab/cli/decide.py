@@ -14,6 +14,7 @@ from privtab.cli._engines import Answers, Engine, answering, asked_at
 from privtab.cli._options import AtOption, PartialOption, PolicyOption, Question, ReadingOption, VariantOption, readings
 from privtab.cli._output import fail_if, flush, print_error_line, print_line
 from privtab.cli._parameters import option
+from privtab.cli._stored import load_policy
 from privtab.errors import FileError, InvalidRequest, UsageError
 from privtab.formats import STATE_HELP
 from privtab.request import Request
@@ -52,7 +53,6 @@ def run(
       privtab decide -p cdap/final -s state.yaml -r asked.jsonl --engine opa
       privtab decide -p cdap/final --url http://127.0.0.1:8181 < asked.jsonl
     """
-    from privtab.cli._stored import load_policy
     from privtab.ir.serialise import vocabulary
 
     if state is None and url is None:

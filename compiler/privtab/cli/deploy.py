@@ -7,24 +7,32 @@ import threading
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from privtab.cli._deploy_show import DeployReport, show_canary_outcome
-from privtab.cli._options import PartialOption, PolicyArguments, WaiversOption, load_state, readings, waivers_of
-from privtab.cli._output import err, out, print_error, print_json, show_diagnostics
-from privtab.cli._parameters import option, with_options
-from privtab.cli._rollout import ReleaseOptions, print_late, registry_of, scope_of, token_of
-from privtab.cli._signing import ScopeOption, SigningKeyOption
+from privtab.cli._options import (
+    PartialOption,
+    PolicyArguments,
+    ScopeOption,
+    SigningKeyOption,
+    WaiversOption,
+    load_state,
+    waivers_of,
+)
+from privtab.cli._output import err, print_error, print_json, progress, show_diagnostics
+from privtab.cli._parameters import option
+from privtab.cli._registry_options import open_registry, token_of
+from privtab.cli._rollout import DeployReport, ReleaseOptions, print_late, show_canary_outcome, signing_key
+from privtab.cli._stored import as_stored, rows_of_bundles, running_states
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from privtab.bundle.sign import SigningKey
     from privtab.ir.nodes import Program
     from privtab.registry.deploy.canary import CanaryOutcome, CanaryPlan
     from privtab.registry.deploy.gates import Gate
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
     from privtab.state.nodes import State
 
 PANEL = "Start here"
+NO_STATE = "decisions are unavailable until a state is released with `--state`"
 
 
 def _reason(name: str, meaning: str) -> Any:
@@ -82,10 +91,6 @@ class DeployOptions(PolicyArguments):
     ] = None
     allow_partial: PartialOption = False
 
-    def chosen(self) -> dict[str, Any]:
-        """The variant and the readings, as functions take them."""
-        return {"variant": self.variant, "readings": readings(self.reading)}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryOptions:
@@ -121,7 +126,6 @@ class CanaryOptions:
         )
 
 
-@with_options
 def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -> None:
     """Check a policy, release it to a channel, and watch until every sidecar has activated it.
 
@@ -136,23 +140,24 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
       privtab deploy my.yaml -r registry/ --dry-run
       privtab deploy my.yaml --state state.yaml --push http://127.0.0.1:8181
     """
-    readings(deploy.reading)  # mistakes in options come before any gate
+    deploy.chosen()  # mistakes in options come before any gate
+    report = DeployReport(quiet=release.quiet)
     if deploy.push is not None:
-        for name, value in (("--canary", canary.canary), ("--scope", deploy.scope)):
+        for name, value in (("--canary", canary.canary), ("--scope", deploy.scope), ("--sharded", deploy.sharded)):
             if value:
                 raise UsageError(f"`--push` goes to one OPA, without {name}: leave that off")
-        _push(deploy, release, deploy.push)
-        return
-    plan = canary.plan()
-    registry = registry_of(release.registry)
-    if plan is not None and not release.server:
-        raise UsageError("`--canary` needs `--server URL`: it counts what the canary and the others decide")
-    deployment = _Deployment(deploy, release, registry, plan, DeployReport(quiet=release.quiet))
+        deployed: Callable[[], int] = partial(_push, deploy, release, deploy.push, report)
+    else:
+        plan = canary.plan()
+        registry = open_registry(release.registry)
+        if plan is not None and not release.server:
+            raise UsageError("`--canary` needs `--server URL`: it counts what the canary and the others decide")
+        deployed = _Deployment(deploy, release, registry, plan, report).run
     try:
-        code = deployment.run()
+        code = deployed()
     finally:
-        if release.quiet and deployment.report.outcome:
-            print_json(deployment.report.json())
+        if release.quiet and report.outcome:
+            print_json(report.json())
     if code:
         raise typer.Exit(code)
 
@@ -182,43 +187,36 @@ def _file_gates(deploy: DeployOptions, report: DeployReport) -> tuple[Program | 
     return linted.program, path, loaded
 
 
-def _push(deploy: DeployOptions, release: ReleaseOptions, url: str) -> None:
-    """Run the gates except the comparison, then push to a single OPA."""
+def _push(deploy: DeployOptions, release: ReleaseOptions, url: str, report: DeployReport) -> int:
+    """Run the gates except the comparison, then push to a single OPA; returns the exit code."""
     from privtab.pipeline import policy_artifacts
     from privtab.registry.deploy.push import push
     from privtab.state.index import index
 
-    if deploy.sharded:
-        raise UsageError("`--push` takes a whole state: leave `--sharded` off")
-    report = DeployReport(quiet=release.quiet)
     program, _, loaded = _file_gates(deploy, report)
     if program is None or not report.all_passed:
         if program is not None:
             report.stop("stopped; nothing was pushed")
-        if release.quiet:
-            print_json(report.json())
-        raise typer.Exit(ExitCode.FINDINGS)
+        return ExitCode.FINDINGS
+    artifacts = policy_artifacts(program)
     if deploy.dry_run:
-        report.tell(f"would push policy {policy_artifacts(program).revision}; nothing was pushed")
-        return
+        report.tell(f"would push policy {artifacts.revision}; nothing was pushed")
+        report.outcome = "dry-run"
+        return ExitCode.OK
     document = None if loaded is None else dict(index(program, loaded[0]))
     token = token_of(release.token_file)
-    pushed = push(url, policy_artifacts(program), document, token=token, ca=release.trusted())
-    if release.quiet:
-        gates = [gate.json() for gate in report.gates]
-        print_json({"outcome": "pushed", "gates": gates, "pushed": pushed.json()})
-        return
-    console = out()
+    pushed = report.pushed = push(url, artifacts, document, token=token, ca=release.trusted())
+    report.outcome = "pushed"
     previous = f"{pushed.version_before} {pushed.policy_before}" if pushed.policy_before else "none"
-    console.print(f"{url}: policy {previous} → {program.version} {pushed.policy}")
+    report.tell(f"{url}: policy {previous} → {program.version} {pushed.policy}")
     kinds = {"added": pushed.added, "replaced": pushed.replaced, "removed": pushed.removed}
     changes = [f"{len(modules)} {kind}" for kind, modules in kinds.items() if modules]
-    console.print(f"modules: {', '.join(changes) or 'none changed'}", style="dim")
+    report.tell(f"modules: {', '.join(changes) or 'none changed'}", style="dim")
     if pushed.state is not None:
-        console.print(f"state: {pushed.state_before or 'none'} → {pushed.state}")
+        report.tell(f"state: {pushed.state_before or 'none'} → {pushed.state}")
     elif pushed.state_before is None:
-        text = "there is no state: decisions are unavailable until a state is released with `--state`"
-        console.print(text, style="yellow")
+        report.tell(f"there is no state: {NO_STATE}", style="yellow")
+    return ExitCode.OK
 
 
 @dataclass(frozen=True)
@@ -252,19 +250,20 @@ class _Deployment:
                 self.report.stop("stopped; nothing was released")
                 return ExitCode.FINDINGS
             with self.report.step("pack"):
+                key = self.options.signing_key
                 packed = pack(
                     program,
                     path,
                     state=loaded,
                     sharded=self.options.sharded,
-                    signing=self._signing_key(before),
+                    signing=None if key is None else signing_key(self.registry, key, self.options.scope, before),
                     choices=self.options.chosen(),
                 )
             if self.options.dry_run:
                 for bundle in packed.bundles():
                     self.registry.check_signature(bundle)
                 target = f"{self.release.channel}/{packed.system}"
-                self.report.tell(f"would release to {target} to policy {packed.revision}; nothing was released")
+                self.report.tell(f"would release policy {packed.revision} to {target}; nothing was released")
                 self.report.outcome = "dry-run"
                 return ExitCode.OK
             rollout = self.release.rollout(self.registry, program.system, read, signed=signed)
@@ -314,15 +313,13 @@ class _Deployment:
 
     def _state_comparison(self, before: Channel, program: Program, after: State) -> Gate:
         """The comparison with the channel's current state."""
-        from privtab.cli._state_diff import comparison_progress
-        from privtab.cli._stored import as_stored, rows_of_bundles, running_states
         from privtab.registry.deploy.gates import FailingOn, state_diff_gate
         from privtab.state.validate import validate
 
         shown = f"{before.channel}: {before.state or 'state in shards'}"
         # Rows with names that the new policy no longer knows decide nothing under it.
         running, _ = validate(program, rows_of_bundles(program, running_states(self.registry, before), shown))
-        with comparison_progress() as tell:
+        with progress(1, "comparing users") as tell:
             return state_diff_gate(
                 program,
                 as_stored(program, running),
@@ -331,16 +328,6 @@ class _Deployment:
                 accepted=self.options.accept_gains,
                 tell=tell,
             )
-
-    def _signing_key(self, before: Channel) -> SigningKey | None:
-        """The key to sign with, for the next sequence of the channel; None without `--signing-key`."""
-        from privtab.bundle.sign import SigningKey
-
-        if self.options.signing_key is None:
-            return None
-        # Verifiers that check the order of bundles must accept this one as newer than all releases of the channel.
-        scope = self.options.scope or scope_of(self.registry)
-        return SigningKey.of(self.options.signing_key, scope=scope, sequence=before.last + 1)
 
     def _store_and_release(
         self, rollout: Rollout, packed: PackedBundles, before: Channel, protection: ExitStack
@@ -368,8 +355,7 @@ class _Deployment:
             report.after = rollout.release(target, running, reason)
         report.tell(f"{name}: release {report.after.sequence}, policy {report.after.policy}", style="bold")
         if not (report.after.state or report.after.shards):
-            text = "it has no state: decisions are unavailable until a state is released with `--state`"
-            report.tell(text, style="yellow")
+            report.tell(f"it has no state: {NO_STATE}", style="yellow")
         return None
 
     def _release_reason(self) -> str:

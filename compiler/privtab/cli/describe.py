@@ -7,10 +7,11 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from privtab._collection import no_collection
 from privtab._worker import LARGE, beside
 from privtab.cli._options import PolicyArguments
 from privtab.cli._output import FormatOption, Terminal, delayed_spinner, out, print_if_data, styled, table
-from privtab.cli._parameters import with_options
+from privtab.user_cache import known_revision
 
 PANEL = "Ask"
 
@@ -19,7 +20,6 @@ MAX_PRIVILEGES = 1_000
 """Maximum privileges shown as text."""
 
 
-@with_options
 def run(policy: PolicyArguments, format_: FormatOption = "text") -> None:
     """Show a resolved policy: entities, privileges, and each row with its minimal sets, effects and source.
 
@@ -30,10 +30,8 @@ def run(policy: PolicyArguments, format_: FormatOption = "text") -> None:
       privtab describe gravitino/1.1.0 --format json
       privtab describe cdap/final --reading namespace/list=parent
     """
-    from privtab._collection import no_collection
     from privtab.backends.describe import describe as described
     from privtab.pipeline import policy_revision
-    from privtab.user_cache import known_revision
 
     with no_collection(keep=True), delayed_spinner("describing"):
         program = policy.program()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from privtab._collection import no_collection
 from privtab.cli._options import WaiversOption, readings, waivers_of
 from privtab.cli._output import delayed_spinner, diagnostic_json, fail_if, out, print_json, print_text, show_diagnostics
-from privtab.cli._parameters import argument, option, policies, words_of
-from privtab.errors import UsageError
+from privtab.cli._parameters import argument, failing_words, option, policies
+from privtab.diagnostics import Severity
 from privtab.key_values import key_values
 
 if TYPE_CHECKING:
@@ -73,13 +74,14 @@ def run(
       privtab diff old.yaml new.yaml --format markdown
       privtab diff registry:/srv/registry#prod policy_src/cdap/final.yaml
     """
-    from privtab._collection import no_collection
     from privtab.analysis.diff import diff as compare
+    from privtab.analysis.diff.nodes import Verdict
     from privtab.analysis.diff.renames import check_renames
     from privtab.analysis.diff.waivers import apply_waivers, failing
     from privtab.cli._diff import Choice, programs, sides
 
-    verdicts = _verdicts(fail_on)
+    words = failing_words(fail_on, FAILING)
+    verdicts = frozenset(map(Verdict, FAILING if "any" in words else words))
     choices = (
         Choice(variant=from_variant, readings=readings(from_reading)),
         Choice(variant=variant, readings=readings(reading)),
@@ -96,17 +98,6 @@ def run(
     _print(marked, format_, verdicts, (*waiver_file_findings, *waiver_findings), everything=everything)
     has_errors = any(finding.severity == "error" for finding in waiver_file_findings)
     fail_if(has_errors or any(failing(diff, verdicts) for diff in marked))
-
-
-def _verdicts(options: list[str] | None) -> frozenset[Verdict]:
-    """Parse the verdicts of `--fail-on`, repeated or separated by commas; raises UsageError for unknown ones."""
-    from privtab.analysis.diff.nodes import Verdict
-
-    words = words_of(options)
-    for word in words:
-        if word not in {*FAILING, "any"}:
-            raise UsageError(f"`--fail-on {word}`: there are {', '.join(FAILING)} and any")
-    return frozenset(Verdict(word) for word in (FAILING if "any" in words else words))
 
 
 def _print(
@@ -147,7 +138,6 @@ def _print(
 
 def _sarif(diffs: Sequence[Diff], verdicts: frozenset[Verdict], found: Sequence[Diagnostic]) -> str:
     from privtab.analysis.diff.findings import CODES, findings
-    from privtab.diagnostics import Severity
     from privtab.report.nodes import Rule, Suppressed
     from privtab.report.sarif import sarif
 

@@ -20,7 +20,7 @@ from privtab.cli._ask import (
 )
 from privtab.cli._options import Question
 from privtab.cli._output import FormatOption, Terminal, delayed_spinner, fail_if, out, print_if_data, styled
-from privtab.cli._parameters import argument, option, with_options
+from privtab.cli._parameters import argument, option
 from privtab.plural import count
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ MOST_CHAINS = 3
 """Maximum chains of rows shown for one atom without `--all`."""
 
 
-@with_options
 def run(
     user: Annotated[str, argument("USER", "The user.")],
     action: Annotated[str, argument("ACTION", "The operation.")],

@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from privtab._staged import write
 from privtab.cli._output import FormatOption, fail_if, out, print_file, print_if_data, show_diagnostics
-from privtab.cli._parameters import argument, option, policies
+from privtab.cli._parameters import option, paths_argument
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import UsageError
-from privtab.exit_codes import ExitCode
 from privtab.plural import count
 
 if TYPE_CHECKING:
@@ -44,11 +41,7 @@ class FormattedFile:
 def run(
     paths: Annotated[
         list[str] | None,
-        argument(
-            "PATH",
-            "Files, folders or policies by name; all policies by default; `-` for standard input.",
-            autocompletion=policies,
-        ),
+        paths_argument("Files, folders or policies by name; all policies by default; `-` for standard input."),
     ] = None,
     check: Annotated[
         bool, option("--check", "Write nothing; list files that would change, and exit with 1 if any.")
@@ -127,9 +120,8 @@ def _format(files: Sequence[tuple[Path | None, SourceFile]]) -> list[FormattedFi
             texts[source.path] = source.text
         else:
             formatted.append(FormattedFile(path=path, source=source, text=text))
-    if found:
-        show_diagnostics(in_order(found), texts)
-        raise typer.Exit(ExitCode.FINDINGS)
+    show_diagnostics(in_order(found), texts)
+    fail_if(found)
     return formatted
 
 

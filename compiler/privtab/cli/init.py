@@ -10,7 +10,9 @@ from typing import Annotated, Literal
 import typer
 
 from privtab import __version__
-from privtab.cli._output import print_text
+from privtab._resources import environment
+from privtab._staged import write
+from privtab.cli._output import out, print_text
 from privtab.cli._parameters import argument, option
 from privtab.errors import UsageError
 
@@ -64,10 +66,6 @@ def run(
       privtab init shop
       privtab init . --system lake --start data
     """
-    from privtab._resources import environment
-    from privtab._staged import write
-    from privtab.cli._output import out
-
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     default_name = _system_name(folder.resolve().name)
     if system is None:

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privtab._staged import write
+from privtab.cli._app import Commands
 from privtab.cli._engines import packed, served
 from privtab.cli._options import PartialOption, PolicyOption, ReadingOption, VariantOption, load_state, readings
 from privtab.cli._output import err, flush, out, print_error, print_text, show_diagnostics, spinner
 from privtab.cli._parameters import option
 from privtab.errors import PolicyInvalid, PrivtabError
+from privtab.state.nodes import State
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 PANEL = "Serve"
 
-app = typer.Typer(help="Find, build and run the pinned OPA.", no_args_is_help=True)
+app = Commands(help="Find, build and run the pinned OPA.", no_args_is_help=True)
 
 
 RequireBuiltOption = Annotated[bool, option("--require-built", "Accept only an OPA that privtab built, unchanged.")]
@@ -89,7 +91,6 @@ def run(
     from privtab.opa.binary import choose
     from privtab.opa.server import check_port
     from privtab.pipeline import find_policy, load_program
-    from privtab.state.nodes import State
 
     def load() -> tuple[Program, State]:
         program = load_program(policy, variant=variant, readings=readings(reading))

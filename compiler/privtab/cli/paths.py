@@ -30,10 +30,9 @@ from privtab.cli._output import (
     out,
     print_if_data,
     progress,
-    spinner,
     styled,
 )
-from privtab.cli._parameters import argument, needing, option, with_options
+from privtab.cli._parameters import argument, needing, option
 from privtab.errors import UsageError
 from privtab.plural import count
 
@@ -54,7 +53,6 @@ MAX_PATHS = 20
 """Default maximum of paths shown as text."""
 
 
-@with_options
 def run(
     user: Annotated[str | None, argument("USER", "The user who would act.")] = None,
     target: Annotated[
@@ -88,14 +86,15 @@ def run(
       privtab paths bob -p studio.yaml -s state.yaml
       privtab paths --all -p studio.yaml -s state.yaml
     """
+    from privtab.analysis.goals import goal, operation_goal
+    from privtab.entitlements.universe import notes as unknown
     from privtab.reference.evaluate import Reference
 
     _check(user, target, resource, operation, all_users=all_users)
     program = asked.program()
     flags = caller.flags(program)
-    with spinner("reading the state"):
-        loaded, _, partial = asked.rows(program)
-        reference = Reference(program, loaded)
+    loaded, _, partial = asked.rows(program)
+    reference = Reference(program, loaded)
     active = caller.active_roles(program)
     groups = caller.groups()
     query = _PathsQuery(
@@ -115,33 +114,25 @@ def run(
             raise UsageError(
                 "active roles are those of one user: leave `--active-role` and `--no-active-roles` out with `--all`"
             )
-        any_escalation = query.all_users()
-        fail_if(any_escalation or partial)
+        fail_if(query.all_users() or partial)
         return
     assert user is not None
     name = user_name(user)
-    mentioned = (
-        [entity(resource if operation is None and resource is not None else target)] if target is not None else []
-    )
-    from privtab.entitlements.universe import notes as unknown
-
-    known_entities = [candidate for candidate in mentioned if candidate.type in program.entities]
-    query.notes = unknown(
-        program, loaded, [f"user:{name}", *(f"group:{group_name}" for group_name in query.groups)], known_entities
-    )
+    about = resource if operation is None and resource is not None else target
+    known_entities = [
+        e for e in map(entity, [about] if target is not None and about else []) if e.type in program.entities
+    ]
+    principals = [f"user:{name}", *(f"group:{group}" for group in groups)]
+    query.notes = notes = unknown(program, loaded, principals, known_entities)
     if target is None:
         query.gains(name)
     elif operation is not None:
-        from privtab.analysis.goals import operation_goal
-
         query.target(name, operation_goal(reference, operation, entity(target), objects(with_), flags))
     else:
-        from privtab.analysis.goals import goal
-
         assert resource is not None
         query.target(name, goal(reference, target, entity(resource)))
     if format_ != "json":
-        show_notes(query.notes)
+        show_notes(notes)
     fail_if(partial)
 
 
@@ -176,7 +167,14 @@ class _PathsQuery:
     flags: frozenset[str]
     groups: tuple[str, ...]
     active: tuple[str, ...] | None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] | None = None
+
+    def _printed(self, answer: dict[str, Any]) -> bool:
+        """Print an answer as JSON, with what it does not consider, if that is the format."""
+        from privtab.analysis.authorised import NOT_CONSIDERED
+
+        notes = {} if self.notes is None else {"notes": self.notes}
+        return print_if_data(self.format, {**answer, "not_considered": NOT_CONSIDERED, **notes})
 
     def reach(self, user: str, goal: Goal | None = None) -> ReachableRights:
         """Everything that a user could gain."""
@@ -199,8 +197,6 @@ class _PathsQuery:
 
     def target(self, user: str, goal: Goal) -> None:
         """Print the shortest path to one goal."""
-        from privtab.analysis.authorised import NOT_CONSIDERED
-
         with delayed_spinner("looking for paths"):
             reach = self.reach(user, goal)
             path = reach.path(goal)
@@ -209,9 +205,8 @@ class _PathsQuery:
             "goal": goal.text,
             "reachable": path is not None,
             "path": None if path is None else _path_json(path),
-            "not_considered": NOT_CONSIDERED,
         }
-        if print_if_data(self.format, {**answer, "notes": self.notes}):
+        if self._printed(answer):
             return
         console = out()
         if path is None:
@@ -219,11 +214,8 @@ class _PathsQuery:
             verdict, style, text = "NO PATH", "bold green", f"user:{user} cannot gain {goal.text}{within}"
         elif not path.certain:
             why = "by these steps" if path.steps else f": {'; '.join(reach.undecided())}, and that is not followed"
-            verdict, style, text = (
-                "PERHAPS",
-                "bold red",
-                f"it is not ruled out that user:{user} gains {goal.text} {why}",
-            )
+            verdict, style = "PERHAPS", "bold red"
+            text = f"it is not ruled out that user:{user} gains {goal.text} {why}"
         elif not path.steps:
             verdict, style, text = "HELD", "bold", f"user:{user} has {goal.text} already"
         else:
@@ -238,12 +230,10 @@ class _PathsQuery:
 
     def gains(self, user: str) -> None:
         """Print what a user could gain on existing entities, and what they could create."""
-        from privtab.analysis.authorised import NOT_CONSIDERED
-
         with delayed_spinner("looking for paths"):
             reach = self.reach(user)
             facts = reach.gains()
-            shown = facts[: self.most or len(facts)]
+            shown = facts[: self.most or None]
             paths = ((fact, reach.path_to(fact)) for fact in shown)
             found = [(fact, path) for fact, path in paths if path is not None]
         creations = reach.creating_actions()
@@ -257,17 +247,12 @@ class _PathsQuery:
                 for a, created in facts_created.items()
             ],
             "undecided": reach.undecided(),
-            "not_considered": NOT_CONSIDERED,
-            "notes": self.notes,
         }
-        if print_if_data(self.format, answer):
+        if self._printed(answer):
             return
         console = out()
         console.print(f"what user:{user} could gain", style="bold")
-        if not facts:
-            console.print("nothing on existing entities", style="dim")
-        else:
-            console.print(f"{count(len(facts), 'right')} on existing entities", style="dim")
+        console.print(f"{count(len(facts), 'right') if facts else 'nothing'} on existing entities", style="dim")
         for _, path in found:
             console.print()
             console.print(styled((path.goal, "bold red"), (f"  in {count(len(path.steps), 'step')}", "dim")))
@@ -275,11 +260,9 @@ class _PathsQuery:
         console.more(len(facts) - len(shown), apart=True)
         if creations:
             console.print("\nwhat they could make, and then hold", style="bold")
-            for action, created in list(facts_created.items())[: self.most or len(creations)]:
-                text = f"  {action.rule.operation} {action.resource}" + (
-                    f": {_join_by_object(created)}" if created else ""
-                )
-                console.print(text)
+            for action, created in list(facts_created.items())[: self.most or None]:
+                brings = f": {_join_by_object(created)}" if created else ""
+                console.print(f"  {action.rule.operation} {action.resource}{brings}")
             console.more(len(creations) - (self.most or len(creations)), apart=True)
         _legend(console, [step for _, path in found for step in path.steps], creates=bool(creations))
         for text in reach.undecided():
@@ -288,7 +271,6 @@ class _PathsQuery:
 
     def all_users(self) -> bool:
         """Print what each user could gain on existing entities; returns whether any could."""
-        from privtab.analysis.authorised import NOT_CONSIDERED
         from privtab.analysis.paths import SearchSpace, escalations
         from privtab.entitlements.universe import users
 
@@ -299,7 +281,7 @@ class _PathsQuery:
             stranger += "_"
         names = sorted(known.union(self.administrators))
         found: list[tuple[str, GainedFact, Path]] = []
-        with progress(len(names)) as bar:
+        with progress(len(names)) as tell:
             for name in [*names, ""]:
                 gained = escalations(
                     self.reference,
@@ -311,14 +293,14 @@ class _PathsQuery:
                     administrators=self.administrators,
                 )
                 found += [(name, fact, path) for fact, path in gained]
-                bar.advance(bar.task_ids[0])
+                tell()
         found.sort(key=lambda escalation: (len(escalation[2].steps), escalation[0], str(escalation[1])))
         rows = [{"user": user or None, "fact": str(fact), "path": _path_json(path)} for user, fact, path in found]
-        answer = {"count": len(found), "escalations": rows[: self.most or len(rows)]}
-        if print_if_data(self.format, answer | {"not_considered": NOT_CONSIDERED}):
+        answer = {"count": len(found), "escalations": rows[: self.most or None]}
+        if self._printed(answer):
             return bool(found)
         console = out()
-        for user, _, path in found[: self.most or len(found)]:
+        for user, _, path in found[: self.most or None]:
             subject = f"user:{user}" if user else "a stranger"
             gain = f"{subject} {'could' if path.certain else 'may perhaps'} gain "
             steps = f"  in {count(len(path.steps), 'step')}"

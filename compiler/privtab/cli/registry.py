@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from privtab._staged import write
 from privtab.cli import _rollback, _status, deploy
+from privtab.cli._app import Commands
 from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data
 from privtab.cli._parameters import argument, channels, option
 from privtab.cli._registry_options import (
@@ -21,12 +20,13 @@ from privtab.cli._registry_options import (
     SystemArgument,
     WhyOption,
     bundle_paths,
+    no_channel,
     open_registry,
     read_file,
     release_stored,
-    resolve_revision,
     show_channels,
     show_revisions,
+    stored_revision,
 )
 from privtab.cli._stored import bundle_of, release_at
 from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
@@ -37,54 +37,9 @@ if TYPE_CHECKING:
     from privtab.registry import Revision
 
 
-def get(
-    url: RegistryArgument,
-    channel: ChannelArgument,
-    system: SystemArgument,
-    at: Annotated[
-        int | None, option("--at RELEASE", "Bundles of this release. (default: the current one)", min=1)
-    ] = None,
-    only: Annotated[Literal["policy", "state"] | None, option("--only", "Only the policy or only the state.")] = None,
-    output: Annotated[Path, option("--output -o FOLDER", "Folder to write the bundles to.")] = Path(),
-    replace: Annotated[bool, option("--replace", "Overwrite existing bundles.")] = False,
-    storage: StorageOption = None,
-    token_file: RegistryTokenOption = None,
-) -> None:
-    """Write the bundles that a channel runs, or ran, into a folder.
-
-    Each bundle is verified: its digest, and its signature where the registry requires one.
-
-    Example:
-      privtab registry get /srv/registry prod lake -o running/
-      privtab registry get /srv/registry prod lake --at 12 --only state
-      privtab explain ann read table:h/s/t -p running/policy.tar.gz -s running/state.tar.gz
-    """
-    from privtab.registry import names
-    from privtab.registry.nodes import pin
-
-    registry = open_registry(url, storage, token_file)
-    release = registry.channel(channel, system) if at is None else release_at(registry, channel, system, at)
-    if release.sequence == 0:
-        raise RegistryError(release.trouble or f"{registry.url} has no channel {channel}/{system}")
-    keys = {
-        output / names.served_path(kind, shard): pin(kind, identity, shard)
-        for (kind, shard), identity in release.runs().items()
-        if only is None or (kind == "policy") is (only == "policy")
-    }
-    if not keys:
-        raise RegistryError(f"{channel}/{system} runs no {only or 'bundle'} at release {release.sequence}")
-    bundles = {path: bundle_of(registry, release, key) for path, key in keys.items()}
-    for path, bundle in bundles.items():
-        if not replace and path.exists() and read_file(path) != bundle:
-            raise UsageError(f"{path} is another bundle: `--replace` overwrites it")
-    for path, bundle in bundles.items():
-        write(path, bundle)
-        out().print(f"{path}  {keys[path]}")
-
-
 PANEL = "Ship"
 
-app = typer.Typer(help="Store bundles, and choose which of them each channel runs.", no_args_is_help=True)
+app = Commands(help="Store bundles, and choose which of them each channel runs.", no_args_is_help=True)
 
 
 @app.command("init", cls=RegistryCommand)
@@ -142,14 +97,10 @@ def put(
         except (BundleRefused, BrokenBundle) as error:
             raise BundleRefused(f"{path} is refused: {error}") from None
     current = release_stored(registry, stored, channel, why, expect) if channel else None
-    if print_if_data(
-        format_,
-        {"revisions": stored, "channel": current},
-    ):
-        return
-    show_revisions(stored, "bytes", "signed")
-    if current:
-        out().print(f"{current.channel}/{current.system} is at release {current.sequence}")
+    if not print_if_data(format_, {"revisions": stored, "channel": current}):
+        show_revisions(stored, "bytes", "signed")
+        if current:
+            out().print(f"{current.channel}/{current.system} is at release {current.sequence}")
 
 
 @app.command("list", cls=RegistryCommand)
@@ -222,10 +173,9 @@ def show(
         if channel_.last and channel in (None, channel_.channel) and system in (None, channel_.system)
     ]
     if not current and channel:
-        raise RegistryError(f"{registry.url} has no channel {channel}{f'/{system}' if system else ''}")
-    if print_if_data(format_, current):
-        return
-    show_channels(current)
+        raise RegistryError(no_channel(registry, f"{channel}/{system}" if system else channel))
+    if not print_if_data(format_, current):
+        show_channels(current)
 
 
 @app.command("history", cls=RegistryCommand)
@@ -246,10 +196,9 @@ def history(
     registry = open_registry(url, storage, token_file)
     releases = registry.history(channel, system, last)
     if not releases:
-        raise RegistryError(f"{registry.url} has no channel {channel}/{system}")
-    if print_if_data(format_, releases):
-        return
-    show_channels(releases)
+        raise RegistryError(no_channel(registry, f"{channel}/{system}"))
+    if not print_if_data(format_, releases):
+        show_channels(releases)
 
 
 @app.command("switch", cls=RegistryCommand, hidden=True)
@@ -276,10 +225,12 @@ def release(
     """
     registry = open_registry(url, storage)
     if to is None:
-        chosen: dict[str, Any] = {
-            "policy": resolve_revision(registry, system, "policy", policy),
-            "state": resolve_revision(registry, system, "state", state),
-        }
+        chosen: dict[str, Any] = {}
+        for kind, prefix in (("policy", policy), ("state", state)):
+            found = None if prefix is None else stored_revision(registry, system, (kind,), prefix)
+            if prefix is not None and found is None:
+                raise RegistryError(f"{registry.url} keeps no {kind} revision `{prefix}` of {system}")
+            chosen[kind] = found and found[1]
     elif policy or state:
         raise UsageError("`--to` says all: give no `--policy` and no `--state` with it")
     else:
@@ -291,7 +242,50 @@ def release(
         show_channels([current])
 
 
-app.command("get", cls=RegistryCommand)(get)
+@app.command("get", cls=RegistryCommand)
+def get(
+    url: RegistryArgument,
+    channel: ChannelArgument,
+    system: SystemArgument,
+    at: Annotated[
+        int | None, option("--at RELEASE", "Bundles of this release. (default: the current one)", min=1)
+    ] = None,
+    only: Annotated[Literal["policy", "state"] | None, option("--only", "Only the policy or only the state.")] = None,
+    output: Annotated[Path, option("--output -o FOLDER", "Folder to write the bundles to.")] = Path(),
+    replace: Annotated[bool, option("--replace", "Overwrite existing bundles.")] = False,
+    storage: StorageOption = None,
+    token_file: RegistryTokenOption = None,
+) -> None:
+    """Write the bundles that a channel runs, or ran, into a folder.
+
+    Each bundle is verified: its digest, and its signature where the registry requires one.
+
+    Example:
+      privtab registry get /srv/registry prod lake -o running/
+      privtab registry get /srv/registry prod lake --at 12 --only state
+      privtab explain ann read table:h/s/t -p running/policy.tar.gz -s running/state.tar.gz
+    """
+    from privtab.registry import names
+    from privtab.registry.nodes import pin
+
+    registry = open_registry(url, storage, token_file)
+    release = registry.channel(channel, system) if at is None else release_at(registry, channel, system, at)
+    if release.sequence == 0:
+        raise RegistryError(release.trouble or no_channel(registry, f"{channel}/{system}"))
+    keys = {
+        output / names.served_path(kind, shard): pin(kind, identity, shard)
+        for (kind, shard), identity in release.runs().items()
+        if only is None or (kind == "policy") is (only == "policy")
+    }
+    if not keys:
+        raise RegistryError(f"{channel}/{system} runs no {only or 'bundle'} at release {release.sequence}")
+    bundles = {path: bundle_of(registry, release, key) for path, key in keys.items()}
+    for path, bundle in bundles.items():
+        if not replace and path.exists() and read_file(path) != bundle:
+            raise UsageError(f"{path} is another bundle: `--replace` overwrites it")
+    for path, bundle in bundles.items():
+        write(path, bundle)
+        out().print(f"{path}  {keys[path]}")
 
 
 @app.command("gc", cls=RegistryCommand)

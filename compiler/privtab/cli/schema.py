@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from privtab._staged import write
+from privtab.cli._files import json_text
 from privtab.cli._options import OutputOption
 from privtab.cli._output import print_json
 
@@ -17,7 +18,6 @@ def run(
     Example:
       privtab schema -o build/schema/policy.schema.json
     """
-    from privtab.cli._files import json_text
     from privtab.syntax.schema import policy_schema
 
     if output is None:

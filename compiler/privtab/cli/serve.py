@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privtab.cli import _store_serve
+from privtab.cli._app import Commands
 from privtab.cli._options import PartialOption, load_state
-from privtab.cli._parameters import needing, option, policies, with_options
+from privtab.cli._parameters import needing, option, policies
 from privtab.cli._registry_options import RegistryCommand
-from privtab.cli._serving import ConnectionsOption, ServerSettings, log_requests, print_address, serve_registry
+from privtab.cli._serving import ConnectionsOption, ServerSettings, serve_registry, serve_store
 from privtab.cli._stored import running_store
 from privtab.errors import UsageError
 
@@ -28,13 +28,12 @@ STORE_REFRESH = 1.0
 """Seconds between two looks for changes of a store, unless `--refresh` gives others."""
 
 
-app = typer.Typer(invoke_without_command=True)
-app.command("store")(_store_serve.run)
+app = Commands(invoke_without_command=True)
+app.command("store")(serve_store)
 app.command("registry", cls=RegistryCommand)(serve_registry)
 
 
 @app.callback()
-@with_options
 def run(
     context: typer.Context,
     policy: Annotated[
@@ -87,14 +86,10 @@ def run(
     with needing("`privtab serve`", "compiler", "serve"):
         from privtab.authzen.app import AppSettings, Scope, application
         from privtab.authzen.service import Service
-        from privtab.serving.server import address, listen
-        from privtab.serving.server import serve as run
         from privtab.serving.tokens import Tokens
     _check_sources(policy, state, bundles, opa)
     tls = settings.checked_tls(tokens=settings.token_file is not None)
-    log_requests(quiet=settings.quiet)
     tokens = Tokens(settings.token_file, Scope) if settings.token_file is not None else None
-    public_url = settings.checked_public_url()
     with ExitStack() as stack:
         if policy:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="privtab-")))
@@ -106,22 +101,12 @@ def run(
         make = partial(Service, brief=brief, page_size=page_size)
         services = _remote(opa, system, make) if opa is not None else _local(sources, max_staleness, make)
         names = [service.system for service in services if service.system]
-        listening = stack.enter_context(listen(settings.host, settings.port))
-        base = public_url or address(listening, settings.host, tls)
-        served = AppSettings(
-            services=_paths(services),
-            base=base,
-            tokens=tokens,
-            max_body=settings.max_body,
-            refresh=refresh,
-        )
-        run(
-            application(served),
-            listening,
-            tls=tls,
-            ready=lambda: print_address(base, ", ".join(names) or "an OPA", {"systems": names}, settings.format_),
+        chosen: dict[str, Any] = {"tokens": tokens, "max_body": settings.max_body, "refresh": refresh}
+        settings.serve(
+            tls,
+            lambda base: application(AppSettings(services=_paths(services), base=base, **chosen)),
+            lambda: (", ".join(names) or "an OPA", {"systems": names}),
             each=each_address,
-            head_seconds=settings.header_timeout,
         )
 
 

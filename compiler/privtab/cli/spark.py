@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import typer
 
 from privtab._install import how_to_install
+from privtab.cli._app import Commands
 from privtab.cli._output import print_error
 from privtab.exit_codes import ExitCode
 from privtab.spark.jobs import JOBS
 
 PANEL = "Serve"
 
-app = typer.Typer(help="Decide, filter, list and certify whole tables on Spark.", no_args_is_help=True)
+app = Commands(help="Decide, filter, list and certify whole tables on Spark.", no_args_is_help=True)
 _ALL = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 
@@ -29,7 +31,6 @@ def job(name: str) -> tuple[dict[str, Any], Callable[[typer.Context], None]]:
 
 
 def _run(job: str, arguments: Sequence[str]) -> int:
-    from importlib import import_module
 
     try:
         code: int = import_module(f"privtab.spark.jobs.{job}").main(list(arguments))

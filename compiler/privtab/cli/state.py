@@ -2,48 +2,59 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab._staged import write
-from privtab.cli import _spark_state, _state_diff, _state_import
-from privtab.cli._options import AtOption, PartialOption, PolicyChoice, load_state, moment_of
-from privtab.cli._output import FormatOption, fail_if, out, print_if_data, show_state_findings
-from privtab.cli._parameters import argument, option, with_options
-from privtab.cli._signing import SigningOptions
+from privtab.cli import _state_diff, _state_import
+from privtab.cli._app import Commands
+from privtab.cli._files import STATE, row_counts, show_shards, state_files, write_state
+from privtab.cli._options import AtOption, PartialOption, PolicyChoice, SigningOptions, load_state, moment_of
+from privtab.cli._output import (
+    FormatOption,
+    err,
+    fail_if,
+    out,
+    print_error,
+    print_if_data,
+    show_state_findings,
+    spinner,
+    stop,
+    table,
+)
+from privtab.cli._parameters import argument, needing, option
+from privtab.cli._stored import load_rows
 from privtab.errors import UsageError
+from privtab.exit_codes import ExitCode
 from privtab.formats import STATE_HELP
 from privtab.plural import count
+from privtab.state.findings import CODES, in_order, to_json
+from privtab.state.nodes import ALL_TABLES
 
 if TYPE_CHECKING:
-    from privtab.bundle.provenance import Provenance
-    from privtab.bundle.sign import SigningKey
-    from privtab.ir.nodes import Program
+    from pyspark.sql import SparkSession
+
+    from privtab.spark.state import Build
     from privtab.state.nodes import State
 
 PANEL = "Grant"
 
-app = typer.Typer(help="Validate, compare, import, pack and push states: who holds what.", no_args_is_help=True)
+app = Commands(help="Validate, compare, import, pack and push states: who holds what.", no_args_is_help=True)
 
 StateArgument = Annotated[Path, argument("STATE", STATE_HELP)]
 
 
 def counts(state: State) -> str:
     """The number of rows in each table of a state."""
-    from privtab.state.nodes import TABLES
-
-    found = [count(len(getattr(state, name)), name.replace("_", " ")[:-1]) for name in TABLES if name != "attributes"]
-    if state.attributes:
-        found.append(count(len(state.attributes), "attribute"))
-    if state.entities:
-        found.append(f"{len(state.entities):,} {'entity' if len(state.entities) == 1 else 'entities'}")
-    return ", ".join(found)
+    rows = {table: len(getattr(state, table)) for table in ALL_TABLES}
+    return row_counts({table: n for table, n in rows.items() if n or table not in ("attributes", "entities")})
 
 
 @app.command("validate")
-@with_options
 def validate(state: StateArgument, policy: PolicyChoice, format_: FormatOption = "text") -> None:
     """Validate the rows of a state against a policy.
 
@@ -53,8 +64,6 @@ def validate(state: StateArgument, policy: PolicyChoice, format_: FormatOption =
       privtab state validate state.yaml --policy gravitino/1.1.0
       privtab state validate exports/ --policy cdap/final --format json
     """
-    from privtab.cli._stored import load_rows
-    from privtab.state.findings import to_json
     from privtab.state.validate import validate as validated
 
     program = policy.program()
@@ -66,7 +75,6 @@ def validate(state: StateArgument, policy: PolicyChoice, format_: FormatOption =
 
 
 @app.command("lint")
-@with_options
 def lint(
     state: StateArgument,
     policy: PolicyChoice,
@@ -83,8 +91,6 @@ def lint(
       privtab state lint state.yaml --policy gravitino/1.1.0
       privtab state lint exports/ --policy cdap/final --soon 30d --format json
     """
-    from privtab.cli._stored import load_rows
-    from privtab.state.findings import in_order, to_json
     from privtab.state.lint import duration
     from privtab.state.lint import lint as linted
     from privtab.state.validate import validate_with_places
@@ -104,7 +110,6 @@ def lint(
 
 
 @app.command("pack")
-@with_options
 def pack(
     state: StateArgument,
     policy: PolicyChoice,
@@ -128,36 +133,215 @@ def pack(
       privtab state pack exports/ --policy gravitino/1.1.0 --shards -o build/shards
     """
     signing = sign.signing_key()
-    from privtab.bundle.pack import state_bundle
     from privtab.bundle.provenance import provenance
 
     program = policy.program()
     good = load_state(program, state, allow_partial=allow_partial)
     made_of = provenance(state, policy=f"{program.system}/{program.version}")
-    if shards:
-        _pack_shards(program, good, output, made_of, signing)
-        return
-    content = state_bundle(program, good, provenance=made_of, signing=signing)
-    write(output, content)
-    signed = "" if signing is None else f", signed with {signing.id}"
-    out().print(f"{output}  {len(content):,} bytes: {counts(good)}{signed}")
-
-
-def _pack_shards(program: Program, good: State, output: Path, made_of: Provenance, signing: SigningKey | None) -> None:
-    from privtab.bundle.pack import shard_bundles
-    from privtab.bundle.shards import shard_files
-    from privtab.cli._files import show_shards, write_state
-
-    if output.is_file() or output.name.endswith(".tar.gz"):
+    if shards and (output.is_file() or output.name.endswith(".tar.gz")):
         raise UsageError(f"`--shards` writes several bundles: give a folder, not {output}")
-    files = shard_files(shard_bundles(program, good, provenance=made_of, signing=signing))
-    write_state(output, files)
-    show_shards(output, files)
+    files = state_files(program, good, sharded=shards, provenance=made_of, signing=signing)
+    if shards:
+        write_state(output, files)
+        show_shards(output, files)
+        return
+    write(output, files[STATE])
+    signed = "" if signing is None else f", signed with {signing.id}"
+    out().print(f"{output}  {len(files[STATE]):,} bytes: {counts(good)}{signed}")
+
+
+# --- the commands that need Spark ---
+
+MAX_SHARDS_SHOWN = 10
+
+SourcesArgument = Annotated[
+    str, argument("SOURCES", "A YAML or JSON file that lists the tables, or a folder with one file for each table.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkOptions:
+    """The Spark session of a command."""
+
+    master: Annotated[str | None, option("--master URL", "Spark master: local[4], a cluster, or sc://… (Connect).")] = (
+        None
+    )
+    conf: Annotated[list[str] | None, option("--conf NAME=VALUE", "Setting of the Spark session; repeatable.")] = None
+    package: Annotated[
+        list[str] | None,
+        option(
+            "--package GROUP:ARTIFACT:VERSION",
+            "Maven packages to load, such as Delta, Iceberg or a JDBC driver; repeatable.",
+        ),
+    ] = None
+
+    @contextmanager
+    def session(self) -> Iterator[SparkSession]:
+        """A Spark session for one command; an existing session of this process is used and left open.
+
+        Errors of Spark in the block exit with code 3, without a traceback.
+        """
+        with needing("this", "compiler", "spark"):
+            import pyspark.sql  # noqa: F401
+        from privtab.spark.failures import first_lines, spark_errors
+        from privtab.spark.jobs._session import session
+
+        remote = self.master is not None and self.master.startswith("sc://")
+        opening = session(
+            "state",
+            master=None if remote else self.master,
+            remote=self.master if remote else None,
+            conf=self.conf or (),
+            packages=self.package or (),
+        )
+        try:
+            with ExitStack() as stack:
+                with spinner("starting Spark"):
+                    spark = stack.enter_context(opening)
+                yield spark
+        except spark_errors() as error:
+            stop(f"Spark: {first_lines(str(error))}", ExitCode.EXTERNAL)
+
+
+def read(
+    sources: SourcesArgument,
+    policy: PolicyChoice,
+    output: Annotated[
+        str | None, option("--output -o FOLDER", "Write valid rows, findings and counts to this folder.")
+    ] = None,
+    files: Annotated[str, option("--files FORMAT", "Output format: parquet, orc or json.")] = "parquet",
+    *,
+    session: SparkOptions,
+    format_: FormatOption = "text",
+) -> None:
+    """Validate the rows of a state with Spark, and write valid rows, findings and counts.
+
+    Exits with 1 if any row is invalid.
+
+    Example:
+      privtab state read exports/ --policy gravitino/1.1.0
+      privtab state read sources.yaml --policy gravitino/1.1.0 -o /lake/iam/checked --master 'local[4]'
+    """
+    program = policy.program()
+    with session.session() as spark:
+        from privtab.spark.state import read_state
+
+        checked_state = read_state(spark, sources, program)
+        with spinner("checking rows"):
+            if output is not None:
+                manifest = checked_state.write(output, files)
+                valid_counts, findings = manifest["rows"], manifest["findings"]
+            else:
+                rows = [row.asDict() for row in checked_state.summary().collect()]
+                valid_counts = {row["table"]: row["rows"] for row in rows if row["code"] == "good"}
+                findings = [
+                    [summary_row["table"], summary_row["code"], summary_row["severity"], summary_row["rows"]]
+                    for summary_row in rows
+                    if summary_row["code"] != "good"
+                ]
+    if not print_if_data(format_, {"good": valid_counts, "findings": _finding_rows(findings), "output": output}):
+        _show_findings(findings)
+        out().print(f"good rows: {row_counts(valid_counts)}")
+        if output is not None:
+            out().print(f"written to {output}")
+    fail_if(any(severity == "error" for _, _, severity, _ in findings))
+
+
+def build(
+    sources: SourcesArgument,
+    policy: PolicyChoice,
+    output: Annotated[str, option("--output -o FOLDER", "A folder that the driver and all executors can reach.")],
+    allow_partial: PartialOption = False,
+    full: Annotated[bool, option("--full", "Rebuild every shard, changed or not.")] = False,
+    *,
+    sign: SigningOptions,
+    session: SparkOptions,
+    format_: FormatOption = "text",
+) -> None:
+    """Validate, index and bundle a state with Spark, in shards by root entity. Unchanged shards are kept.
+
+    For a policy compiled with `--sharded`. Exits with 1 if any row is invalid: the last build stays, and `rejected/` has every finding.
+
+    Example:
+      privtab state build exports/ --policy gravitino/1.1.0 -o build/state
+      privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --master 'local[4]' --format json
+      privtab state build sources.yaml --policy gravitino/1.1.0 -o /shared/state --signing-key prod.pem --sequence 812
+    """
+    signing = sign.signing_key()
+    from privtab.bundle.provenance import provenance
+
+    program = policy.program()
+    origin = provenance(Path(sources), policy=f"{program.system}/{program.version}")
+    with session.session() as spark:
+        from privtab.spark.state import build as built
+
+        started = time.perf_counter()
+        with spinner("building") as show_stage:
+            result = built(
+                spark, sources, program, output, allow_partial=allow_partial, full=full,
+                provenance=origin, signing=signing, progress=show_stage,
+            )  # fmt: skip
+        seconds = time.perf_counter() - started
+    findings = result.manifest["findings"]
+    if print_if_data(format_, _build_json(result, seconds)):
+        return
+    _show_findings(findings)
+    _show_build(result, seconds)
+
+
+def _show_findings(findings: list[list[Any]]) -> None:
+
+    if not findings:
+        return
+    lines = ((name, code, CODES[code], severity, f"{rows:,}") for name, code, severity, rows in findings)
+    err().print(table("table", "code", "what", "severity", "rows", rows=lines, right=("rows",)))
+    error_rows = sum(rows for *_, severity, rows in findings if severity == "error")
+    if error_rows:
+        print_error(f"{count(error_rows, 'finding')} in rows that were left out")
+
+
+def _finding_rows(findings: list[list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(("table", "code", "severity", "rows"), row, strict=True)) for row in findings]
+
+
+def _build_json(result: Build, seconds: float) -> Mapping[str, Any]:
+    manifest = result.manifest
+    return {
+        "folder": result.folder, "revision": manifest["revision"], "unchanged": result.unchanged,
+        "rebuilt": list(result.rebuilt), "removed": list(result.removed), "people_changed": result.people,
+        "signed": list(result.signed),
+        "people": manifest["people"], "shards": manifest["shards"], "findings": _finding_rows(manifest["findings"]),
+        "seconds": {"all": seconds, **result.seconds},
+    }  # fmt: skip
+
+
+def _show_build(result: Build, seconds: float) -> None:
+    console, manifest = out(), result.manifest
+    shards = manifest["shards"]
+    if result.unchanged:
+        console.print(f"{result.folder}/  unchanged: {count(len(shards), 'shard')}, revision {manifest['revision']}")
+        return
+    total = manifest["people"]["bytes"] + sum(shard["bytes"] for shard in shards.values())
+    grid = table("part", "bytes", "grants", "owners", "members", right=("bytes", "grants", "owners", "members"))
+    grid.add_row("people", f"{manifest['people']['bytes']:,}", "", "", "")
+    largest = sorted(shards.items(), key=lambda item: (-item[1]["bytes"], item[0]))
+    for key, shard in largest[:MAX_SHARDS_SHOWN]:
+        grants = shard["allow"] + shard["deny"]
+        grid.add_row(key, *(f"{number:,}" for number in (shard["bytes"], grants, shard["owners"], shard["members"])))
+    console.print(grid)
+    if len(largest) > MAX_SHARDS_SHOWN:
+        console.print(f"and {len(largest) - MAX_SHARDS_SHOWN} smaller ones")
+    parts = f"{count(len(shards), 'shard')}, {len(result.rebuilt)} rebuilt, {len(result.removed)} removed"
+    signature = manifest["people"].get("signature")
+    signed = "" if signature is None else f", {len(result.signed)} signed with {signature['key']}"
+    console.print(
+        f"{result.folder}/  {total:,} bytes: {parts}{signed}, revision {manifest['revision']}, {seconds:.1f} s"
+    )
 
 
 for _name, _command in {
-    "read": _spark_state.read,
-    "build": _spark_state.build,
+    "read": read,
+    "build": build,
     "import": _state_import.import_,
     "push": _state_import.push,
     "diff": _state_diff.run,

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from privtab._staged import write
+from privtab.cli._app import Commands
 from privtab.cli._ask import RequestOptions, entity
 from privtab.cli._options import PolicyChoice
 from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data, print_text
-from privtab.cli._parameters import argument, option, with_options
+from privtab.cli._parameters import argument, option
+from privtab.cli._registry_options import is_http
 from privtab.cli._store_session import (
     CaFileOption,
     RequestedChange,
@@ -28,19 +28,22 @@ from privtab.cli._store_session import (
     carry_out,
     confirm,
     found,
-    is_server,
     listed,
     principal,
     print_changes,
     print_done,
+    proposed,
     resource_of,
     session,
     show_entries,
     store_class,
     window,
 )
+from privtab.cli._stored import load_rows, opened_store
 from privtab.errors import PrivtabError, StateInvalid, UsageError
 from privtab.plural import count
+from privtab.state.nodes import ALL_TABLES
+from privtab.state.raw import RawReader
 from privtab.state.row_text import row_text
 
 if TYPE_CHECKING:
@@ -51,13 +54,12 @@ if TYPE_CHECKING:
 
 PANEL = "Grant"
 
-app = typer.Typer(help="Keep who holds what in a database, and change it as the policy allows.", no_args_is_help=True)
+app = Commands(help="Keep who holds what in a database, and change it as the policy allows.", no_args_is_help=True)
 
 ActorOption = Annotated[str, option("--actor NAME", "Name for the journal.")]
 
 
 @app.command("create")
-@with_options
 def create(
     url: UrlArgument,
     policy: PolicyChoice,
@@ -84,7 +86,6 @@ def create(
 
 
 @app.command("load")
-@with_options
 def load(
     url: UrlArgument,
     state: Annotated[Path, argument("STATE", "The first rows, in any form of a state.")],
@@ -99,8 +100,6 @@ def load(
       privtab store load grants.db state.yaml --policy gravitino/1.1.0
       privtab store load grants.db import:ranger:policies.json -p lake.yaml --actor migration
     """
-    from privtab.cli._stored import load_rows
-
     program = policy.program()
     rows = load_rows(program, state)
     done = store_class().open(url, program).load(rows, actor=actor)
@@ -130,7 +129,7 @@ def show(
     """
     rows = listed(Settings(store=store, token_file=token_file, ca=ca), name, at)
     value: Any = [{"table": table, "row": dict(row)} for table, row in rows]
-    if name is None and not is_server(store):
+    if name is None and not is_http(store):
         value = {}
         for table, row in rows:
             value.setdefault(table, []).append(dict(row))
@@ -148,8 +147,6 @@ def verify(url: UrlArgument) -> None:
     Example:
       privtab store verify grants.db
     """
-    from privtab.cli._stored import opened_store
-
     journal = opened_store(url)
     found = journal.verify()
     for problem in found:
@@ -160,7 +157,6 @@ def verify(url: UrlArgument) -> None:
 
 
 @app.command("change")
-@with_options
 def change(
     url: UrlArgument,
     user: Annotated[str, argument("USER", "The user who makes the change.")],
@@ -203,7 +199,8 @@ def change(
     done = None if request_id is None else store.done(request_id, request, add=added, remove=removed, new=created)
     if done is None:
         planned = store.propose(request, add=added, remove=removed, new=created)
-        confirm(store, planned, dry_run=dry_run, yes=yes)
+        if dry_run or not yes:
+            confirm(proposed(planned), dry_run=dry_run)
         if dry_run:
             return
         expected = planned.number if expect is None else expect
@@ -214,8 +211,6 @@ def change(
 def _rows(texts: list[str] | None, option: str) -> RawState | None:
     """The rows in files and in `TABLE:{…}`; raises UsageError, StateInvalid."""
     from privtab.state.load import load as load_file
-    from privtab.state.nodes import ALL_TABLES
-    from privtab.state.raw import RawReader
     from privtab.state.read_yaml import read_yaml
 
     if not texts:
@@ -241,7 +236,6 @@ def _rows(texts: list[str] | None, option: str) -> RawState | None:
 
 
 @app.command("delete")
-@with_options
 def delete(
     url: UrlArgument,
     user: Annotated[str, argument("USER", "The user who deletes.")],
@@ -295,8 +289,6 @@ def log(
       privtab store log grants.db --after 120 --format json
       privtab store log grants.db --page journal.html
     """
-    from privtab.cli._stored import opened_store
-
     store = opened_store(url)
     found = store.log(after)
     if page is not None:
@@ -309,7 +301,6 @@ def log(
 
 
 @app.command("undo")
-@with_options
 def undo(
     url: UrlArgument,
     number: Annotated[int, argument("CHANGE", "Number of the change to take back.", min=1)],
@@ -339,15 +330,15 @@ def undo(
     add, remove = store.inverse(number)
     if not by:
         planned = store.propose_undo(number)
-        print_changes(planned.changes)
-        confirm(store, planned, dry_run=True, yes=False)
+        confirm(proposed(planned), dry_run=True)
         return
     if len(by) != 3:
         raise UsageError("write the user, the operation and its entity, as in `ann grant schema:web`")
     user, action, resource = by
     request = options.request(program, user, action, resource)
     planned = store.propose(request, add=add or None, remove=remove or None)
-    confirm(store, planned, dry_run=False, yes=yes)
+    if not yes:
+        confirm(proposed(planned), dry_run=False)
     done = store.change(request, add=add or None, remove=remove or None, expect=planned.number)
     print_done(done)
 
@@ -359,7 +350,6 @@ FromOption = Annotated[str, option("--from PRINCIPAL", "user:NAME, group:NAME or
 
 
 @app.command()
-@with_options
 def grant(
     privilege: PrivilegeArgument,
     on: Annotated[str, argument("TYPE:PATH", "Entity that it is granted on.")],
@@ -390,7 +380,6 @@ def grant(
 
 
 @app.command()
-@with_options
 def revoke(
     privilege: PrivilegeArgument,
     on: Annotated[str, argument("TYPE:PATH", "Entity that it was granted on.")],
@@ -419,7 +408,6 @@ def revoke(
 
 
 @app.command()
-@with_options
 def assign(
     role: RoleArgument,
     to: ToOption,
@@ -450,7 +438,6 @@ def assign(
 
 
 @app.command()
-@with_options
 def unassign(
     role: RoleArgument,
     from_: FromOption,
@@ -476,7 +463,6 @@ def unassign(
 
 
 @app.command()
-@with_options
 def own(
     on: Annotated[str, argument("TYPE:PATH", "Entity that is owned.")],
     to: Annotated[str, option("--to PRINCIPAL", "The only owner from now on.")],

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from privtab._staged import write
 from privtab.cli._options import OutputOption, PolicyArguments
-from privtab.cli._parameters import option, with_options
+from privtab.cli._output import print_file, stop
+from privtab.cli._parameters import option
 from privtab.errors import UsageError
-from privtab.exit_codes import ExitCode
 
 PANEL = "Write"
 
 
-@with_options
 def run(
     policy: PolicyArguments,
     *,
@@ -30,9 +28,7 @@ def run(
       privtab stubs gravitino/1.1.0 -o src/service/gravitino.py
       privtab stubs gravitino/1.1.0 -o src/service/gravitino.py --check
     """
-    from privtab._staged import write
     from privtab.backends.stubs import render
-    from privtab.cli._output import print_error, print_file
 
     if check and output is None:
         raise UsageError("`--check` compares with a file: give it with `--output`")
@@ -42,5 +38,4 @@ def run(
     elif not check:
         write(output, text.encode())
     elif not output.is_file() or output.read_bytes() != text.encode():
-        print_error(f"{output} is not what the policy says now; `privtab stubs {policy.policy} -o {output}` writes it")
-        raise typer.Exit(ExitCode.FINDINGS)
+        stop(f"{output} is not what the policy says now; `privtab stubs {policy.policy} -o {output}` writes it")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.cli._options import OutputOption, ReadingOption, readings
 from privtab.cli._output import Report, as_json, deliver, err, fail_if, print_error, progress
-from privtab.cli._parameters import argument, option, policies, with_options
+from privtab.cli._parameters import option, paths_argument
 from privtab.errors import UsageError
 from privtab.plural import count
 
@@ -77,15 +77,10 @@ class RunOptions:
         return self.mutation or self.min_mutation is not None
 
 
-@with_options
 def run(
     paths: Annotated[
         list[str] | None,
-        argument(
-            "PATH",
-            "Policies, by name, system, path or folder, or scenario files; all policies by default.",
-            autocompletion=policies,
-        ),
+        paths_argument("Policies, by name, system, path or folder, or scenario files; all policies by default."),
     ] = None,
     *,
     options: RunOptions,
@@ -148,10 +143,9 @@ def _run(plan: CasePlan, options: RunOptions) -> Result:
         reference = ReferenceEngine(plan.program)
         engines: list[Engine] = [] if options.engine == "opa" else [reference]
         engines += [stack.enter_context(opa(plan.program))] if options.engine != "reference" and cases else []
-        bar = stack.enter_context(progress(len(cases) + (len(plan.rules) if options.mutates else 0)))
-        [task] = bar.task_ids
-        bar.update(task, description=plan.program.system)
-        for failure in failures(plan, cases, engines, lambda advance: bar.advance(task, advance)) if cases else ():
+        steps = len(cases) + (len(plan.rules) if options.mutates else 0)
+        tell = stack.enter_context(progress(steps, plan.program.system))
+        for failure in failures(plan, cases, engines, tell) if cases else ():
             found_failures.append(failure)
             if options.fail_fast:
                 break
@@ -162,8 +156,7 @@ def _run(plan: CasePlan, options: RunOptions) -> Result:
             if options.covers:
                 result = replace(result, coverage=prove.coverage(plan, observed))
             if options.mutates:
-                score = prove.score(plan, observed, lambda advance: bar.advance(task, advance))
-                result = replace(result, score=score)
+                result = replace(result, score=prove.score(plan, observed, tell))
     return replace(result, seconds=time.monotonic() - started)
 
 

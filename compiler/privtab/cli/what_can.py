@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from privtab.cli._ask import CallerOptions, entity, limit_option, principal_name, show_notes, show_words
 from privtab.cli._options import Question
-from privtab.cli._output import TableFormatOption, Terminal, fail_if, out, print_error, print_if_data, spinner
-from privtab.cli._parameters import argument, with_options
+from privtab.cli._output import TableFormatOption, Terminal, delayed_spinner, fail_if, out, print_error, print_if_data
+from privtab.cli._parameters import argument
 from privtab.errors import UsageError
 from privtab.plural import count
 
@@ -26,7 +26,6 @@ MOST_NAMES = 5
 """Maximum entities named on one line."""
 
 
-@with_options
 def run(
     user: Annotated[str, argument("USER", "A user, or group:NAME or role:NAME.")],
     resource: Annotated[
@@ -64,20 +63,13 @@ def run(
     active = caller.active_roles(program)
     if active is not None and principal.startswith(("group:", "role:")):
         raise UsageError("active roles are those of a user: leave `--active-role` and `--no-active-roles` out")
-    with spinner("reading the state"):
-        loaded, _, partial = asked.rows(program)
+    loaded, _, partial = asked.rows(program)
+    with delayed_spinner("looking for operations"):
         found = find_operations(
-            Reference(program, loaded),
-            loaded,
-            principal,
-            about,
-            flags=flags,
-            groups=groups,
-            active_roles=active,
+            Reference(program, loaded), loaded, principal, about, flags=flags, groups=groups, active_roles=active
         )
-        notes = unknown(
-            program, loaded, [found.principal, *(f"group:{g}" for g in groups)], [about] if about is not None else []
-        )
+    principals = [found.principal, *(f"group:{group}" for group in groups)]
+    notes = unknown(program, loaded, principals, [about] if about is not None else [])
     if format_ == "text":
         _show(out(), program, found, MOST_LINES if limit is None else limit)
     else:

@@ -24,10 +24,9 @@ from privtab.cli._output import (
     fail_if,
     out,
     print_if_data,
-    spinner,
     table,
 )
-from privtab.cli._parameters import argument, option, with_options
+from privtab.cli._parameters import argument, option
 from privtab.errors import UsageError
 from privtab.plural import count
 from privtab.request import Request
@@ -47,7 +46,6 @@ By = Literal["user", "principal"]
 """What to list."""
 
 
-@with_options
 def run(
     operation: Annotated[str, argument("OP", "The operation.")],
     resource: Annotated[str, argument("ENTITY", "The entity, as type:path (table:m/c/s/t).")],
@@ -83,8 +81,7 @@ def run(
         with_=objects(with_),
         flags=flag_names(flag, program),
     )
-    with spinner("reading the state"):
-        loaded, _, partial = asked.rows(program)
+    loaded, _, partial = asked.rows(program)
     with delayed_spinner("looking for principals"):
         found = find_who_can(Reference(program, loaded), loaded, request)
     notes = unknown(program, loaded, entities=asked_entities(program, request))

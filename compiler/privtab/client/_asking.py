@@ -127,8 +127,6 @@ class ClientFlows:
         **details: Unpack[Details],
     ) -> Flow[bool]:
         """Whether `user` may do `action` on `resource`."""
-        if self.mode is Mode.OFF:
-            return True
         return (yield from self._single(_CHECK, user, action, resource, details, self.engine.allow))
 
     def decide(
@@ -139,8 +137,6 @@ class ClientFlows:
         **details: Unpack[Details],
     ) -> Flow[Decision]:
         """The decision with its explanation: the rule, what is missing or which grants allow it, and the effects of success."""
-        if self.mode is Mode.OFF:
-            return _DECIDE.passing(None, Mode.OFF)
         return (yield from self._single(_DECIDE, user, action, resource, details, self.engine.decide))
 
     def require(
@@ -151,8 +147,6 @@ class ClientFlows:
         **details: Unpack[Details],
     ) -> Flow[Decision]:
         """The decision if it is an allow; otherwise raises AccessDenied, which says what is missing."""
-        if self.mode is Mode.OFF:
-            return _DECIDE.passing(None, Mode.OFF)
         requests: list[Request] = []
 
         def answer(request: Request) -> Any:
@@ -183,6 +177,8 @@ class ClientFlows:
         details: Mapping[str, Any],
         answer: Callable[[Request], Any],
     ) -> Flow[T]:
+        if self.mode is Mode.OFF:
+            return answer_kind.passing(None, Mode.OFF)
         request: Request | None = None
 
         def body(request: Request) -> Flow[tuple[T, ActiveSystem]]:

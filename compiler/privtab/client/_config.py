@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from privtab.client import _values
 from privtab.client._asking import Mode
+from privtab.client._values import Kind
 from privtab.errors import UsageError
 from privtab.hints import hint
 
@@ -28,27 +29,35 @@ FILE_VARIABLE = "PRIVTAB_CONFIG"
 PREFIX = "PRIVTAB_"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Setting:
     """One setting."""
 
-    name: str
-    default: Any
-    read: Callable[[Any], Any]
-    """Converts a value for the clients; raises ValueError, which says what is expected."""
-    parse: Callable[[str], Any] = str
-    """Converts the text of a variable to the value that a file would have; raises ValueError."""
+    kind: Kind
     help: str
+    _: KW_ONLY
+    default: Any = None
     shown: str | None = None
-    """The default as text, if its repr is not clear."""
+    """The default as text, if that is not clear."""
     secret: bool = False
     protects: bool = False
     """Whether nothing is checked without it: an empty variable is an error then."""
+    tuning: bool = False
+    """Whether any file may have it: times, sizes and numbers, which cannot turn a denial into an allow."""
 
     @property
-    def variable(self) -> str:
-        """The name of its environment variable."""
-        return PREFIX + self.name.upper()
+    def usual(self) -> str:
+        """The default in Markdown."""
+        if self.shown is not None:
+            return self.shown
+        if isinstance(self.default, float):
+            return f"{self.default:g}"
+        return "true" if self.default is True else f"`{self.default}`" if self.default else "none"
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + name.upper()
 
 
 class SharedArguments(TypedDict, total=False):
@@ -97,210 +106,105 @@ class BundleArguments(SharedArguments, total=False):
 
 # --- the settings ----------------------------------------------------------------------------------------------------
 
-SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        name="url",
+SETTINGS: Mapping[str, Setting] = {
+    "url": Setting(
+        _values.TEXT,
+        "Address of OPA: `http://host:port`, `https://host:port` or `unix:/path/to/opa.sock`. `connect()` also takes bundles",
         default="http://127.0.0.1:8181",
-        read=_values.text,
-        help="Address of OPA: `http://host:port`, `https://host:port` or `unix:/path/to/opa.sock`. `connect()` also takes bundles",
     ),
-    Setting(
-        name="system",
-        default=None,
-        read=_values.text,
-        shown="the only one",
-        help="System to ask about; required only if OPA has several",
-    ),
-    Setting(
-        name="mode",
+    "system": Setting(_values.TEXT, "System to ask about; required only if OPA has several", shown="the only one"),
+    "mode": Setting(
+        _values.MODE,
+        "`enforce`; `observe`: log denials and failures as warnings, and let everything pass; `off`: send nothing, and let everything pass",
         default=Mode.ENFORCE,
-        read=_values.mode,
-        help="`enforce`; `observe`: log denials and failures as warnings, and let everything pass; `off`: send nothing, and let everything pass",
     ),
-    Setting(
-        name="timeout",
+    "timeout": Setting(
+        _values.TIMEOUT,
+        "Seconds to connect and to wait for bytes: two numbers, or one for both",
         default=(1.0, 5.0),
         shown="1, 5",
-        read=_values.timeout,
-        parse=_values.numbers,
-        help="Seconds to connect and to wait for bytes: two numbers, or one for both",
+        tuning=True,
     ),
-    Setting(
-        name="total",
-        default=None,
+    "total": Setting(
+        _values.SECONDS,
+        "Seconds for a whole call, including name resolution, retries and pauses. Each further chunk of a large batch has as many again",
         shown="their sum",
-        read=_values.seconds,
-        parse=_values.number,
-        help="Seconds for a whole call, including name resolution, retries and pauses. Each further chunk of a large batch has as many again",
+        tuning=True,
     ),
-    Setting(
-        name="retries",
-        default=2,
-        read=_values.count(0),
-        parse=_values.whole_number,
-        help="Number of times a failed exchange is repeated while time is left",
+    "retries": Setting(
+        _values.at_least(0), "Number of times a failed exchange is repeated while time is left", default=2, tuning=True
     ),
-    Setting(
-        name="breaker_failures",
+    "breaker_failures": Setting(
+        _values.at_least(0),
+        "Number of consecutive failed exchanges after which calls are refused at once; 0: never",
         default=5,
-        read=_values.count(0),
-        parse=_values.whole_number,
-        help="Number of consecutive failed exchanges after which calls are refused at once; 0: never",
+        tuning=True,
     ),
-    Setting(
-        name="breaker_seconds",
-        default=1.0,
-        shown="1",
-        read=_values.seconds,
-        parse=_values.number,
-        help="Seconds until OPA is tried again; doubled each time, up to 30",
+    "breaker_seconds": Setting(
+        _values.SECONDS, "Seconds until OPA is tried again; doubled each time, up to 30", default=1.0, tuning=True
     ),
-    Setting(
-        name="max_staleness",
-        default=None,
+    "max_staleness": Setting(
+        _values.SECONDS,
+        "Seconds since OPA last reached its bundle server after which its answers are refused",
         shown="not asked",
-        read=_values.seconds,
-        parse=_values.number,
-        help="Seconds since OPA last reached its bundle server after which its answers are refused",
+        tuning=True,
     ),
-    Setting(name="token", default=None, shown="none", read=_values.text, secret=True, help="Bearer token to send"),
-    Setting(
-        name="token_file",
-        default=None,
-        shown="none",
-        read=_values.path,
-        help="File that contains the token; read again when it changes",
-    ),
-    Setting(
-        name="verify",
+    "token": Setting(_values.TEXT, "Bearer token to send", secret=True),
+    "token_file": Setting(_values.PATH, "File that contains the token; read again when it changes"),
+    "verify": Setting(
+        _values.VERIFY,
+        "Whether to verify the certificate of an https address, or a file or folder of certificate authorities to verify it with",
         default=True,
-        shown="true",
-        read=_values.verify,
-        parse=_values.switch,
-        help="Whether to verify the certificate of an https address, or a file or folder of certificate authorities to verify it with",
     ),
-    Setting(
-        name="cert",
-        default=None,
-        shown="none",
-        read=_values.cert,
-        parse=_values.pair,
-        help="Client certificate: one file with certificate and key, or two files",
-    ),
-    Setting(
-        name="verification_key",
-        default=None,
-        shown="none",
-        read=_values.paths,
-        parse=_values.pair,
+    "cert": Setting(_values.CERT, "Client certificate: one file with certificate and key, or two files"),
+    "verification_key": Setting(
+        _values.PATHS,
+        "`Embedded`: public key files that bundles must be [signed](../how-to/signing.md) with, one or several; read again when they change. An OPA verifies bundles by its own configuration",
         protects=True,
-        help="`Embedded`: public key files that bundles must be [signed](../how-to/signing.md) with, one or several; read again when they change. An OPA verifies bundles by its own configuration",
     ),
-    Setting(
-        name="verification_scope",
-        default="",
-        shown="none",
-        read=_values.text,
+    "verification_scope": Setting(
+        _values.TEXT, "`Embedded`: scope that bundles must be signed for", default="", protects=True
+    ),
+    "min_sequence": Setting(
+        _values.at_least(0),
+        "`Embedded`: lowest [sequence](../how-to/signing.md#older-bundles) that the signatures of bundles may have",
         protects=True,
-        help="`Embedded`: scope that bundles must be signed for",
     ),
-    Setting(
-        name="min_sequence",
-        default=None,
-        shown="none",
-        read=_values.count(0),
-        parse=_values.whole_number,
+    "sequence_file": Setting(
+        _values.PATH,
+        "`Embedded`: file in which the highest sequences are kept, so that a restarted process accepts no older bundle",
         protects=True,
-        help="`Embedded`: lowest [sequence](../how-to/signing.md#older-bundles) that the signatures of bundles may have",
     ),
-    Setting(
-        name="sequence_file",
-        default=None,
-        shown="none",
-        read=_values.path,
-        protects=True,
-        help="`Embedded`: file in which the highest sequences are kept, so that a restarted process accepts no older bundle",
-    ),
-    Setting(
-        name="chunk_size",
+    "chunk_size": Setting(
+        _values.at_least(1),
+        "Most requests in one exchange of `check_many`, `decide_many`, `visible` or `filter`; fewer where OPA takes long for one",
         default=1000,
-        read=_values.count(1),
-        parse=_values.whole_number,
-        help="Most requests in one exchange of `check_many`, `decide_many`, `visible` or `filter`; fewer where OPA takes long for one",
+        tuning=True,
     ),
-    Setting(
-        name="concurrency",
-        default=1,
-        read=_values.count(1),
-        parse=_values.whole_number,
-        help="Number of such exchanges that run at once",
-    ),
-    Setting(
-        name="pool_size",
-        default=10,
-        read=_values.count(1),
-        parse=_values.whole_number,
-        help="Number of idle connections to keep",
-    ),
-    Setting(
-        name="max_body",
+    "concurrency": Setting(_values.at_least(1), "Number of such exchanges that run at once", default=1, tuning=True),
+    "pool_size": Setting(_values.at_least(1), "Number of idle connections to keep", default=10, tuning=True),
+    "max_body": Setting(
+        _values.at_least(1),
+        "Most bytes of an answer; a longer answer is refused",
         default=64 * 1024 * 1024,
         shown="64 MiB",
-        read=_values.count(1),
-        parse=_values.whole_number,
-        help="Most bytes of an answer; a longer answer is refused",
+        tuning=True,
     ),
-    Setting(
-        name="batch_window",
+    "batch_window": Setting(
+        _values.WINDOW,
+        "`AsyncClient`: seconds within which concurrent checks are sent as one exchange; 0: those of one turn of the event loop; `off`: each on its own",
         default=0.0,
-        shown="0",
-        read=_values.window,
-        parse=_values.number_or_off,
-        help="`AsyncClient`: seconds within which concurrent checks are sent as one exchange; 0: those of one turn of the event loop; `off`: each on its own",
+        tuning=True,
     ),
-    Setting(
-        name="cache_size",
-        default=0,
-        shown="0, no cache",
-        read=_values.count(0),
-        parse=_values.whole_number,
-        help="Number of answers to cache",
-    ),
-    Setting(
-        name="cache_ttl",
-        default=60.0,
-        shown="60",
-        read=_values.seconds,
-        parse=_values.number,
-        help="Seconds for which an answer is cached",
-    ),
-    Setting(
-        name="cache_refresh",
+    "cache_size": Setting(_values.at_least(0), "Number of answers to cache", default=0, shown="0, no cache"),
+    "cache_ttl": Setting(_values.SECONDS, "Seconds for which an answer is cached", default=60.0),
+    "cache_refresh": Setting(
+        _values.SECONDS,
+        "Seconds after which cached answers are used only if the revisions of policy and state have not changed",
         default=1.0,
-        shown="1",
-        read=_values.seconds,
-        parse=_values.number,
-        help="Seconds after which cached answers are used only if the revisions of policy and state have not changed",
     ),
-)
-TUNING = frozenset(
-    [
-        "timeout",
-        "total",
-        "retries",
-        "breaker_failures",
-        "breaker_seconds",
-        "max_staleness",
-        "chunk_size",
-        "concurrency",
-        "pool_size",
-        "max_body",
-        "batch_window",
-    ]
-)
-"""Settings that any file may have: times, sizes and numbers, which cannot turn a denial into an allow."""
-_BY_NAME = {setting.name: setting for setting in SETTINGS}
-NAMES = frozenset(_BY_NAME)
+}
+NAMES = frozenset(SETTINGS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,7 +219,7 @@ class Settings:
         return self.values[name]
 
     def __repr__(self) -> str:
-        shown = (f"{n}={'…' if _BY_NAME[n].secret and v is not None else repr(v)}" for n, v in self.values.items())
+        shown = (f"{n}={'…' if SETTINGS[n].secret and v is not None else repr(v)}" for n, v in self.values.items())
         return f"Settings({', '.join(shown)})"
 
 
@@ -333,25 +237,25 @@ def resolve(
     file, document = _file()
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    for setting in SETTINGS:
-        argument = arguments.get(setting.name)
-        text = os.environ.get(setting.variable)
+    for name, setting in SETTINGS.items():
+        argument = arguments.get(name)
+        text = os.environ.get(variable(name))
         if argument is not None:
             source, value = "argument", argument
         elif text or (text is not None and setting.protects):
             if not text.strip():
                 raise UsageError(
-                    f"{setting.variable} is empty, which would turn a check off: give it a value, or unset it"
+                    f"{variable(name)} is empty, which would turn a check off: give it a value, or unset it"
                 )
-            source = setting.variable
-            value = _convert(setting, source, text, setting.parse, text.strip())
-        elif setting.name in document:
-            source, value = file, document[setting.name]
+            source = variable(name)
+            value = _convert(name, source, text, setting.kind.parse, text.strip())
+        elif name in document:
+            source, value = file, document[name]
         else:
-            values[setting.name] = setting.default
+            values[name] = setting.default
             continue
-        values[setting.name] = _convert(setting, source, value, setting.read, value)
-        sources[setting.name] = source
+        values[name] = _convert(name, source, value, setting.kind.read, value)
+        sources[name] = source
     _one_token(values, sources)
     return Settings(values=values, sources=sources)
 
@@ -370,12 +274,12 @@ def _one_token(values: dict[str, Any], sources: Mapping[str, str]) -> None:
     values[max(ranks, key=lambda name: ranks[name])] = None
 
 
-def _convert(setting: Setting, source: str, value: Any, read: Callable[[Any], Any], argument: Any) -> Any:
+def _convert(name: str, source: str, value: Any, read: Callable[[Any], Any], argument: Any) -> Any:
     try:
         return read(argument)
     except ValueError as error:
-        shown = "wrong" if setting.secret else f"`{value}`"
-        label = setting.name if source == "argument" else f"{source}: {setting.name}"
+        shown = "wrong" if SETTINGS[name].secret else f"`{value}`"
+        label = name if source == "argument" else f"{source}: {name}"
         raise UsageError(f"{label} is {shown}: {error}") from None
 
 
@@ -394,12 +298,12 @@ def _file() -> tuple[str, Mapping[str, Any]]:
     if not isinstance(table, dict):
         raise UsageError(f"{path}: `client` is not a table")
     for name in table:
-        if name not in _BY_NAME:
-            raise UsageError(f"{path}: unknown setting `{name}` in `client`" + hint(name, _BY_NAME))
-        if not explicit_path and name not in TUNING:
+        if name not in SETTINGS:
+            raise UsageError(f"{path}: unknown setting `{name}` in `client`" + hint(name, SETTINGS))
+        if not explicit_path and not SETTINGS[name].tuning:
             raise UsageError(
                 f"{path}: `{name}` is not taken from a file in the working directory: give it as an argument or in "
-                f"{_BY_NAME[name].variable}, or name the file in {FILE_VARIABLE}"
+                f"{variable(name)}, or name the file in {FILE_VARIABLE}"
             )
     return str(path), table
 
@@ -407,8 +311,7 @@ def _file() -> tuple[str, Mapping[str, Any]]:
 def table() -> str:
     """The settings as a Markdown table, for the documentation."""
     lines = ["| argument, key in the file | environment | usual | what |", "|---|---|---|---|"]
-    for setting in SETTINGS:
-        default = setting.shown or f"`{setting.default}`"
-        star = " \\*" if setting.name in TUNING else ""
-        lines.append(f"| `{setting.name}`{star} | `{setting.variable}` | {default} | {setting.help} |")
+    for name, setting in SETTINGS.items():
+        star = " \\*" if setting.tuning else ""
+        lines.append(f"| `{name}`{star} | `{variable(name)}` | {setting.usual} | {setting.help} |")
     return "\n".join(lines)

@@ -21,6 +21,7 @@ from privtab.request import Decision, Entity, Request
 from privtab.vocabulary import OperationShape
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 REFRESH_SECONDS = 60.0
 """Seconds for which the vocabulary is used without checking the policy's revision."""
@@ -411,35 +412,30 @@ class OpaFlows:
     def _send(self, call: Call[T], *, fresh: bool = False) -> Flow[T]:
         """The answer to one exchange, within the caller's deadline; a further chunk (`fresh`) gets the full time again."""
         deadline = self._resilience.deadline() if fresh else self._deadline()
-        exchange: Callable[[Limits], Any]
-        if call.body is None:
-            exchange = partial(self._io.get, call.path)
-        else:
-            exchange = partial(self._io.post, call.path, call.body)
-        body = yield from self._resilience.attempts(exchange, self._io.sleep, deadline)
+        io = self._io
+
+        def answer(call: Call[U]) -> Flow[U]:
+            exchange = partial(io.get, call.path) if call.body is None else partial(io.post, call.path, call.body)
+            return call.read((yield from self._resilience.attempts(exchange, io.sleep, deadline)))
+
         try:
             try:
-                return call.read(body)
+                return (yield from answer(call))
             except Undefined:
                 if call.body is None:
                     raise
             # A restarted OPA activates its bundles one by one. Checking again raises if one is still missing;
             # otherwise the rule is defined by now.
             yield from self._revalidate(self._active, at_most_every=0.0)
-            body = yield from self._resilience.attempts(exchange, self._io.sleep, deadline)
             try:
-                return call.read(body)
+                return (yield from answer(call))
             except Undefined:
                 active = self._active
-                if active is None or not active.sharded or call.body is None:
+                if active is None or not active.sharded:
                     raise
             # The principals are active, so a shard is missing, or was until just now.
-            inactive_call = protocol.inactive(active.system, call.body)
-            exchange_inactive = partial(self._io.post, inactive_call.path, call.body)
-            body = yield from self._resilience.attempts(exchange_inactive, self._io.sleep, deadline)
-            if roots := inactive_call.read(body):
+            if roots := (yield from answer(protocol.inactive(active.system, call.body))):
                 raise protocol.no_shard(active.system, roots)
-            body = yield from self._resilience.attempts(exchange, self._io.sleep, deadline)
-            return call.read(body)
+            return (yield from answer(call))
         except Undefined as error:
             raise PolicyError(str(error)) from None

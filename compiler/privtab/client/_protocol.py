@@ -56,16 +56,12 @@ def check_system(name: str) -> str:
 
 def allow(system: str, request: Request) -> Call[bool]:
     """Whether a request is allowed, without an explanation; the fastest call."""
-    return Call(path=f"/v1/data/privtab/{system}/check", body=encode({"input": request.to_json()}), read=read_allow)
+    return _asked(system, "check", request.to_json(), read_allow)
 
 
 def decision(system: str, request: Request) -> Call[Decision]:
     """The decision on a request, with its explanation."""
-    return Call(
-        path=f"/v1/data/privtab/{system}/decision",
-        body=encode({"input": request.to_json()}),
-        read=lambda body: read_decision(body, request),
-    )
+    return _asked(system, "decision", request.to_json(), lambda body: read_decision(body, request))
 
 
 def decisions(system: str, requests: Sequence[Request]) -> Call[list[bool]]:
@@ -75,11 +71,8 @@ def decisions(system: str, requests: Sequence[Request]) -> Call[list[bool]]:
 
 def explained(system: str, requests: Sequence[Request]) -> Call[list[Decision]]:
     """Decisions with explanations, by position; operations and types may differ."""
-    return Call(
-        path=f"/v1/data/privtab/{system}/explained",
-        body=encode({"input": {"requests": [request.to_json() for request in requests]}}),
-        read=lambda body: read_explained(body, requests),
-    )
+    document = {"requests": [request.to_json() for request in requests]}
+    return _asked(system, "explained", document, lambda body: read_explained(body, requests))
 
 
 def item_decisions(system: str, requests: Sequence[Request], vocabulary: Vocabulary) -> Call[list[bool]]:
@@ -100,11 +93,7 @@ def visible(system: str, request: Request, items: Sequence[Entity], vocabulary: 
     del document["resource"]["id"]
     document["items"] = [vocabulary.keys(item) for item in items]
     count = len(items)
-    return Call(
-        path=f"/v1/data/privtab/{system}/visible",
-        body=encode({"input": document}),
-        read=lambda body: read_visible(body, count),
-    )
+    return _asked(system, "visible", document, lambda body: read_visible(body, count))
 
 
 def programs() -> Call[dict[str, ActiveSystem]]:
@@ -168,11 +157,11 @@ def inactive(system: str, body: bytes) -> Call[list[str]]:
 
 
 def _batch(system: str, document: dict[str, Any], count: int) -> Call[list[bool]]:
-    return Call(
-        path=f"/v1/data/privtab/{system}/decisions",
-        body=encode({"input": document}),
-        read=lambda body: read_decisions(body, count),
-    )
+    return _asked(system, "decisions", document, lambda body: read_decisions(body, count))
+
+
+def _asked(system: str, rule: str, document: dict[str, Any], read: Callable[[bytes], T]) -> Call[T]:
+    return Call(path=f"/v1/data/privtab/{system}/{rule}", body=encode({"input": document}), read=read)
 
 
 def encode(document: object) -> bytes:

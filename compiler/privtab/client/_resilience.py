@@ -43,34 +43,42 @@ class Retries:
         return max(delay, error.retry_after or 0.0)
 
 
-class Breaker:
-    """Circuit breaker: fails at once while OPA is known to be down, so that callers do not queue behind its timeouts.
+class ForThisProcess:
+    """What a forked process, and a copy in another one, begin anew, from their settings: a number and seconds."""
 
-    Closed: all exchanges pass. After `failures` failed exchanges in a row it opens for `seconds`, then lets one exchange
-    through (half-open), which closes the circuit or opens it for twice as long. With `failures` of 0 it never opens.
-    """
-
-    def __init__(self, failures: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._max_failures = failures
+    def __init__(self, number: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._number = number
         self._seconds = seconds
         self._clock = clock
         self.after_fork()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Start closed in a forked process."""
+        """Begin anew: another thread may have held the lock."""
         self._lock = threading.Lock()
+
+    def __getstate__(self) -> tuple[int, float]:
+        """The settings only."""
+        return self._number, self._seconds
+
+    def __setstate__(self, state: tuple[int, float]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+
+class Breaker(ForThisProcess):
+    """Circuit breaker: fails at once while OPA is known to be down, so that callers do not queue behind its timeouts.
+
+    Closed: all exchanges pass. After `failures` failed exchanges in a row it opens for `seconds`, then lets one exchange
+    through (half-open), which closes the circuit or opens it for twice as long. With `failures` of 0 it never opens.
+    """
+
+    def after_fork(self) -> None:
+        """Start closed."""
+        super().after_fork()
         self._failed = 0
         self._open_for = self._seconds
         self._until: float | None = None
         self._probing = False
-
-    def __getstate__(self) -> tuple[int, float]:
-        """The settings only: a copy in another process starts closed."""
-        return self._max_failures, self._seconds
-
-    def __setstate__(self, state: tuple[int, float]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
 
     @property
     def state(self) -> str:
@@ -107,13 +115,13 @@ class Breaker:
 
     def failed(self, error: Exception) -> None:
         """Record a failed exchange."""
-        if not self._max_failures:
+        if not self._number:
             return
         with self._lock:
             self._failed += 1
             if self._until is not None and not self._probing:
                 return  # it was sent before the circuit opened
-            if not self._probing and self._failed < self._max_failures:
+            if not self._probing and self._failed < self._number:
                 return
             if self._probing:
                 self._open_for = min(self._open_for * 2, LONGEST_OPEN)
@@ -192,30 +200,16 @@ def _copy(answer: Any) -> Any:
     return replace(answer, context=deepcopy(dict(answer.context))) if isinstance(answer, Decision) else answer
 
 
-class Cache:
+class Cache(ForThisProcess):
     """LRU cache of at most `size` answers, each kept for at most `seconds`.
 
     Keys include the revisions, so an answer of another policy or state is never returned.
     """
 
-    def __init__(self, size: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._size = size
-        self._seconds = seconds
-        self._clock = clock
-        self.after_fork()
-        renew_after_fork(self)
-
     def after_fork(self) -> None:
-        """Start empty in a forked process: another thread may have been changing the cache."""
+        """Start empty: another thread may have been changing the cache."""
+        super().after_fork()
         self._entries: OrderedDict[Key, tuple[float, Any]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __getstate__(self) -> tuple[int, float]:
-        """The settings only."""
-        return self._size, self._seconds
-
-    def __setstate__(self, state: tuple[int, float]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -238,7 +232,7 @@ class Cache:
         with self._lock:
             self._entries[key] = (self._clock() + self._seconds, _copy(answer))
             self._entries.move_to_end(key)
-            while len(self._entries) > self._size:
+            while len(self._entries) > self._number:
                 self._entries.popitem(last=False)
 
     def clear(self) -> None:

@@ -6,9 +6,18 @@ import math
 import os
 import ssl
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from privtab.client._asking import Mode
+
+
+class Kind(NamedTuple):
+    """A type of settings."""
+
+    read: Callable[[Any], Any]
+    """Converts a value for the clients; raises ValueError, which says what is expected."""
+    parse: Callable[[str], Any] = str
+    """Converts the text of a variable to the value that a file would have; raises ValueError."""
 
 
 def text(value: Any) -> str:
@@ -21,13 +30,13 @@ def path(value: Any) -> str:
     return text(os.fspath(value) if isinstance(value, os.PathLike) else value)
 
 
-def count(least: int) -> Callable[[Any], int]:
+def at_least(least: int) -> Kind:
     def read(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ValueError(f"give a whole number, {least} or more")
         return value
 
-    return read
+    return Kind(read, whole_number)
 
 
 def seconds(value: Any) -> float:
@@ -117,3 +126,8 @@ def pair(text: str) -> str | list[str]:
 
 def switch(text: str) -> bool | str:
     return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
+
+
+TEXT, PATH, MODE = Kind(text), Kind(path), Kind(mode)
+SECONDS, TIMEOUT, WINDOW = Kind(seconds, number), Kind(timeout, numbers), Kind(window, number_or_off)
+VERIFY, CERT, PATHS = Kind(verify, switch), Kind(cert, pair), Kind(paths, pair)

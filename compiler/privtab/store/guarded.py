@@ -373,15 +373,19 @@ class GuardedStore:
         return ChangeRequest(request=request, delete=True, guard=_guard(self.view.now()))
 
 
-def effect_of(planned: Proposal) -> tuple[dict[str, Any] | None, str]:
-    """Who gains and loses which operations, as JSON of `state diff`; or None, and why that is not known."""
+def proposal_json(planned: Proposal) -> dict[str, Any]:
+    """What a change would do: its rows, and in JSON of `state diff` who gains and loses what, or why that is not known."""
     from privtab.analysis.state_diff import state_diff
     from privtab.analysis.state_diff.summary import state_diff_json
 
+    changes = [change.to_json() for change in planned.changes]
+    answer: dict[str, Any] = {"number": planned.number, "dry_run": True, "changes": changes}
+    if isinstance(planned, Plan):
+        answer["decision"] = planned.decision.to_json()
     try:
-        return state_diff_json(state_diff(planned.program, planned.before, planned.after)), ""
+        return answer | {"effect": state_diff_json(state_diff(planned.program, planned.before, planned.after))}
     except UnsupportedError as error:
-        return None, str(error)
+        return answer | {"effect": None, "undecided": str(error)}
 
 
 def _guard(snapshot: Snapshot) -> Guard:

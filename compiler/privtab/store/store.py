@@ -69,6 +69,12 @@ class Outcome:
         decision = Decision.from_json(entry.decision)
         return cls(number=entry.number, decision=decision, changes=entry.changes, repeated=True)
 
+    def to_json(self) -> dict[str, Any]:
+        """As in the answers of a server."""
+        changes = [change.to_json() for change in self.changes]
+        plain = {"number": self.number, "repeated": self.repeated, "changes": changes}
+        return {**plain, "decision": self.decision.to_json()}
+
 
 class Store(Journal):
     """A store that is changed. Threads may share it, and several processes may use one store at a time."""

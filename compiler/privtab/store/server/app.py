@@ -30,7 +30,7 @@ from privtab.serving.access_log import note
 from privtab.serving.endpoint import JSON, LOG, HttpError, answered, authorize, read_json_body
 from privtab.serving.page import PAGE_HEADERS
 from privtab.serving.tokens import Tokens
-from privtab.store.guarded import ChangeKind, DesiredChange, GuardedStore, WriteOptions, effect_of
+from privtab.store.guarded import ChangeKind, DesiredChange, GuardedStore, WriteOptions, proposal_json
 from privtab.store.journal import journal_page
 from privtab.store.planning import Plan
 from privtab.store.schema import row_id
@@ -228,7 +228,7 @@ def _change(server: StoreServer, call: Call) -> JsonResponse:
 def _remove_row(table: str, server: StoreServer, call: Call) -> JsonResponse:
     _, row = server.guarded.view.now().rows.tables[table].get(call.path["id"], (0, None))
     if row is None and (done := _done_before(server, call)) is not None:
-        return _made(done)
+        return 200, done.to_json()
     if row is None or not server.guarded.may_read(call.user, table, row):
         raise NotFound(f"there is no row {call.path['id']:.64} in {table}")
     resource = read_entity(call.query["resource"], "resource") if "resource" in call.query else None
@@ -276,7 +276,7 @@ def _delete_entities(server: StoreServer, call: Call) -> JsonResponse:
             status, content = failure(outcome)
             server.metrics.refused.labels(content["error"]["kind"]).inc()
         else:
-            status, content = _proposed(outcome) if isinstance(outcome, Plan) else _made(outcome)
+            status, content = 200, proposal_json(outcome) if isinstance(outcome, Plan) else outcome.to_json()
         results.append({"entity": entity, "status": status, **content})
     return 200, {"results": results}
 
@@ -297,26 +297,8 @@ def _deleted_or_proposed(
 
 def _changed(server: StoreServer, call: Call, desired: DesiredChange, kind: ChangeKind = "change") -> JsonResponse:
     if call.dry_run:
-        return _proposed(server.guarded.propose(kind, desired, call.write_options.expect))
-    return _made(server.guarded.carry_out(kind, desired, call.write_options))
-
-
-def _made(outcome: Outcome) -> JsonResponse:
-    changes = [change.to_json() for change in outcome.changes]
-    answer = {"number": outcome.number, "repeated": outcome.repeated, "changes": changes}
-    return 200, {**answer, "decision": outcome.decision.to_json()}
-
-
-def _proposed(planned: Plan) -> JsonResponse:
-    """What a change would do: its rows, and who gains and loses which operations."""
-    answer: dict[str, Any] = {
-        "number": planned.number,
-        "dry_run": True,
-        "changes": [change.to_json() for change in planned.changes],
-        "decision": planned.decision.to_json(),
-    }
-    effect, undecided = effect_of(planned)
-    return 200, {**answer, "effect": effect, **({"undecided": undecided} if effect is None else {})}
+        return 200, proposal_json(server.guarded.propose(kind, desired, call.write_options.expect))
+    return 200, server.guarded.carry_out(kind, desired, call.write_options).to_json()
 
 
 # --- listings --------------------------------------------------------------------------------------------------------
