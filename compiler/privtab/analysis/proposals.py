@@ -19,7 +19,7 @@ from privtab.analysis.changes import (
     Assign,
     Change,
     Changes,
-    GrantChange,
+    Give,
     SmallestChanges,
     apply,
     change_kind,
@@ -89,7 +89,7 @@ def proposals(reference: Reference, state: State, request: Request, turns: Ways)
 
 
 def _is_direct(changes: tuple[Change, ...]) -> bool:
-    return any(isinstance(change, GrantChange) and change.to == "user" for change in changes)
+    return any(isinstance(change, Give) and change.table == "grants" and change.to == "user" for change in changes)
 
 
 def _hides_much(changes: tuple[Change, ...]) -> bool:
