@@ -9,9 +9,9 @@ from functools import partial
 from privtab.analysis.diff.shapes import PathForm, Shape, Types
 from privtab.ir.comparisons import Comparisons, Values
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.facts import Assigned, Fact, Facts, Granted, Holding
+from privtab.ir.facts import Assigned, Fact, Facts, Granted, Holding, Owned
 from privtab.ir.formula import leaves, mapped, resolve
-from privtab.ir.nodes import NEVER, RESOURCE, Atom, Can, Compare, Formula, Program, Term
+from privtab.ir.nodes import NEVER, Atom, Can, Compare, Formula, Program, Term
 from privtab.request import NOT_SET
 
 
@@ -140,15 +140,16 @@ def separation(exact: ImplicationChecker, first: Shape, second: Shape, *, denied
 def _plainest_first(exact: ImplicationChecker, first: Formula, second: Formula) -> list[Fact]:
     """The facts that two conditions depend on, first those that take one row, about the caller alone, and by privileges.
 
-    Facts about the resource are near it, and those about other objects near the root, which these may share with it.
+    Grants are near their object. Who owns is the owner of the root, which objects of a request may share.
     """
     found: dict[Fact, tuple[object, ...]] = {}
     for semantics, condition in ((exact.semantics, first), (exact.other_semantics, second)):
         for atom in dict.fromkeys(leaves(semantics.program, condition)):
             denials = frozenset().union(*(given.denying for given in semantics.giving(atom)))
-            for number, fact in enumerate((*semantics.options(atom), *denials)):
+            for fact in (*semantics.options(atom), *denials):
                 target = getattr(fact, "target", None)
-                place = number if target is None or target.slot == RESOURCE else -number
+                depth = 0 if target is None else len(semantics.program.chain(target.type))
+                place = depth if isinstance(fact, Owned) else -depth
                 found.setdefault(fact, (*_oddity(semantics.program, fact), 0 if fact in denials else place, repr(fact)))
     return sorted(found, key=found.__getitem__)
 
