@@ -149,6 +149,16 @@ def test_the_first_row_of_a_type_may_refer_to_others() -> None:
     )
 
 
+def test_rights_of_every_user_that_are_ignored_are_seen() -> None:
+    text = FIRST_ROW.replace("tables:", "semantics: {everyone: all}\ntables:")
+    planned = plan(program_of(decode(text.encode(), "shop.yaml")))
+    [mistake] = [mistake for mistake in planned.mistakes if mistake.id == "everyone-ignored"]
+    assert missed(replace(planned, mistakes=(mistake,))) == []
+    assert "all" not in planned.world.groups, "it is there, and every user is in it"
+    result = report_of(planned, served(planned.program))
+    assert not [finding.question.id for row in result.rows for finding in row.findings]
+
+
 @pytest.mark.parametrize(
     "policy",
     [

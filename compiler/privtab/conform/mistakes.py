@@ -176,6 +176,8 @@ _PRINCIPALS = (
             only("memberships", lambda _: False), "groups of the state"),
     Mistake("groups-in-groups-ignored", "groups in groups count for nothing",
             only("memberships", lambda row: not wrong.is_link(row)), "groups in groups"),
+    Mistake("everyone-ignored", "the rights of the group of every user count for nothing",
+            Misreading(program=wrong.nobody_is_everyone), "a group of every user"),
     Mistake("roles-ignored", "roles count for nothing",
             only("assignments", lambda _: False), "roles"),
     Mistake("roles-of-groups-ignored", "roles that groups hold count for nothing",

@@ -157,6 +157,7 @@ def world_of(program: Program, questions: Iterable[Question]) -> World:
     """The world that some questions need: their rows, and the entities and principals that these and their requests name."""
     listed = tuple(questions)
     declared = {role.name for role in program.roles.values()}
+    everybody = program.semantics.everybody
     entities: dict[str, Entity] = {}
     principals: dict[str, dict[str, None]] = {"user": {}, "group": {}, "role": {}}
     for question in listed:
@@ -173,7 +174,7 @@ def world_of(program: Program, questions: Iterable[Question]) -> World:
                 entities.setdefault(str(entity), entity)
         for text in named:
             kind, _, name = text.partition(":")
-            if name not in declared:
+            if name not in declared and text != everybody:
                 principals[kind][name] = None
     return World(
         state=merged(question.state for question in listed),
