@@ -99,6 +99,8 @@ class Candidates:
 
     def __init__(self, program: Program, *, through_roles: bool = True) -> None:
         self._through_roles = through_roles and "role" in program.semantics.grantees
+        self._by_role = int(self._through_roles and "user" not in program.semantics.grantees)
+        """How many roles lie at least between a caller and their privileges: one, where users are granted nothing themselves."""
         check_support(program, Tool.CONFORM)
         self.program = program
         self._form = canonical(program)
@@ -200,7 +202,10 @@ class Candidates:
         values = 1 + len(callers.compared.single)
         limit = 4 * values * len(setting.ways) + sum(map(len, setting.ways)) + values * MAX_DENIED
         for candidate in (
-            *(Candidate(setting=setting, caller=caller) for caller in islice(callers.all(), limit)),
+            *(
+                Candidate(setting=setting, caller=caller, through_roles=self._by_role)
+                for caller in islice(callers.all(), limit)
+            ),
             *(self._further(setting, callers) if setting.is_deepest else ()),
         ):
             key = candidate.caller.held, candidate.caller.denied
@@ -213,7 +218,7 @@ class Candidates:
         way_of_role = next((way for way in setting.ways if any(isinstance(right, Has) for right in way)), None)
         if way_of_role is not None and self._through_roles and not self.program.roles:
             chains = "roles" in self.program.semantics.hierarchy
-            for number, purpose in enumerate(THROUGH_ROLES[: 2 if chains else 1], start=1):
+            for number, purpose in list(enumerate(THROUGH_ROLES[: 2 if chains else 1], start=1))[self._by_role :]:
                 candidate = self._candidate(setting, callers, way_of_role, frozenset(), purpose)
                 yield replace(candidate, through_roles=number)
         first_of_types: dict[str, HeldSet] = {}
@@ -261,9 +266,9 @@ class Candidates:
         names[last] += ELSEWHERE
         return f"{type_}:{'/'.join(names)}"
 
-    @staticmethod
-    def _candidate(setting: Setting, callers: Callers, atoms: HeldSet, denied: Denied, purpose: str) -> Candidate:
-        return Candidate(setting=setting, caller=callers.with_only(atoms, denied), purpose=purpose)
+    def _candidate(self, setting: Setting, callers: Callers, atoms: HeldSet, denied: Denied, purpose: str) -> Candidate:
+        caller = callers.with_only(atoms, denied)
+        return Candidate(setting=setting, caller=caller, purpose=purpose, through_roles=self._by_role)
 
     def _ways(
         self, sets: MinimalSets, names: RequestNames, levels: Mapping[str, int], absent: str | None

@@ -144,7 +144,7 @@ _DENIALS = (
             "denials"),
     Mistake("denials-for-everybody", "a denial to one user denies all users",
             wrong.grants_also(lambda view, row: [replace(row, grantee=user) for user in wrong.users(view)], "deny"),
-            "denials"),
+            "denials to users"),
     Mistake("denials-of-others-ignored", "denials to groups and roles count for nothing",
             only("grants", lambda row: row.effect == "allow" or row.grantee.startswith("user:")),
             "denials to groups or roles"),
