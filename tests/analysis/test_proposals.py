@@ -10,7 +10,7 @@ import worlds
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from privtab.analysis.changes import AddToGroup, Assign, GrantChange, apply, change_text
+from privtab.analysis.changes import AddToGroup, Assign, Give, apply, change_text
 from privtab.analysis.explain import explain
 from privtab.analysis.proposals import proposals
 from privtab.analysis.turns import ways
@@ -177,7 +177,9 @@ def test_every_proposal_turns_the_answer_and_needs_all_of_its_changes(policy: in
                 some = [change for n, change in enumerate(proposal.changes) if n != at]
                 decision = Reference(program, apply(state, request.user, some)).decide(request)
                 assert decision.allowed is (at == -1), (request, proposal, some)
-            assert proposal.new_role or proposal.direct is any(isinstance(c, GrantChange) for c in proposal.changes)
+            assert proposal.new_role or proposal.direct is any(
+                isinstance(c, Give) and c.table == "grants" for c in proposal.changes
+            )
             refused = errors(program, apply(state, request.user, proposal.changes))
             assert known or not refused, (request, proposal, refused)
         gains = [proposal.gains for proposal in found if proposal.exact and proposal.gains is not None]

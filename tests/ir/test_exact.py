@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import small_policies
+from counterexamples import counterexample
 
 from privtab.ir.canonical import minimal_sets
 from privtab.ir.exact import ImplicationChecker
@@ -100,7 +101,7 @@ def by_checker(first: tuple[Program, Rule], second: tuple[Program, Rule], settin
     exact = ImplicationChecker(program, None if program is other_program else other_program)
     types = dict(setting.types)
     unnamed = f.entity if setting.unnamed else None
-    facts = exact.counterexample(condition(f), condition(g), setting.flags, types, unnamed=unnamed)
+    facts = counterexample(exact, condition(f), condition(g), setting.flags, types, unnamed=unnamed)
     if facts is not None:
         scene = WitnessBuilder(program, f, types, facts, unnamed=setting.unnamed)
         request, state = scene.request(setting.flags), scene.state()
@@ -219,7 +220,7 @@ def test_a_root_without_a_name_is_one_for_all_objects_of_a_request(tmp_path: Pat
     )
     assert checker.always_implies(swap, named, other)
     assert not checker.always_implies(lend, other, named)
-    assert checker.counterexample(named, other) is None
+    assert counterexample(checker, named, other) is None
     assert [{a.privilege for a in atoms if isinstance(a, Has)} for atoms in minimal_sets(program, swap)] == [
         {"READ", "WRITE"}
     ]

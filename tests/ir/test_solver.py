@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice, product
 
 import generated_programs
 import pytest
+from counterexamples import counterexample
 
 from privtab.ir.canonical import canonical
 from privtab.ir.exact import ImplicationChecker, settings
 from privtab.ir.facts import FactSemantics
-from privtab.ir.formula import call_condition, item_condition
+from privtab.ir.formula import call_condition, item_condition, leaves
 from privtab.ir.needed_atoms import NeededAtoms
 from privtab.ir.nodes import Program, Rule
 
@@ -27,7 +29,7 @@ def test_the_solver_and_the_enumeration_agree_within_a_program(seed: int) -> Non
     for rule, other in pairs(program, program):
         f, g = item_condition(rule), item_condition(other)
         for flags, types in islice(settings(program, rule, f, g), 8):
-            assert exact.implies(f, g, flags, types) == (exact.counterexample(f, g, flags, types) is None)
+            assert exact.implies(f, g, flags, types) == (counterexample(exact, f, g, flags, types) is None)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -38,7 +40,28 @@ def test_the_solver_and_the_enumeration_agree_between_two_programs(seed: int) ->
     for rule, other_rule in shared:
         f, g = call_condition(rule), item_condition(other_rule)
         for flags, types in islice(settings(program, rule, f), 4):
-            assert exact.implies(f, g, flags, types) == (exact.counterexample(f, g, flags, types) is None)
+            assert exact.implies(f, g, flags, types) == (counterexample(exact, f, g, flags, types) is None)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_fewest_facts_are_no_more_than_those_of_the_enumeration(seed: int) -> None:
+    program = generated_programs.program(seed)
+    exact = ImplicationChecker(program)
+    semantics, solver = exact.semantics, exact.solver
+    for rule, other in pairs(program, program)[:15]:
+        f, g = item_condition(rule), item_condition(other)
+        facts = frozenset().union(*(semantics.every.about(atom) for h in (f, g) for atom in leaves(program, h)))
+        for flags, types in islice(settings(program, rule, f, g), 4):
+            listed = counterexample(exact, f, g, flags, types)
+            solver.renew()
+            asked = [solver.literal(f), -solver.literal(g), *solver.with_flags(flags)]
+            slots = {slot: (type_,) for slot, type_ in types.items()}
+            found = solver.fewest(asked, slots, partial(sorted, facts, key=repr))
+            assert (found is None) == (listed is None)
+            if found is not None and listed is not None:
+                assert len(found.facts) <= len(listed)
+                assert semantics.holds(f, found.facts, flags, types)
+                assert not semantics.holds(g, found.facts, flags, types)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -20,12 +20,13 @@ from privtab.conform.candidates import Candidates
 from privtab.engines.batches import Batches
 from privtab.engines.packed import unpacked
 from privtab.errors import PrivtabError
-from privtab.ir.nodes import Program
+from privtab.ir.nodes import Has, Program
 from privtab.ir.support import UNSUPPORTED, Feature, Tool, check_support
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
+from privtab.reference.rights import target_of
 from privtab.request import Entity, Request
-from privtab.scenarios.callers import HeldAtom
+from privtab.scenarios.callers import HeldSet
 from privtab.scenarios.needs import Callers
 from privtab.scenarios.nodes import CasePlan, Subject
 from privtab.scenarios.prove import coverage, score
@@ -97,8 +98,8 @@ def state_of(program: Program) -> State:
     return PLACED if program.flat else STATE
 
 
-def held(program: Program) -> frozenset[HeldAtom]:
-    return frozenset({HeldAtom("has", "USE", str(request_of(program).resource))})
+def held(program: Program) -> HeldSet:
+    return frozenset({Has(privilege="USE", target=target_of(str(request_of(program).resource)))})
 
 
 def request_of(program: Program) -> Request:

@@ -17,8 +17,9 @@ from privtab.ir.formula import asked_condition, item_condition, leaves
 from privtab.ir.nodes import RESOURCE, Compare, Has, Member, Owner, Target
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import Reference
+from privtab.reference.rights import Right, about
 from privtab.request import NOT_SET, Entity, Request
-from privtab.scenarios.callers import HeldAtom, smallest
+from privtab.scenarios.callers import smallest
 from privtab.scenarios.generated import Caller, CallerStates
 from privtab.scenarios.mutants import Mutants
 from privtab.scenarios.needs import Callers
@@ -203,22 +204,15 @@ def test_wrong_comparisons_of_needs_are_findings(refuses: Refuses) -> None:
     assert [d.message for d in refuses(f"needs:\n{entries}", POLICY)] == list(wrong.values())
 
 
-def _held(leaf: Leaf, names: RequestNames) -> HeldAtom | None:
+def _held(leaf: Leaf, names: RequestNames) -> Right | None:
     """What `needs` lists for an atom of a minimal set."""
-    match leaf:
-        case Has(privilege=privilege, target=target):
-            return HeldAtom("has", privilege, names.key(target))
-        case Owner(target=target):
-            return HeldAtom("owner", "", names.key(target))
-        case Member(target=target):
-            return HeldAtom("member", "", names.key(target))
-        case Compare():
-            text = names.atom(leaf)
-            assert is_comparison(text)
-            found = comparison(names.program, StateNames(names.program), text)
-            assert isinstance(found, Compare), (text, found)
-            return HeldAtom("compare", compare=found)
-    return None
+    if not isinstance(leaf, Compare):
+        return about(leaf, names.key) if isinstance(leaf, Has | Owner | Member) else None
+    text = names.atom(leaf)
+    assert is_comparison(text)
+    found = comparison(names.program, StateNames(names.program), text)
+    assert isinstance(found, Compare), (text, found)
+    return found
 
 
 @pytest.mark.parametrize("seed", seeds(range(40), quick=3))

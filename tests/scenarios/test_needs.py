@@ -12,8 +12,9 @@ from privtab.ir.formula import asked_condition
 from privtab.ir.nodes import RESOURCE, Has, HasBelow, Member, Owner, OwnsBelow, Target, nested_on
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import Reference
+from privtab.reference.rights import Right, about
 from privtab.request import NOT_SET, Entity, Request
-from privtab.scenarios.callers import HeldAtom, smallest
+from privtab.scenarios.callers import smallest
 from privtab.scenarios.generated import GeneratedCallers
 from privtab.scenarios.needs import Callers
 from privtab.scenarios.nodes import CasePlan
@@ -223,20 +224,9 @@ def test_an_unplaced_entity_is_a_finding(refuses: Refuses) -> None:
     assert [str(f.message) for f in found] == ["no row of `entities` tells where `document:d8` lies"]
 
 
-def held(leaf: Leaf, names: RequestNames) -> HeldAtom | None:
+def held(leaf: Leaf, names: RequestNames) -> Right | None:
     """What `needs` lists for an atom of a minimal set."""
-    match leaf:
-        case Has(privilege=privilege, target=target):
-            return HeldAtom("has", privilege, names.key(target))
-        case HasBelow(privilege=privilege, target=target):
-            return HeldAtom("has", privilege, names.key(target), below=True)
-        case Owner(target=target):
-            return HeldAtom("owner", "", names.key(target))
-        case OwnsBelow(target=target):
-            return HeldAtom("owner", "", names.key(target), below=True)
-        case Member(target=target):
-            return HeldAtom("member", "", names.key(target))
-    return None
+    return about(leaf, names.key) if isinstance(leaf, Has | HasBelow | Owner | OwnsBelow | Member) else None
 
 
 @pytest.mark.parametrize("seed", seeds(range(60), quick=3))

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeAlias, assert_never
 
-from privtab.ir.semantics import OwnerKind
+from privtab.ir.nodes import Has
 from privtab.names import PrincipalKind
+from privtab.reference.rights import GIVEN_BY, Right, key_of, row_giving
 from privtab.request import Entity
 from privtab.state.nodes import Assignment, Grant, State
 
@@ -19,31 +20,31 @@ MAX_LISTED = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GrantChange:
-    """The caller is granted the privilege on the entity; a grant on an ancestor in `also_at` has the same result.
+class Give:
+    """The caller is given a right by a row; a grant on an ancestor in `also_at` has the same result.
 
-    `to`: a new role or group is granted it, and the caller is in it, where grants to users are refused.
+    `to`: a new role or group is given it, and the caller is in it, where users may not have it themselves.
     """
 
-    privilege: str
-    entity: Entity
+    right: Right
     also_at: tuple[Entity, ...] = ()
     to: PrincipalKind = "user"
 
+    @property
+    def table(self) -> str:
+        """The table of the row."""
+        return GIVEN_BY[type(self.right)]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MakeOwner:
-    """The caller becomes the owner of the entity; a new role or group of theirs where users may not own."""
+    @property
+    def privilege(self) -> str | None:
+        """The privilege that is granted; None if it is another right."""
+        return self.right.privilege if isinstance(self.right, Has) else None
 
-    entity: Entity
-    kind: OwnerKind = "user"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Join:
-    """The caller becomes a member of the entity."""
-
-    entity: Entity
+    @property
+    def entity(self) -> Entity | None:
+        """The entity of the right; None if it is about none."""
+        key = key_of(self.right)
+        return Entity.parse(key) if key else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,40 +63,26 @@ class AddToGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Appoint:
-    """The caller becomes a service administrator."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveDenial:
     """A denial is removed from the state."""
 
     row: Grant
 
 
-Change: TypeAlias = GrantChange | MakeOwner | Join | Assign | AddToGroup | Appoint | RemoveDenial
+Change: TypeAlias = Give | Assign | AddToGroup | RemoveDenial
 Changes: TypeAlias = frozenset[Change]
 
 
 def change_text(change: Change, user: str) -> str:
     """Describe a change in words."""
     match change:
-        case GrantChange():
-            to = f"user:{user}" if change.to == "user" else f"a new {change.to} of user:{user}"
-            return f"grant {change.privilege} at {change.entity} to {to}"
-        case MakeOwner():
-            if change.kind == "user":
-                return f"make user:{user} owner of {change.entity}"
-            return f"make a new {change.kind} owner of {change.entity}, and {_TAKE_IN[change.kind]} user:{user}"
-        case Join():
-            return f"make user:{user} a member of {change.entity}"
+        case Give():
+            return _giving_text(change, user)
         case Assign():
             scope = "" if change.scope is None else f" within {change.scope}"
             return f"assign role:{change.role} to user:{user}{scope}"
         case AddToGroup():
             return f"add user:{user} to group:{change.group}"
-        case Appoint():
-            return f"make user:{user} a service admin"
         case RemoveDenial():
             row = change.row
             return f"remove the denial of {row.privilege} at {row.entity} to {row.grantee}"
@@ -103,21 +90,30 @@ def change_text(change: Change, user: str) -> str:
             assert_never(change)
 
 
+def _giving_text(change: Give, user: str) -> str:
+    match change.table:
+        case "grants":
+            to = f"user:{user}" if change.to == "user" else f"a new {change.to} of user:{user}"
+            return f"grant {change.privilege} at {change.entity} to {to}"
+        case "owners" if change.to != "user":
+            return f"make a new {change.to} owner of {change.entity}, and {_TAKE_IN[change.to]} user:{user}"
+        case "owners":
+            return f"make user:{user} owner of {change.entity}"
+        case "members":
+            return f"make user:{user} a member of {change.entity}"
+        case _:
+            return f"make user:{user} a service admin"
+
+
 def change_kind(change: Change) -> str:
     """The kind of a change, as a stable key."""
     match change:
-        case GrantChange():
-            return "grant"
-        case MakeOwner():
-            return "owner"
-        case Join():
-            return "member"
+        case Give():
+            return change.table.removesuffix("s").replace("_", " ")
         case Assign():
             return "role"
         case AddToGroup():
             return "group"
-        case Appoint():
-            return "service admin"
         case RemoveDenial():
             return "remove denial"
         case _:
@@ -126,28 +122,24 @@ def change_kind(change: Change) -> str:
 
 def apply(state: State, user: str, changes: Iterable[Change]) -> State:
     """Return the state with the changes made for a user."""
+    before = state
     for change in changes:
         match change:
-            case GrantChange():
-                name = user if change.to == "user" else f"new {change.to} of {user}"
-                grantee = f"{change.to}:{name}"
-                grant = Grant(grantee=grantee, effect="allow", privilege=change.privilege, entity=change.entity)
-                state = state.with_row("grants", grant)
+            case Give():
+                name = user if change.to == "user" else _new(before, change.to, user)
+                principal = f"{change.to}:{name}"
+                row = row_giving(change.right, change.entity, user=user, grantee=principal, owner=principal)
+                if row is not None:
+                    state = state.with_row(*row)
                 if change.to == "role":
-                    state = state.with_row("assignments", Assignment(principal=f"user:{user}", role=name, scope=None))
+                    state = state.with_row("assignments", Assignment(principal=f"user:{user}", role=name))
                 elif change.to == "group":
                     state = state.with_row("memberships", (user, name))
-            case MakeOwner():
-                state = _owned(state, user, change)
-            case Join():
-                state = state.with_row("members", (user, change.entity))
             case Assign():
                 assignment = Assignment(principal=f"user:{user}", role=change.role, scope=change.scope)
                 state = state.with_row("assignments", assignment)
             case AddToGroup():
                 state = state.with_row("memberships", (user, change.group))
-            case Appoint():
-                state = state.with_row("service_admins", user)
             case RemoveDenial():
                 state = replace(state, grants=tuple(grant for grant in state.grants if grant != change.row))
             case _:
@@ -155,19 +147,15 @@ def apply(state: State, user: str, changes: Iterable[Change]) -> State:
     return state
 
 
-def _owned(state: State, user: str, change: MakeOwner) -> State:
-    name = user
-    if change.kind != "user":
-        taken = state.distinct(("assignments", "role"), ("memberships", "group"), ("owners", "owner"))
-        taken |= state.distinct(("grants", "grantee"))
-        name = "new"
-        while not taken.isdisjoint((name, f"{change.kind}:{name}")):
-            name += "_"
-    if change.kind == "role":
-        state = state.with_row("assignments", Assignment(principal=f"user:{user}", role=name, scope=None))
-    elif change.kind == "group":
-        state = state.with_row("memberships", (user, name))
-    return state.with_row("owners", (change.entity, f"{change.kind}:{name}"))
+def _new(state: State, kind: PrincipalKind, user: str) -> str:
+    """The name of a role or a group of a user that is none of the state's."""
+    taken = state.distinct(
+        ("assignments", "role"), ("memberships", "group"), ("owners", "owner"), ("grants", "grantee")
+    )
+    name = f"new {kind} of {user}"
+    while not taken.isdisjoint((name, f"{kind}:{name}")):
+        name += "_"
+    return name
 
 
 _TAKE_IN: Mapping[str, str] = {"role": "assign it to", "group": "add"}

@@ -6,13 +6,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from privtab.analysis.caller import Caller
-from privtab.analysis.effects import HELD, GainedFact
+from privtab.analysis.effects import HELD, FactKind, GainedFact
 from privtab.errors import InvalidRequest
-from privtab.ir.nodes import RESOURCE, Atom, Has, HasBelow, Member, Owner, OwnsBelow, Rule
+from privtab.ir.formula import on_entity, targets_of
+from privtab.ir.nodes import RESOURCE, Atom, Rule
 from privtab.names import quoted
 from privtab.reference.evaluate import Reference
+from privtab.reference.rights import GIVEN_BY, by_ownership
 from privtab.request import Entity, Request
 from privtab.state.names import StateNames
+
+_FACTS: Mapping[str, FactKind] = {"grants": "grant", "owners": "owner", "members": "member"}
+"""The facts that rows of tables are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,25 +98,15 @@ class RelevantFacts:
             slot: {ancestor.id for ancestor in map(Entity.parse, find(entity) or ())}
             for slot, entity in {RESOURCE: resource, **with_}.items()
         }
-        owner = caller.program.semantics.owner
         self._required: set[tuple[str, str, str]] = set()
         self._below: set[tuple[str, str, str]] = set()
         """What helps on any entity: it may lie below an object of the condition."""
         for atom in atoms:
-            if isinstance(atom, Has):
-                self._required.add((atom.target.slot, "grant", atom.privilege))
-                if owner is not None and atom.privilege in owner.holds:
-                    self._required.add((atom.target.slot, "owner", ""))
-            elif isinstance(atom, HasBelow):
-                self._below.add((atom.target.slot, "grant", atom.privilege))
-                if owner is not None and atom.privilege in owner.holds:
-                    self._below.add((atom.target.slot, "owner", ""))
-            elif isinstance(atom, OwnsBelow):
-                self._below.add((atom.target.slot, "owner", ""))
-            elif isinstance(atom, Owner):
-                self._required.add((atom.target.slot, "owner", ""))
-            elif isinstance(atom, Member):
-                self._required.add((atom.target.slot, "member", ""))
+            held = on_entity(atom)
+            found = self._required if held is atom else self._below
+            for right in (held, *by_ownership(caller.program, held)):
+                for target in targets_of(right) if GIVEN_BY.get(type(right)) in _FACTS else ():
+                    found.add((target.slot, _FACTS[GIVEN_BY[type(right)]], getattr(right, "privilege", "")))
         self._slots = {RESOURCE, *with_, *(slot for slot, _, _ in (*self._required, *self._below))}
 
     def can_contribute(self, fact: GainedFact) -> bool:

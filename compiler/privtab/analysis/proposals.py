@@ -19,7 +19,7 @@ from privtab.analysis.changes import (
     Assign,
     Change,
     Changes,
-    GrantChange,
+    Give,
     SmallestChanges,
     apply,
     change_kind,
@@ -89,7 +89,7 @@ def proposals(reference: Reference, state: State, request: Request, turns: Ways)
 
 
 def _is_direct(changes: tuple[Change, ...]) -> bool:
-    return any(isinstance(change, GrantChange) and change.to == "user" for change in changes)
+    return any(isinstance(change, Give) and change.table == "grants" and change.to == "user" for change in changes)
 
 
 def _hides_much(changes: tuple[Change, ...]) -> bool:
@@ -135,7 +135,6 @@ def _candidates(reference: Reference, decision: HypotheticalDecision) -> list[As
 def _relevant_principals(reference: Reference, decision: HypotheticalDecision) -> Iterator[str]:
     """The principals that hold something that the condition requires."""
     program, caller, holdings = reference.program, decision.caller, reference.holdings
-    owner = program.semantics.owner
     for atom in decision.reachable_atoms:
         if not isinstance(atom, Has | Owner):
             continue
@@ -147,7 +146,7 @@ def _relevant_principals(reference: Reference, decision: HypotheticalDecision) -
             continue
         for key in caller.relevant_keys(atom.privilege, path):
             yield from holdings.grants_on(atom.privilege, key)[0]
-            if owner is not None and atom.privilege in owner.holds:
+            if atom.privilege in program.owner_privileges:
                 yield from holdings.owners(key)
             for role in program.roles.values():
                 if atom.privilege in dict(role.grants).get(key.partition(":")[0], ()):

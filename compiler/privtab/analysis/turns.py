@@ -11,18 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, combinations, islice
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 from privtab.analysis.caller import Caller
 from privtab.analysis.changes import (
     AddToGroup,
-    Appoint,
     Assign,
     Change,
     Changes,
-    GrantChange,
-    Join,
-    MakeOwner,
+    Give,
     RemoveDenial,
     SmallestChanges,
     apply,
@@ -30,22 +27,11 @@ from privtab.analysis.changes import (
 )
 from privtab.analysis.provenance import Provenance
 from privtab.ir.formula import RequestAlgebra, Truth, on_entity
-from privtab.ir.names import privilege_names
-from privtab.ir.nodes import (
-    Atom,
-    Can,
-    Compare,
-    Has,
-    Holds,
-    Member,
-    Owner,
-    Program,
-    Self,
-    ServiceAdmin,
-)
+from privtab.ir.nodes import Atom, Can, Has, Holds, Program
 from privtab.ir.support import Tool, check_support
 from privtab.names import PrincipalKind, last_name, path_of
 from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.reference.rights import GIVEN_BY, Right, Rights, about, key_of
 from privtab.request import Entity, Request
 from privtab.state.nodes import State
 
@@ -127,7 +113,14 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         self.caller.about(request.objects(slot.name for slot in rule.withs))
         super().__init__(reference.program, request.flags, self.caller.types, self.caller.levels)
         self.condition = self.caller.condition(rule)
-        self.grants_to = _kind_for_caller(self.program, self.program.semantics.grantees)
+        owner = self.program.semantics.owner
+        self.given_to: Mapping[str, PrincipalKind | None] = {
+            "grants": _kind_for_caller(self.program, self.program.semantics.grantees),
+            "owners": _kind_for_caller(self.program, () if owner is None else owner.kinds),
+            "members": "user",
+            "service_admins": "user",
+        }
+        """Who is given a right, by its table: the caller, or a new role or group of theirs; None if there is no way."""
         self.additions = tuple(additions)
         for change in self.additions:
             if isinstance(change, Assign):
@@ -140,14 +133,15 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
             self.caller.roles |= roles
         self.state = apply(state, request.user, self.additions)
         self.provenance = Provenance(self.caller, self.state)
+        self.rights = Rights(self.program, self.caller.holdings.locations.keys)
         self._sets: dict[Atom, frozenset[Changes]] = {}
         self.reachable_atoms = tuple(
             dict.fromkeys(
                 _ReachableAtoms(self.program, self.flags, self.types, self.caller.levels).fold(self.condition)
             )
         )
-        self.entities_to_own = {change.entity for change in self.candidate_changes() if isinstance(change, MakeOwner)}
-        self.grants_giving = self._grants_giving()
+        self.candidates = dict(chain.from_iterable(map(self._giving, self.reachable_atoms)))
+        """The rights that are tried, with the change that gives each."""
 
     def _add_role(self, reference: Reference, name: str, within: Entity | None) -> None:
         for role, scope in reference.holdings.held_with(name, None if within is None else str(within)):
@@ -192,65 +186,28 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
 
     def candidate_changes(self) -> Iterator[Change]:
         """The changes for each atom that the condition reaches; may repeat."""
-        for atom in self.reachable_atoms:
-            yield from self._giving(atom)
-            held = on_entity(atom)
-            if isinstance(held, Has) and self.caller.path(held.target):
-                yield from (RemoveDenial(row=grant) for grant, _ in self.provenance.denied(held))
+        yield from self.candidates.values()
+        yield from chain.from_iterable(map(self._removals, self.reachable_atoms))
 
-    def _giving(self, atom: Atom) -> Iterator[Change]:
-        """The changes that give an atom on its own entity, each alone unless there is a denial."""
-        match held := on_entity(atom):
-            case ServiceAdmin():
-                yield Appoint()
-                return
-            case Self() | Holds() | Compare():
-                return
-            case Has() | Owner() | Member():
-                path = self.caller.path(held.target)
-            case _:
-                assert_never(held)
-        if not path:
-            return
-        entity = Entity.parse(path[-1])
-        match held:
-            case Has(privilege=wanted):
-                if (to := self.grants_to) is not None:
-                    for privilege in self.program.granted_as(wanted):
-                        if at := self._grantable_at(privilege, path):
-                            yield GrantChange(privilege=privilege, entity=at[-1], also_at=tuple(at[:-1]), to=to)
-                owner = self.program.semantics.owner
-                if owner is not None and wanted in owner.holds:
-                    yield from self._make_owner(entity)
-            case Owner():
-                yield from self._make_owner(entity)
-            case Member():
-                yield Join(entity=entity)
-            case _:
-                assert_never(held)
+    def _removals(self, atom: Atom) -> Changes:
+        """The removal of each denial of a privilege on its own entity."""
+        held = on_entity(atom)
+        found = self.provenance.denied(held) if isinstance(held, Has) and self.caller.path(held.target) else ()
+        return frozenset(RemoveDenial(row=grant) for grant, _ in found)
 
-    def _make_owner(self, entity: Entity) -> Iterator[MakeOwner]:
-        """What makes the caller own an entity: itself, or through a role or a group, whichever may own; nothing if none may."""
-        owner = self.program.semantics.owner
-        kind = None if owner is None else _kind_for_caller(self.program, owner.kinds)
-        if kind is not None:
-            yield MakeOwner(entity=entity, kind=kind)
+    def _right(self, atom: Atom) -> Right | None:
+        """An atom on its own entity; None if the request has no such entity."""
+        return about(on_entity(atom), lambda target: next(reversed(self.caller.path(target)), None))
 
-    def _grants_giving(self) -> Mapping[tuple[str, str], list[GrantChange]]:
-        """The candidate grants by (privilege, key) of what they give, also by implication."""
-        names = privilege_names(self.program)
-        found: dict[tuple[str, str], list[GrantChange]] = {}
-        for candidate in dict.fromkeys(self.candidate_changes()):
-            if isinstance(candidate, GrantChange):
-                for privilege in names.privileges_of(candidate.privilege, candidate.entity.type, "allow"):
-                    found.setdefault((privilege, str(candidate.entity)), []).append(candidate)
-        return found
-
-    def _grantable_at(self, privilege: str, path: tuple[str, ...]) -> list[Entity]:
-        """The entities on a path where a grant of a privilege counts for the last one."""
-        types = self.program.privileges[privilege].on
-        counting = map(Entity.parse, self.caller.relevant_keys(privilege, path))
-        return [entity for entity in counting if entity.type in types]
+    def _giving(self, atom: Atom) -> Iterator[tuple[Right, Change]]:
+        """The rights that give an atom on its own entity, each alone unless there is a denial, and the changes that give them."""
+        right = self._right(atom)
+        for given in () if right is None else self.rights.on_itself(right):
+            to = self.given_to.get(GIVEN_BY.get(type(given), ""))
+            places = self.rights.granting(given) if isinstance(given, Has) else [given]
+            if to is not None and places:
+                above = tuple(Entity.parse(key_of(place)) for place in places[:-1])
+                yield places[-1], Give(right=places[-1], also_at=above, to=to)
 
     def sets(self) -> frozenset[Changes]:
         """The smallest sets of changes that turn the denial, besides the additional roles and groups."""
@@ -299,26 +256,15 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         return self.budget.of(way for sets in values for way in sets)
 
     def _atom(self, atom: Atom) -> Iterator[Changes]:
-        held = on_entity(atom)
+        held, right = on_entity(atom), self._right(atom)
         if self.caller.why(atom) is not None:
             yield frozenset()
-        elif not isinstance(held, Has):
-            yield from (frozenset({change}) for change in self._giving(held))
-        elif path := self.caller.path(held.target):
-            yield from self._has(held, path)
-
-    def _has(self, atom: Has, path: tuple[str, ...]) -> Iterator[Changes]:
-        keys = self.caller.relevant_keys(atom.privilege, path)
-        owner = self.program.semantics.owner
-        if owner is not None and atom.privilege in owner.holds:
-            entities = (entity for entity in map(Entity.parse, keys) if entity in self.entities_to_own)
-            yield from (frozenset({change}) for entity in entities for change in self._make_owner(entity))
-        removals = frozenset[Change](RemoveDenial(row=grant) for grant, _ in self.provenance.denied(atom))
-        if self.caller.granted(atom.privilege, path) is not None:
-            yield removals
-        for key in keys:
-            for grant_ in self.grants_giving.get((atom.privilege, key), ()):
-                yield removals | {grant_}
+        elif right is not None:
+            giving, removals = self.rights.giving(right), self._removals(atom)
+            if isinstance(held, Has) and self.caller.granted(held.privilege, self.caller.path(held.target)):
+                yield removals
+            yield from (frozenset({self.candidates[given]}) for given in giving.firm & self.candidates.keys())
+            yield from (removals | {self.candidates[given]} for given in giving.grants & self.candidates.keys())
 
 
 def _kind_for_caller(program: Program, allowed: Collection[str]) -> PrincipalKind | None:

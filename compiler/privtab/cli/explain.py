@@ -120,16 +120,21 @@ def _part_json(part: Part) -> dict[str, Any]:
 
 
 def _change_json(change: Change, user: str) -> dict[str, Any]:
-    from privtab.analysis.changes import RemoveDenial, change_kind, change_text
+    from privtab.analysis.changes import Give, RemoveDenial, change_kind, change_text
 
-    plain = asdict(change.row if isinstance(change, RemoveDenial) else change)
-    if plain.get("to") == "user":
-        del plain["to"]
+    plain: dict[str, Any]
+    if isinstance(change, Give):
+        plain = {"privilege": change.privilege, "entity": change.entity and str(change.entity)}
+        plain = {key: value for key, value in plain.items() if value is not None}
+        if change.table == "grants":
+            plain |= {"also_at": list(map(str, change.also_at))} | ({} if change.to == "user" else {"to": change.to})
+        elif change.table == "owners":
+            plain["kind"] = change.to
+    else:
+        plain = asdict(change.row if isinstance(change, RemoveDenial) else change)
     for name, value in plain.items():
         if isinstance(value, dict):
             plain[name] = f"{value['type']}:{value['id']}"
-        elif isinstance(value, tuple):
-            plain[name] = [f"{e['type']}:{e['id']}" for e in value]
     return {"change": change_kind(change), "text": change_text(change, user), **plain}
 
 
@@ -215,17 +220,17 @@ class _ExplanationPrinter:
             self.console.print("  not all ways are listed: there are too many", style="dim")
 
     def _way(self, number: int, proposal: Proposal, digits: int) -> None:
-        from privtab.analysis.changes import GrantChange, change_text
+        from privtab.analysis.changes import Give, change_text
 
         user = self.explanation.request.user
         for n, change in enumerate(proposal.changes):
             label = f"{number:>{digits + 2}}  " if n == 0 else " " * (digits + 4)
             text = ("and " if n else "") + change_text(change, user)
-            if proposal.new_role and isinstance(change, GrantChange):
+            if proposal.new_role and isinstance(change, Give) and change.privilege is not None:
                 text = text.removesuffix(f"user:{user}") + "a new role"
             self.console.print(styled((label, "dim"), text), end="")
             show_place(self.console, self._place(change), at=len(label) + len(text))
-            if isinstance(change, GrantChange) and change.also_at:
+            if isinstance(change, Give) and change.also_at:
                 *others, last = map(str, change.also_at)
                 head = " " * (digits + 6) + "or at "
                 show_words(

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice, product
+from itertools import chain, islice, product
 from math import prod
 
 from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, MinimalSets, canonical
 from privtab.ir.exact import settings
-from privtab.ir.formula import asked_condition
-from privtab.ir.nodes import RESOURCE, HasBelow, OwnsBelow, Program, Rule, Target
+from privtab.ir.formula import asked_condition, targets_of
+from privtab.ir.nodes import RESOURCE, Has, HasBelow, Owner, OwnsBelow, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
 from privtab.ir.shapes import present
 from privtab.ir.support import Tool, check_support
 from privtab.ir.unroll import located_sets
+from privtab.reference.rights import Right, key_of, right_text, with_key
 from privtab.request import NOT_SET, Entity, Request
 from privtab.scenarios.callers import (
     CallerSemantics,
     Denied,
-    HeldAtom,
     HeldSet,
     Ways,
     at_or_below,
-    comparisons_of,
+    compares,
+    in_order,
     smallest,
 )
 from privtab.scenarios.generated import Caller
@@ -98,6 +99,8 @@ class Candidates:
 
     def __init__(self, program: Program, *, through_roles: bool = True) -> None:
         self._through_roles = through_roles and "role" in program.semantics.grantees
+        self._by_role = int(self._through_roles and "user" not in program.semantics.grantees)
+        """How many roles lie at least between a caller and their privileges: one, where users are granted nothing themselves."""
         check_support(program, Tool.CONFORM)
         self.program = program
         self._form = canonical(program)
@@ -174,11 +177,11 @@ class Candidates:
         changed = tuple(rules)
         for setting in settings_:
             ways = [way for rule in changed for way in self._ways_of(setting, rule)]
-            compared = comparisons_of(ways)
+            compared = compares(chain.from_iterable(ways))
             callers = Callers(self.program, setting.request, setting.ways, are_below_listed=True, comparisons=compared)
             seen: set[HeldSet] = set(setting.ways)
             for way in ways:
-                for atoms in (way, *(way - {atom} for atom in sorted(way, key=str))):
+                for atoms in (way, *(way - {atom} for atom in in_order(way))):
                     if atoms not in seen and callers.compared.fewest(atoms) is not None:
                         seen.add(atoms)
                         yield self._candidate(setting, callers, atoms, frozenset(), "")
@@ -199,7 +202,10 @@ class Candidates:
         values = 1 + len(callers.compared.single)
         limit = 4 * values * len(setting.ways) + sum(map(len, setting.ways)) + values * MAX_DENIED
         for candidate in (
-            *(Candidate(setting=setting, caller=caller) for caller in islice(callers.all(), limit)),
+            *(
+                Candidate(setting=setting, caller=caller, through_roles=self._by_role)
+                for caller in islice(callers.all(), limit)
+            ),
             *(self._further(setting, callers) if setting.is_deepest else ()),
         ):
             key = candidate.caller.held, candidate.caller.denied
@@ -209,10 +215,10 @@ class Candidates:
 
     def _further(self, setting: Setting, callers: Callers) -> Iterator[Candidate]:
         """Inheritance from each level, each denial, ownership that is not inherited, and privileges through a role."""
-        way_of_role = next((way for way in setting.ways if any(atom.is_privilege for atom in way)), None)
+        way_of_role = next((way for way in setting.ways if any(isinstance(right, Has) for right in way)), None)
         if way_of_role is not None and self._through_roles and not self.program.roles:
             chains = "roles" in self.program.semantics.hierarchy
-            for number, purpose in enumerate(THROUGH_ROLES[: 2 if chains else 1], start=1):
+            for number, purpose in list(enumerate(THROUGH_ROLES[: 2 if chains else 1], start=1))[self._by_role :]:
                 candidate = self._candidate(setting, callers, way_of_role, frozenset(), purpose)
                 yield replace(candidate, through_roles=number)
         first_of_types: dict[str, HeldSet] = {}
@@ -221,30 +227,33 @@ class Candidates:
         for types, way in first_of_types.items():
             yield from self._held_below(setting, callers, way, types)
         plain = [way for way in setting.ways if way not in setting.below]
-        owned = {atom.on for way in setting.ways for atom in way if atom.kind == "owner"}
+        owned = {key_of(right) for way in setting.ways for right in way if isinstance(right, Owner | OwnsBelow)}
         for way in plain:
-            for atom in sorted(way, key=str):
-                for at in callers.granting(atom):
-                    if at != atom:
-                        inherited = way - {atom} | {at}
-                        yield self._candidate(setting, callers, inherited, frozenset(), f"inherits {atom} from {at.on}")
+            for right in in_order(way):
+                for at in callers.granting(right):
+                    if at != right:
+                        words = f"inherits {right_text(right)} from {key_of(at)}"
+                        yield self._candidate(setting, callers, way - {right} | {at}, frozenset(), words)
                     if callers.deny_overrides:
-                        yield self._candidate(setting, callers, way, frozenset({at}), f"denied {at}")
-                for key in callers.objects if atom.kind == "owner" else ():
+                        yield self._candidate(setting, callers, way, frozenset({at}), f"denied {right_text(at)}")
+                for key in callers.objects if isinstance(right, Owner) else ():
                     if key not in owned:
-                        moved = way - {atom} | {replace(atom, on=key)}
-                        yield self._candidate(setting, callers, moved, frozenset(), f"owner of {key}, not of {atom.on}")
+                        moved = way - {right} | {with_key(right, key)}
+                        words = f"owner of {key}, not of {key_of(right)}"
+                        yield self._candidate(setting, callers, moved, frozenset(), words)
 
     def _held_below(self, setting: Setting, callers: Callers, way: HeldSet, types: str) -> Iterator[Candidate]:
         """Privileges on an entity below; the same elsewhere, where they do not count; and each denial on the way to it."""
         yield self._candidate(setting, callers, way, frozenset(), f"held below, on an entity {types}")
-        lower = [atom for atom in way if atom.on and atom.on not in callers.objects]
-        moved = {atom: replace(atom, on=self._elsewhere(setting, atom.on)) for atom in lower}
+        lower = [right for right in way if key_of(right) and key_of(right) not in callers.objects]
+        moved = {right: with_key(right, self._elsewhere(setting, key_of(right))) for right in lower}
         elsewhere = frozenset(moved.get(atom, atom) for atom in way)
         yield self._candidate(setting, callers, elsewhere, frozenset(), f"held elsewhere, on an entity {types}")
         for atom in lower if callers.deny_overrides else ():
             for denied in callers.granting(atom):
-                yield self._candidate(setting, callers, way, frozenset({denied}), f"denied {denied}, held below")
+                yield self._candidate(
+                    setting, callers, way, frozenset({denied}), f"denied {right_text(denied)}, held below"
+                )
 
     @staticmethod
     def _elsewhere(setting: Setting, key: str) -> str:
@@ -257,9 +266,9 @@ class Candidates:
         names[last] += ELSEWHERE
         return f"{type_}:{'/'.join(names)}"
 
-    @staticmethod
-    def _candidate(setting: Setting, callers: Callers, atoms: HeldSet, denied: Denied, purpose: str) -> Candidate:
-        return Candidate(setting=setting, caller=callers.with_only(atoms, denied), purpose=purpose)
+    def _candidate(self, setting: Setting, callers: Callers, atoms: HeldSet, denied: Denied, purpose: str) -> Candidate:
+        caller = callers.with_only(atoms, denied)
+        return Candidate(setting=setting, caller=caller, purpose=purpose, through_roles=self._by_role)
 
     def _ways(
         self, sets: MinimalSets, names: RequestNames, levels: Mapping[str, int], absent: str | None
@@ -278,11 +287,12 @@ class Candidates:
                 raise Undecided(f"it is allowed in more than {MAX_WAYS:,} ways")
             for chosen in product(*choices):
                 held_atoms = frozenset(atom for atom, _ in chosen)
-                if absent is None or all(key.partition(":")[2] != absent for atom in held_atoms for key in _keys(atom)):
+                targets = (target for right in held_atoms for target in targets_of(right))
+                if absent is None or all(target.slot.partition(":")[2] != absent for target in targets):
                     found.setdefault(held_atoms, ", ".join(type_ for _, type_ in chosen if type_))
         return {way: found[way] for way in smallest(found)}
 
-    def _held(self, leaf: Leaf, names: RequestNames) -> list[tuple[HeldAtom, str]]:
+    def _held(self, leaf: Leaf, names: RequestNames) -> list[tuple[Right, str]]:
         """What gives an atom: itself, or the same on an entity below, whose type is beside it; nothing if that cannot be."""
         atoms = self._semantics.holding(leaf, names.key)
         if not isinstance(leaf, HasBelow | OwnsBelow):
@@ -299,8 +309,3 @@ class Candidates:
         """An entity and one of each type below it, by key and type; `suffix` ends their names. Itself has no type here."""
         for below, container in at_or_below(self.program, key, suffix):
             yield below, f"`{below.partition(':')[0]}` in a `{container.partition(':')[0]}`" if container else ""
-
-
-def _keys(atom: HeldAtom) -> Iterable[str]:
-    """The keys of the entities that an atom is about."""
-    return [target.slot for target in atom.compare.targets] if atom.compare is not None else [atom.on]

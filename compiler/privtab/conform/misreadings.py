@@ -417,6 +417,11 @@ def without_default_grants(program: Program) -> Program:
     return replace(program, roles={name: replace(role, grants=()) for name, role in program.roles.items()})
 
 
+def nobody_is_everyone(program: Program) -> Program:
+    """A policy without a group of every user."""
+    return replace(program, semantics=replace(program.semantics, everyone=None))
+
+
 def first_row_of_each_type(program: Program) -> Program:
     """A policy in which every row of a type has the condition of the first one."""
     first: dict[str, Rule] = {}

@@ -14,6 +14,7 @@ from privtab.conform.mistakes import is_possible, mistakes
 from privtab.conform.nodes import Question, QuestionPlan
 from privtab.conform.steps import OTHER, Abilities, steps
 from privtab.conform.worlds import entities_of, world_of
+from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import Reference
@@ -160,7 +161,12 @@ class _Finder:
                     return f"{kind}:{name.removesuffix(end)}{mark}{end}"
             return f"{kind}:{name}{mark}"
 
+        everybody = self._program.semantics.everybody
         own = {entity.id for entity, _ in state.owners}
+        for names in (row.entity.names for row in state.grants if row.grantee == everybody):
+            # With `or below`, it counts for what contains its entity, too.
+            first = 1 if uses_below(self._program) else len(names)
+            own |= {"/".join(names[:depth]) for depth in range(first, len(names) + 1)}
         if self._changes(rule) and vocabulary(self._program).complete(request.resource):
             own.add(request.resource.id)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from privtab.conform.candidates import Candidate, Candidates, Setting
+from privtab.conform.candidates import THROUGH_ROLES, Candidate, Candidates, Setting
 from privtab.conform.misreadings import right_answer
 from privtab.conform.neighbours import extended
 from privtab.conform.nodes import Question, QuestionPlan
@@ -43,7 +43,9 @@ class Row:
         self.readings = {name: observed.differing(rule) for name, rule in readings.items()}
         """The candidates that other readings answer otherwise."""
         is_unnamed = self.rule.each is None
-        self.preferred = self._where(lambda c: not (c.through_roles or (is_unnamed and c.setting.form == "call")))
+        self.preferred = self._where(
+            lambda c: not (c.purpose in THROUGH_ROLES or (is_unnamed and c.setting.form == "call"))
+        )
         """The candidates with privileges of their own who name what they create: no real creation is without a name."""
 
     def _by(self, kind: Callable[[Candidate], object]) -> dict[object, Mask]:

@@ -180,6 +180,9 @@ class _Steps:
             yield self._step("through a group that the request names", asked, **self._given_to(f"group:{named}"))
         if not self.has_groups:
             return
+        # The entities are then of this question alone, so that nobody else gains anything; there is one root without a name.
+        if semantics.everybody and are_granted and all(row.entity.names for row in state.grants):
+            yield self._step("through the group of every user", **self._given_to(semantics.everybody))
         for words, links, last in _chains(name, self.group, nested="groups" in semantics.hierarchy):
             rows = [(member if member == name else f"group:{member}", container) for member, container in links]
             if are_granted:

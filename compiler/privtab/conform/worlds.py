@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 from privtab.conform.nodes import Question, QuestionPlan, World
-from privtab.ir.formula import item_condition, leaves
-from privtab.ir.nodes import Program, Rule, Term
+from privtab.ir.formula import item_condition, leaves, with_targets
+from privtab.ir.nodes import Owner, Program, Rule, Target
 from privtab.ir.serialise import vocabulary
 from privtab.paths import base_type, level_of
+from privtab.reference.rights import Right, key_of, target_of
 from privtab.request import Entity, Request
-from privtab.scenarios.callers import CallerSemantics, HeldSet
+from privtab.scenarios.callers import CallerSemantics
 from privtab.scenarios.generated import Caller, GeneratedCallers, asked_by, entity_values, holdings_key
 from privtab.state.nodes import State, merged
 
+R = TypeVar("R", bound=Right)
 _SLOT = re.compile(r"\d*$")
 """What ends the names of an object in `with`, as RequestNames writes them."""
 
@@ -48,7 +51,7 @@ class Packing:
         known = self._known.get(key)
         number = self._number + 1 if known is None else known[0]
         in_state = entity_values(self.program, caller.values, request)
-        numbered = {_path(atom.on) for atom in caller.held if atom.kind == "owner"}
+        numbered = {_path(key_of(right)) for right in caller.held if isinstance(right, Owner)}
         numbered |= {
             _path(t.target.slot) for t, value in in_state.items() if t.target is not None and value is not None
         }
@@ -76,8 +79,8 @@ class Packing:
         if not self._vocabulary.complete(resource):
             return caller
 
-        def existing(atoms: HeldSet) -> HeldSet:
-            return frozenset(atom for atom in atoms if not f"{_path(atom.on)}/".startswith(f"{resource.id}/"))
+        def existing(rights: frozenset[R]) -> frozenset[R]:
+            return frozenset(right for right in rights if not f"{_path(key_of(right))}/".startswith(f"{resource.id}/"))
 
         return replace(caller, held=existing(caller.held), denied=existing(caller.denied))
 
@@ -109,18 +112,17 @@ class _FinalNames:
 
     def caller(self, caller: Caller) -> Caller:
         """A caller who holds the same on the entities with their final names."""
-        values = {self._term(term): value for term, value in caller.values.items()}
-        return replace(caller, held=self._atoms(caller.held), denied=self._atoms(caller.denied), values=values)
+        values = {
+            term if term.target is None else replace(term, target=self._target(term.target)): value
+            for term, value in caller.values.items()
+        }
+        return replace(caller, held=self._rights(caller.held), denied=self._rights(caller.denied), values=values)
 
-    def _term(self, term: Term) -> Term:
-        if term.target is None:
-            return term
-        return replace(term, target=replace(term.target, slot=str(self.entity(Entity.parse(term.target.slot)))))
+    def _rights(self, rights: frozenset[R]) -> frozenset[R]:
+        return frozenset(with_targets(right, self._target) for right in rights)
 
-    def _atoms(self, atoms: HeldSet) -> HeldSet:
-        return frozenset(
-            replace(atom, on=str(self.entity(Entity.parse(atom.on)))) if atom.on else atom for atom in atoms
-        )
+    def _target(self, target: Target) -> Target:
+        return target_of(str(self.entity(Entity.parse(target.slot)))) if target.slot else target
 
 
 def _path(key: str) -> str:
@@ -155,6 +157,7 @@ def world_of(program: Program, questions: Iterable[Question]) -> World:
     """The world that some questions need: their rows, and the entities and principals that these and their requests name."""
     listed = tuple(questions)
     declared = {role.name for role in program.roles.values()}
+    everybody = program.semantics.everybody
     entities: dict[str, Entity] = {}
     principals: dict[str, dict[str, None]] = {"user": {}, "group": {}, "role": {}}
     for question in listed:
@@ -171,7 +174,7 @@ def world_of(program: Program, questions: Iterable[Question]) -> World:
                 entities.setdefault(str(entity), entity)
         for text in named:
             kind, _, name = text.partition(":")
-            if name not in declared:
+            if name not in declared and text != everybody:
                 principals[kind][name] = None
     return World(
         state=merged(question.state for question in listed),

@@ -84,8 +84,7 @@ class Canonical:
         self._position = {name: i for i, name in enumerate(program.entities)}
         self._chains = program.chains
         self._shared_root = program.shared_root
-        owner = program.semantics.owner
-        self._owner_privileges = frozenset(owner.holds) if owner else frozenset()
+        self._owner_privileges = program.owner_privileges
         self._inherited = program.inherited
         self._denies = program.semantics.deny == "overrides"
         self._implied = program.implies

@@ -1,24 +1,18 @@
 """Exact implication between conditions, over every state and request, within a program or between two.
 
-A SAT solver (`ir.solver`) decides implication, and `ir.counterexamples` finds the smallest counterexample. The objects in
-different slots of a request are assumed to differ: a request that names one object twice has fewer states, and each of them has
-an equivalent among the states of two objects.
+A SAT solver (`ir.solver`) decides implication. The objects in different slots of a request are assumed to differ: a request that
+names one object twice has fewer states, and each of them has an equivalent among the states of two objects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
-from itertools import islice
 from typing import assert_never
 
-from privtab.errors import Undecided, UnsupportedError
+from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, canonical
-from privtab.ir.counterexamples import CounterexampleSearch
-from privtab.ir.facts import (
-    Facts,
-    FactSemantics,
-)
+from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import Truth, followed, uses_below, walk, without_name
 from privtab.ir.nodes import (
     RESOURCE,
@@ -75,10 +69,6 @@ class ImplicationChecker:
     def solver(self) -> Solver:
         """Circuits for the conditions of both programs: side 0 and side 1, or side 0 alone if the programs are the same."""
         return Solver(self.semantics, self.other_semantics)
-
-    @cached_property
-    def _search(self) -> CounterexampleSearch:
-        return CounterexampleSearch(self.semantics, self.other_semantics)
 
     def always_implies(
         self, rule: Rule, f: Formula, g: Formula, flags: frozenset[str] | None = None, *, unnamed: str | None = None
@@ -253,32 +243,12 @@ class ImplicationChecker:
         *,
         unnamed: str | None = None,
     ) -> bool:
-        """Whether every state that gives `f` in one program gives `g` in the other; arguments as for `counterexample`."""
-        return self.implies_with(f, g, flags, {slot: (type_,) for slot, type_ in (types or {}).items()}, unnamed)
+        """Whether every state that gives `f` in one program gives `g` in the other.
 
-    def counterexample(
-        self,
-        f: Formula,
-        g: Formula,
-        flags: frozenset[str] = frozenset(),
-        types: Mapping[str, str] | None = None,
-        *,
-        unnamed: str | None = None,
-    ) -> Facts | None:
-        """The fewest facts under which `f` holds in one program and `g` does not in the other, or None if `f` implies `g`.
-
-        Each gives one atom of `f`; that a fact further up or a set may give several is not considered.
         `flags`: those that the request sets. `types`: the type of the object in each `with` slot that allows several.
         `unnamed`: the resource's type, if the request omits its last name.
         """
-        if self._nests:
-            raise UnsupportedError("counterexamples for types that nest are not worked out; only whether there is one")
-        if unnamed is not None:
-            f, g = without_name(self.program, f, unnamed), without_name(self.other_program, g, unnamed)
-        self.check_attributes(f, g)
-        self.check_below(f, g)
-        found = list(islice(self._search.all(f, g, flags, types or {}, alike=self.alike(f, g)), 200))
-        return min(found, key=lambda facts: (len(facts), sorted(map(repr, facts))), default=None)
+        return self.implies_with(f, g, flags, {slot: (type_,) for slot, type_ in (types or {}).items()}, unnamed)
 
 
 def settings(program: Program, rule: Rule, *further: Formula) -> Iterator[tuple[frozenset[str], dict[str, str]]]:

@@ -168,7 +168,7 @@ class FactSemantics:
         self.denies = program.semantics.deny == "overrides"
         owner = program.semantics.owner
         self.kinds: tuple[OwnerKind, ...] = owner.kinds if owner else ()
-        self.owner_privileges = frozenset(owner.holds) if owner else frozenset()
+        self.owner_privileges = program.owner_privileges
         self.carriers: frozenset[Carrier] = frozenset(
             {
                 "user",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from privtab import paths
 from privtab._once import once, once_for_each, once_within
@@ -38,6 +38,7 @@ from privtab.ir.nodes import (
 )
 from privtab.paths import SEVERAL
 
+P = TypeVar("P", bound=Atom | Can)
 LEVELS_ABOVE = frozenset(
     {
         ("first", "nearest"),
@@ -175,14 +176,10 @@ def flat(formula: Formula) -> Formula:
 def move(formula: Formula, slot: str) -> Formula:
     """The formula with the object in `slot` in place of the resource."""
 
-    def leaf(part: Atom | Can) -> Formula:
-        if isinstance(part, Compare):
-            return with_targets(part, lambda target: replace(target, slot=slot) if target.slot == RESOURCE else target)
-        if isinstance(part, ServiceAdmin) or part.target.slot != RESOURCE:
-            return part
-        return replace(part, target=replace(part.target, slot=slot))
+    def moved(target: Target) -> Target:
+        return replace(target, slot=slot) if target.slot == RESOURCE else target
 
-    return mapped(formula, leaf)
+    return mapped(formula, lambda part: with_targets(part, moved))
 
 
 def several(atom: Formula) -> Target | None:
@@ -207,25 +204,26 @@ def on_each_level(program: Program, atom: Atom, levels: int) -> tuple[Atom, ...]
     """An atom about `any` or `every` level as one about each, the nearest first, on a path with this many levels."""
     whole = several(atom)
     assert whole is not None
-    assert isinstance(atom, Has | Owner | Member | Compare)
-    found = located(program, whole, levels)
-    if isinstance(atom, Compare):
 
-        def at(one: Target) -> Compare:
-            return with_targets(atom, lambda target: one if target == whole else target)
+    def at(one: Target) -> Atom:
+        return with_targets(atom, lambda target: one if target == whole else target)
 
-        return tuple(map(at, found))
-    return tuple(replace(atom, target=one) for one in found)
+    return tuple(map(at, located(program, whole, levels)))
 
 
-def with_targets(compare: Compare, change: Callable[[Target], Target]) -> Compare:
-    """The comparison with other entities in place of its own."""
+def with_targets(part: P, change: Callable[[Target], Target]) -> P:
+    """An atom or a `can` with other entities in place of its own."""
 
     def changed(term: Term) -> Term:
         return term if term.target is None else replace(term, target=change(term.target))
 
-    right = compare.right
-    return replace(compare, left=changed(compare.left), right=changed(right) if isinstance(right, Term) else right)
+    if isinstance(part, ServiceAdmin):
+        return part
+    if isinstance(part, Compare):
+        right = part.right
+        return replace(part, left=changed(part.left), right=changed(right) if isinstance(right, Term) else right)
+    target = change(part.target)
+    return part if target is part.target else replace(part, target=target)
 
 
 @once_within
@@ -376,11 +374,11 @@ def leaves(program: Program, formula: Formula) -> Iterator[Atom]:
     return (node for node in followed(program, formula) if isinstance(node, ATOMS))
 
 
-def targets_of(atom: Atom) -> tuple[Target, ...]:
-    """The entities that an atom is about."""
-    if isinstance(atom, Compare):
-        return atom.targets
-    return () if isinstance(atom, ServiceAdmin) else (atom.target,)
+def targets_of(part: Atom | Can) -> tuple[Target, ...]:
+    """The entities that an atom or a `can` is about."""
+    if isinstance(part, Compare):
+        return part.targets
+    return () if isinstance(part, ServiceAdmin) else (part.target,)
 
 
 def references(formula: Formula) -> Iterator[Can]:
@@ -471,9 +469,7 @@ def without_name(program: Program, formula: Formula, type_: str) -> Formula:
     """
 
     def leaf(part: Atom | Can) -> Formula:
-        if isinstance(part, Compare):
-            return NEVER if any(_unnamed(program, target, type_) for target in part.targets) else part
-        if isinstance(part, ServiceAdmin) or not _unnamed(program, part.target, type_):
+        if not any(_unnamed(program, target, type_) for target in targets_of(part)):
             return part
         return mapped(resolve(program, part), leaf) if isinstance(part, Can) else NEVER
 

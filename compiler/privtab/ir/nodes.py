@@ -443,6 +443,11 @@ class Program:
         """The privileges that are inherited."""
         return frozenset(filter(self.inherits, self.privileges))
 
+    @property
+    def owner_privileges(self) -> frozenset[str]:
+        """The privileges that owners have."""
+        return frozenset(() if self.semantics.owner is None else self.semantics.owner.holds)
+
     def granting_types(self, privilege: str, type_: str) -> tuple[str, ...]:
         """The types of the entities, from the root on, where what is held of a privilege counts for a `type_` entity."""
         return self.chain(type_) if self.inherits(privilege) else (type_,)

@@ -43,8 +43,7 @@ class Shapes:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        owner = program.semantics.owner
-        self._owner_privileges = frozenset(owner.holds) if owner else frozenset()
+        self._owner_privileges = program.owner_privileges
         self._by_name = bool(program.roles) or uses_below(program) or program.implies or program.nests
         """Whether names count, since roles, implications and levels relate privileges and types in further ways."""
         self._types: dict[str, Hashable] = {}

@@ -8,7 +8,7 @@ types of `with` objects are variables too, so that one query covers every reques
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from weakref import finalize
 
@@ -312,19 +312,67 @@ class Solver(Circuits):
         assumptions = [*literals, self.requests(slots)]
         if not self.possible(assumptions):
             return None
-        true_literals = self._true_literals()
-        flags = [name for name, number in self._flags.items() if number in true_literals]
-        types = {
-            slot: next(t for t in slot_types if self.type_of(slot, t) in true_literals or len(slot_types) == 1)
-            for slot, slot_types in slots.items()
-        }
-        fixed = [number if number in true_literals else -number for number in self._flags.values()]
-        fixed += [self.type_of(slot, type_) for slot, type_ in types.items()]
-        facts = [fact for fact, number in self._facts.items() if number in true_literals]
-        absent = [-number for fact, number in self._facts.items() if number not in true_literals]
+        found = self._model(self._true_literals(), slots)
+        facts = list(found.facts)
+        fixed = [number if name in found.flags else -number for name, number in self._flags.items()]
+        fixed += [self.type_of(slot, type_) for slot, type_ in found.types.items()]
+        absent = [-number for fact, number in self._facts.items() if fact not in found.facts]
         for fact in tuple(facts):
             if fact in facts and self.possible([*assumptions, *fixed, *absent, -self._facts[fact]]):
                 still_true = self._true_literals()
                 absent += [-self._facts[f] for f in facts if self._facts[f] not in still_true]
                 facts = [f for f in facts if self._facts[f] in still_true]
-        return Model(facts=frozenset(facts), flags=frozenset(flags), types=types)
+        return replace(found, facts=frozenset(facts))
+
+    def _model(self, true: Collection[int], slots: Slots) -> Model:
+        """The request and the facts that some true literals say."""
+        return Model(
+            facts=frozenset(fact for fact, number in self._facts.items() if number in true),
+            flags=frozenset(name for name, number in self._flags.items() if number in true),
+            types={
+                slot: next(t for t in types if self.type_of(slot, t) in true or len(types) == 1)
+                for slot, types in slots.items()
+            },
+        )
+
+    def fewest(self, literals: Collection[int], slots: Slots, facts: Callable[[], Iterable[Fact]]) -> Model | None:
+        """As `model`, with the fewest facts there are, few flags, and facts that come first.
+
+        `facts`: those that the literals depend on. If that exceeds the budget, the facts are few, but not always the fewest.
+        """
+        assumed = [*literals, self.requests(slots)]
+        if not self.possible(assumed):
+            return None
+        true = self._true_literals()
+        numbers = [self._facts[fact] for fact in facts() if fact in self._facts]
+        assumed += [-number for number in set(self._facts.values()).difference(numbers)]
+        types = [self.type_of(slot, type_) for slot, types in slots.items() for type_ in types]
+        wanted = [*(-number for number in self._flags.values()), *types, *(-number for number in reversed(numbers))]
+        try:
+            assert self.possible(assumed), "no other facts matter"
+            true = self._true_literals()
+            known = sum(number in true for number in numbers)
+            more_than = self._counted(numbers, known)
+            while known and self.possible([*assumed, -more_than[known - 1]]):
+                true = self._true_literals()
+                known = sum(number in true for number in numbers)
+            assumed += [-literal for literal in more_than[known : known + 1]]
+            for literal in wanted:
+                if (abs(literal) in true) != (literal > 0):
+                    if not self.possible([*assumed, literal]):
+                        continue
+                    true = self._true_literals()
+                assumed.append(literal)
+        except Undecided:
+            pass
+        return self._model(true, slots)
+
+    def _counted(self, variables: list[int], most: int) -> list[int]:
+        """The literals that more than none, more than one, … of some variables hold, up to a number."""
+        from pysat.card import ITotalizer
+
+        with ITotalizer(lits=variables, ubound=most, top_id=self._last_variable) as total:
+            for clause in total.cnf.clauses:
+                self._add_clause(clause)
+            self._last_variable = max(self._last_variable, total.top_id)
+            return list(total.rhs)

@@ -25,6 +25,7 @@ from privtab.ir.formula import (
     located,
     on_each_level,
     several,
+    targets_of,
     uses_below,
     with_conditions,
     with_targets,
@@ -66,23 +67,15 @@ def located_sets(program: Program, sets: MinimalSets, levels: Levels) -> Minimal
 
 
 def _located_atoms(program: Program, atom: Leaf, levels: Levels, distance: int) -> Iterator[Leaf]:
-    if isinstance(atom, ServiceAdmin | ByType):
+    if isinstance(atom, ByType):
         yield atom
         return
-    if isinstance(atom, Compare):
-        whole = several(atom)
-        each = (atom,) if whole is None else on_each_level(program, atom, levels[whole.slot])
-        if whole is not None and whole.level == "any":
-            each = (each[min(distance, len(each) - 1)],)
-        for one in each:
-            assert isinstance(one, Compare)
-            yield with_targets(one, lambda target: located(program, target, levels[target.slot])[0])
-        return
-    targets = located(program, atom.target, levels[atom.target.slot])
-    if atom.target.level == "any":
-        targets = (targets[min(distance, len(targets) - 1)],)
-    for target in targets:
-        yield replace(atom, target=target)
+    whole = several(atom)
+    each = (atom,) if whole is None else on_each_level(program, atom, levels[whole.slot])
+    if whole is not None and whole.level == "any":
+        each = (each[min(distance, len(each) - 1)],)
+    for one in each:
+        yield with_targets(one, lambda target: located(program, target, levels[target.slot])[0])
 
 
 def levels_that_matter(*conditions: tuple[Program, Formula]) -> int:
@@ -215,9 +208,8 @@ class Unrolled:
             for node in followed(self.program, formula):
                 if isinstance(node, ByType):
                     varying |= {node.slot} if any(type_ in self.nested for type_, _ in node.cases) else set()
-                elif isinstance(node, (*ATOMS, Can)) and not isinstance(node, ServiceAdmin):
-                    targets = node.targets if isinstance(node, Compare) else (node.target,)
-                    varying |= {target.slot for target in targets if target.type in self.nested}
+                elif isinstance(node, (*ATOMS, Can)):
+                    varying |= {target.slot for target in targets_of(node) if target.type in self.nested}
         return frozenset(varying)
 
 
@@ -229,24 +221,15 @@ class _AtLevels(Rebuilder):
         self._levels = levels
 
     def atom(self, atom: Atom) -> Formula:
-        if isinstance(atom, ServiceAdmin):
-            return atom
-        if isinstance(atom, Compare):
-            return self._compare(atom)
-        targets = located(self._unrolling.program, atom.target, self._levels.get(atom.target.slot, 1))
-        join = disjunction if atom.target.level == "any" else conjunction
-        return join(*(replace(atom, target=target) for target in targets))
-
-    def _compare(self, compare: Compare) -> Formula:
-        whole = several(compare)
+        whole = several(atom)
         if whole is None:
-            return with_targets(compare, self._single)
+            return with_targets(atom, self._single)
         join = disjunction if whole.level == "any" else conjunction
-        each = on_each_level(self._unrolling.program, compare, self._levels.get(whole.slot, 1))
-        return join(*(with_targets(one, self._single) for one in each if isinstance(one, Compare)))
+        each = on_each_level(self._unrolling.program, atom, self._levels.get(whole.slot, 1))
+        return join(*(with_targets(one, self._single) for one in each))
 
     def can(self, can: Can) -> Formula:
-        return replace(can, target=self._single(can.target))
+        return with_targets(can, self._single)
 
     def _single(self, target: Target) -> Target:
         [single] = located(self._unrolling.program, target, self._levels.get(target.slot, 1))

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from privtab.attributes import GivenAttributes, Value
-from privtab.ir.nodes import Program, Term
+from privtab.ir.nodes import Owner, Program, Term
+from privtab.reference.rights import ONESELF, key_of, row_giving
 from privtab.request import Entity, Request
-from privtab.scenarios.callers import AttributeValues, Denied, HeldAtom, HeldSet, row_of
+from privtab.scenarios.callers import AttributeValues, Denied, HeldSet, in_order
 from privtab.state import attribute_rows
 from privtab.state.located import locations
-from privtab.state.nodes import Assignment, AttributeRow, Grant, Placement, State
+from privtab.state.nodes import Assignment, AttributeRow, Effect, Placement, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Caller:
 
 def holdings_key(program: Program, caller: Caller, request: Request, through_roles: int) -> Hashable | None:
     """What callers who can be one user have in common; None for those whose request names them."""
-    if HeldAtom("self") in caller.held:
+    if ONESELF in caller.held:
         return None
     # No other caller shares an entity of which the state has values.
     in_state = {term for term, value in entity_values(program, caller.values, request).items() if value is not None}
@@ -101,7 +102,7 @@ class GeneratedCallers:
         user = f"{self.prefix}caller{self.number}"
         original_key = str(request.resource)
         resource = request.resource
-        if HeldAtom("self") in caller.held:
+        if ONESELF in caller.held:
             resource = Entity(resource.type, "/".join([*resource.names[:-1], user]))
             if request.resource in self.placements:
                 self.placements[resource] = replace(self.placements[request.resource], entity=resource)
@@ -111,14 +112,14 @@ class GeneratedCallers:
             self._add("assignments", Assignment(principal=grantee, role=role))
             grantee = f"role:{role}"
         owner = self._owner(user) if _owns(caller) else ""
-        for atom in sorted(caller.held, key=str):
-            entity = self._entity(str(resource) if atom.on == original_key else atom.on) if atom.on else None
-            row = row_of(atom, entity, user=user, grantee=grantee, owner=owner)
-            if row is not None:
-                self._add(*row)
-        for atom in sorted(caller.denied, key=str):
-            entity = self._entity(str(resource) if atom.on == original_key else atom.on)
-            self._add("grants", Grant(grantee=grantee, effect="deny", privilege=atom.what, entity=entity))
+        given: tuple[tuple[HeldSet, Effect], ...] = ((caller.held, "allow"), (caller.denied, "deny"))
+        for rights, effect in given:
+            for right in in_order(rights):
+                key = key_of(right)
+                entity = self._entity(str(resource) if key == original_key else key) if key else None
+                row = row_giving(right, entity, user=user, grantee=grantee, owner=owner, effect=effect)
+                if row is not None:
+                    self._add(*row)
         groups = (self._group(user),) if self._names_group(caller) else request.groups
         self._add_values(caller, request, user, resource)
         attributes = given_values(self.program, caller.values, request)
@@ -175,7 +176,7 @@ class GeneratedCallers:
 
 
 def _owns(caller: Caller) -> bool:
-    return any(atom.kind == "owner" for atom in caller.held)
+    return any(isinstance(right, Owner) for right in caller.held)
 
 
 class CallerStates:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import islice, product
+from itertools import chain, islice, product
 from math import prod
 
 from privtab.attributes import Scalar
@@ -12,21 +12,22 @@ from privtab.diagnostics import Span
 from privtab.errors import Undecided, UsageError
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.formula import asked_condition, leaves, several, types_of
-from privtab.ir.nodes import RESOURCE, Atom, Compare, HasBelow, OwnsBelow, Program, Target, Term
+from privtab.ir.nodes import RESOURCE, Atom, Compare, Has, HasBelow, OwnsBelow, Program, Target, Term
 from privtab.ir.serialise import vocabulary
 from privtab.locations import GrowingLocations, Locations
+from privtab.reference.rights import Right, about, right_text, target_of
 from privtab.request import Entity, Request
 from privtab.scenarios.author import NEEDS_CONTEXT_KEYS, Author
 from privtab.scenarios.callers import (
     AttributeValues,
     CallerSemantics,
     Denied,
-    HeldAtom,
     HeldSet,
     Ways,
-    about_request,
     at_or_below,
-    comparisons_of,
+    compares,
+    in_order,
+    set_text,
     smallest,
 )
 from privtab.scenarios.generated import Caller, CallerStates
@@ -55,31 +56,30 @@ class ComparedAttributes:
 
         comparisons = [compare for compare in comparisons if all(map(has_value, compare.terms))]
         self._theory = Comparisons(program)
-        self.atoms = tuple(sorted({HeldAtom("compare", compare=compare) for compare in comparisons}, key=str))
-        known = [atom.compare for atom in self.atoms if atom.compare is not None]
-        self._terms = tuple(dict.fromkeys(term for compare in known for term in compare.terms))
-        single = (HeldAtom("compare", compare=compare) for compare in self._single(known))
-        self.single = tuple(islice((atom for atom in dict.fromkeys(single) if atom not in self.atoms), MAX_SINGLE))
-        self._known = {atom.compare for atom in (*self.atoms, *self.single)}
+        self.atoms = tuple(compares(in_order(set(comparisons))))
+        self._terms = tuple(dict.fromkeys(term for compare in self.atoms for term in compare.terms))
+        single = dict.fromkeys(self._single(self.atoms))
+        self.single = tuple(islice((atom for atom in single if atom not in self.atoms), MAX_SINGLE))
+        self._known = {*self.atoms, *self.single}
 
     def fewest(self, atoms: HeldSet, lacking: HeldSet = frozenset()) -> HeldSet | None:
         """Some atoms, with the comparisons that hold where as few as possible do besides; None if no values do that. Raises Undecided."""
-        true, false = _comparisons(atoms), set(_comparisons(lacking))
+        true, false = set(compares(atoms)), set(compares(lacking))
         if not self._known.issuperset(true) or self._theory.values(true, false) is None:
             return None
         for atom in self.atoms:
-            if atom.compare is not None and atom.compare not in true | false:
-                (false if self._theory.possible(true, {*false, atom.compare}) else true).add(atom.compare)
-        return atoms | {atom for atom in self.atoms if atom.compare in true}
+            if atom not in true | false:
+                (false if self._theory.possible(true, {*false, atom}) else true).add(atom)
+        return atoms | {atom for atom in self.atoms if atom in true}
 
     def most(self, atoms: HeldSet, lacking: HeldSet) -> Iterator[HeldSet]:
         """Some atoms that compare nothing, with as many comparisons as can hold where some do not: each that can is in one of the sets."""
         listed = [atom for atom in (*self.atoms, *self.single) if atom not in lacking]
-        false, seen = _comparisons(lacking), set[HeldSet]()
+        false, seen = set(compares(lacking)), set[HeldSet]()
         for number in range(max(1, len(listed))):
-            chosen = frozenset(atom for atom in atoms if atom.compare is None)
+            chosen = atoms - frozenset(compares(atoms))
             for atom in (*listed[number:], *listed[:number]):
-                if self._theory.possible(_comparisons(chosen | {atom}), false):
+                if self._theory.possible({*compares(chosen), atom}, false):
                     chosen |= {atom}
             if chosen not in seen:
                 seen.add(chosen)
@@ -87,8 +87,8 @@ class ComparedAttributes:
 
     def values(self, atoms: HeldSet) -> AttributeValues:
         """AttributeValues with which the comparisons among some atoms hold, and no others that the request is about. Raises Undecided."""
-        true = _comparisons(atoms)
-        false = {atom.compare for atom in self.atoms if atom.compare is not None} - true
+        true = set(compares(atoms))
+        false = set(self.atoms) - true
         found = self._theory.values(true, false)
         assert found is not None
         return {term: found.get(self._theory.term(term)) for term in self._terms}
@@ -120,10 +120,7 @@ class ComparedAttributes:
                 return []
 
 
-def _comparisons(atoms: HeldSet) -> set[Compare]:
-    return {atom.compare for atom in atoms if atom.compare is not None}
-
-
+BELOW = (HasBelow, OwnsBelow)
 MADE_UP = " below"
 """What ends the names of entities that are made up for `or below`."""
 MAX_MIXED = 6
@@ -159,14 +156,9 @@ class Callers(CallerSemantics):
         slots = (request.resource, *request.with_.values())
         self.objects = tuple(dict.fromkeys(key for entity in slots for key in self._path_keys(entity)))
         """The keys of the request's objects and of all their ancestors."""
-        below = {
-            type_
-            for atom in asked
-            if isinstance(atom, HasBelow | OwnsBelow)
-            for type_ in types_of(program, atom.target)
-        }
+        below = {type_ for atom in asked if isinstance(atom, BELOW) for type_ in types_of(program, atom.target)}
         roots = {key for key in self.objects if key.partition(":")[0] in below and not are_below_listed}
-        roots |= {atom.on for way in ways for atom in way if atom.below}
+        roots |= {atom.target.slot for way in ways for atom in way if isinstance(atom, BELOW)}
         made_up: list[str] = []
         for key in sorted(roots):
             for lower, container in at_or_below(program, key, MADE_UP):
@@ -177,7 +169,7 @@ class Callers(CallerSemantics):
                     growing.place(entity, self.placed[entity])
         self._everywhere = tuple(dict.fromkeys((*self.objects, *made_up)))
         """The keys of the request's objects, of what contains them, and of what is made up below."""
-        known = {*self._compared(asked), *comparisons_of(ways), *comparisons}
+        known = {*self._compared(asked), *compares(chain.from_iterable(ways)), *comparisons}
         self.compared = ComparedAttributes(program, request, known)
         self.ways = tuple(way for way in self._with_places(ways) if self.compared.fewest(way) is not None)
 
@@ -196,16 +188,18 @@ class Callers(CallerSemantics):
             if isinstance(atom, Compare):
                 whole = several(atom)
                 each = [] if whole is None else [{whole: key} for key in keys_of(whole)]
-                named = (about_request(atom, lambda t, own=own: own.get(t) or key_of(t)) for own in each or [{}])  # type: ignore[misc]
-                yield from (compare for compare in named if compare is not None)
+                named = (about(atom, lambda t, own=own: own.get(t) or key_of(t)) for own in each or [{}])  # type: ignore[misc]
+                yield from compares(right for right in named if right is not None)
 
     def _with_places(self, ways: Ways) -> Ways:
         """The ways, with each entity on which something may be held that is asked for on an entity or below."""
-        if not any(atom.below for way in ways for atom in way):
+        if not any(isinstance(atom, BELOW) for way in ways for atom in way):
             return ways
         found: list[HeldSet] = []
         for way in ways:
-            choices = [self.places(atom, self._everywhere) if atom.below else [atom] for atom in sorted(way, key=str)]
+            choices = [
+                self.places(atom, self._everywhere) if isinstance(atom, BELOW) else [atom] for atom in in_order(way)
+            ]
             if len(found) + prod(map(len, choices)) > MAX_WAYS:
                 raise UsageError(
                     f"`needs` of `{self.request.action} {self.request.resource}` has more than {MAX_WAYS:,} ways"
@@ -224,7 +218,7 @@ class Callers(CallerSemantics):
 
     def _generate(self) -> Iterator[Caller]:
         for way in self.ways:
-            for single in (frozenset[HeldAtom](), *(frozenset({atom}) for atom in self.compared.single)):
+            for single in (frozenset[Right](), *(frozenset({atom}) for atom in self.compared.single)):
                 held = self.compared.fewest(way | single)
                 if held is not None:
                     yield self._only_with(way, held)
@@ -234,7 +228,7 @@ class Callers(CallerSemantics):
             return
         yield self.caller(frozenset(), frozenset(), allowed=False, words="nothing")
         for way in self.ways:
-            for atom in sorted(way, key=str):
+            for atom in in_order(way):
                 yield from self._without(way, atom)
         yield from self._maximal_denied()
 
@@ -246,7 +240,7 @@ class Callers(CallerSemantics):
         """A caller with some atoms and denials, whatever the decision then is."""
         held = self.compared.fewest(atoms)
         assert held is not None
-        words = f"{_join(atoms) or 'nothing'}{_denied_text(denied)}"
+        words = f"{set_text(atoms) or 'nothing'}{_denied_text(denied)}"
         return self.caller(held, denied, allowed=self.allowed(held, denied), words=words)
 
     def _only_with(self, way: HeldSet, held: HeldSet) -> Caller:
@@ -274,17 +268,17 @@ class Callers(CallerSemantics):
         denied: Denied = frozenset()
         for privilege in self.deniable(way) if self.deny_overrides else ():
             for key in self.objects:
-                extended = denied | {HeldAtom("has", privilege, key)}
+                extended = denied | {Has(privilege=privilege, target=target_of(key))}
                 if self.is_grantable(privilege, key) and self.suffices(way, atoms, extended):
                     denied = extended
         return denied
 
     def _allowed(self, way: HeldSet, atoms: HeldSet, denied: Denied) -> Caller:
-        compared = {atom for atom in atoms - way if atom.kind == "compare"}
-        addition = f", by {_join(atoms - way - compared)}" if atoms - way - compared else ""
-        words = f"{_join(way) or 'nothing'}{addition}{_denied_text(denied)}"
+        compared = frozenset(compares(atoms - way))
+        addition = f", by {set_text(atoms - way - compared)}" if atoms - way - compared else ""
+        words = f"{set_text(way) or 'nothing'}{addition}{_denied_text(denied)}"
         return self.caller(
-            atoms, denied, allowed=True, words=f"{words}; where {_join(compared)}" if compared else words
+            atoms, denied, allowed=True, words=f"{words}; where {set_text(compared)}" if compared else words
         )
 
     def _denied_below(self, way: HeldSet) -> Iterator[Caller]:
@@ -295,15 +289,15 @@ class Callers(CallerSemantics):
             if denied:
                 yield self._allowed(way, atoms, denied)
 
-    def _without(self, way: HeldSet, atom: HeldAtom) -> Iterator[Caller]:
+    def _without(self, way: HeldSet, atom: Right) -> Iterator[Caller]:
         """A caller who lacks one atom of a set, unless the rest still implies it or suffices."""
         rest = way - {atom}
-        held = self.compared.fewest(rest, frozenset({atom} if atom.kind == "compare" else ()))
+        held = self.compared.fewest(rest, frozenset(compares([atom])))
         if held is None:
             return
         for denied in (frozenset(), self.denials(rest, held)):
-            if not self.holds(atom, held, denied) and not self.allowed(held, denied):
-                words = f"{_join(rest) or 'nothing'}{_denied_text(denied)}; without {atom}"
+            if not self.giving(atom).hold(held, denied) and not self.allowed(held, denied):
+                words = f"{set_text(rest) or 'nothing'}{_denied_text(denied)}; without {right_text(atom)}"
                 yield self.caller(held, denied, allowed=False, words=words)
                 return
 
@@ -312,12 +306,14 @@ class Callers(CallerSemantics):
         everything = frozenset(self.everything(self._everywhere, self.request.resource)).union(*self.ways)
         for lacking in transversals(self.ways):
             for denied in self._denied_choices(lacking):
-                facts = {atom: self.facts(atom) for atom in lacking}
+                giving = {atom: self.giving(atom) for atom in lacking}
                 # A grant may be held above or below what is denied.
-                excluded = {f for atom in lacking for f in (facts[atom].firm if atom in denied else facts[atom].alone)}
+                excluded = {
+                    r for atom in lacking for r in (giving[atom].firm if atom in denied else giving[atom].alone)
+                }
                 for held in self.compared.most(everything - excluded, lacking):
                     unequal = {atom for atom in self.compared.atoms if atom not in held}
-                    lacking_text = _join((lacking - denied) | unequal)
+                    lacking_text = set_text((lacking - denied) | unequal)
                     words = f"everything{f' but {lacking_text}' if lacking_text else ''}{_denied_text(denied)}"
                     yield self.caller(held, denied, allowed=False, words=words)
 
@@ -327,9 +323,10 @@ class Callers(CallerSemantics):
         Without a grant on an entity or above it, grants below remain; with a denial, grants above remain. So it is a
         denial at the bottom, no grant at the top, and both in between.
         """
-        always_denied: set[HeldAtom] = set()
-        optional: list[HeldAtom] = []
-        for atom in sorted(lacking, key=str) if self.deny_overrides else ():
+        always_denied: set[Has] = set()
+        optional: list[Has] = []
+        privileges = (atom for atom in in_order(lacking) if isinstance(atom, Has))
+        for atom in privileges if self.deny_overrides else ():
             above, below = self.grantable_around(atom, self._everywhere)
             if above and below and len(optional) < MAX_MIXED:
                 optional.append(atom)
@@ -360,17 +357,13 @@ def transversals(ways: Ways) -> Ways:
     for way in ways:
         extended: list[HeldSet] = []
         for partial in found:
-            extended += [partial] if partial & way else [partial | {atom} for atom in sorted(way, key=str)]
+            extended += [partial] if partial & way else [partial | {atom} for atom in in_order(way)]
         found = smallest(extended)[:MAX_WAYS]
     return found
 
 
-def _join(atoms: Iterable[HeldAtom]) -> str:
-    return ", ".join(sorted(map(str, atoms)))
-
-
 def _denied_text(denied: Denied) -> str:
-    return f"; denied {_join(denied)}" if denied else ""
+    return f"; denied {set_text(denied)}" if denied else ""
 
 
 KEYS = (

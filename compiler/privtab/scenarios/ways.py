@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import TypeVar, cast
@@ -12,10 +11,23 @@ from typing import TypeVar, cast
 from privtab.attributes import Attribute, AttributeKind, Operator
 from privtab.attributes import Scalar as Constant
 from privtab.hints import did_you_mean
-from privtab.ir.nodes import Compare, Program, Target, Term
+from privtab.ir.nodes import (
+    Compare,
+    Has,
+    HasBelow,
+    Holds,
+    Member,
+    Owner,
+    OwnsBelow,
+    Program,
+    ServiceAdmin,
+    Target,
+    Term,
+)
 from privtab.names import ANY_PRIVILEGE, unquoted
+from privtab.reference.rights import ONESELF, target_of
 from privtab.request import Entity
-from privtab.scenarios.callers import ANYONE, HeldAtom, HeldSet, Ways, set_text, smallest
+from privtab.scenarios.callers import ANYONE, HeldSet, Ways, set_text, smallest
 from privtab.scenarios.tree import ScenarioReader, Values, fill
 from privtab.state.names import Problem, StateNames
 from privtab.syntax import yaml_tree
@@ -29,6 +41,7 @@ _TERM = r"(?:user|request)\.[A-Za-z][A-Za-z0-9_]*|[A-Za-z][A-Za-z0-9_]*\s*\([^()
 _COMPARISON = re.compile(rf"(?P<left>{_TERM})(?:\s*(?P<relation><=|>=|=|<|>|\bin\b)\s*(?P<right>.+))?", re.DOTALL)
 _CONTAINED = re.compile(rf"(?P<word>\"[^\"\n]*\"|[^\W\d]\w*)\s+in\s+(?P<set>{_TERM})")
 _CODE = "T104"
+_KINDS: Mapping[str, type[Owner | Member | Holds]] = {"owner": Owner, "member": Member, "holds": Holds}
 _SPACES = re.compile(r"\s+")
 T = TypeVar("T")
 MAX_WAYS = 2_000
@@ -138,10 +151,13 @@ class WaysReader:
                     message = (
                         f"{set_text(larger)} is not a minimal set"
                         if larger != smaller
-                        else f"{set_text(atoms)} occurs twice"
+                        else f"{set_text(atoms) or 'anyone'} occurs twice"
                     )
                     self.reader.report(
-                        "T201", item, message, None if larger == smaller else f"{set_text(smaller)} is enough"
+                        "T201",
+                        item,
+                        message,
+                        None if larger == smaller else f"{set_text(smaller) or 'anyone'} is enough",
                     )
                     valid = False
         return tuple(found) if valid else None
@@ -162,12 +178,12 @@ class WaysReader:
             return None
         normalised = _SPACES.sub(" ", text.value.strip())
         if normalised == "self":
-            return (frozenset({HeldAtom("self")}),)
+            return (frozenset({ONESELF}),)
         if normalised == "service admin":
-            return (frozenset({HeldAtom("admin")}),)
+            return (frozenset({ServiceAdmin()}),)
         if is_comparison(text.value.strip()):
             compare = self._found(node, comparison(self.program, self.names, text.value.strip()))
-            return None if compare is None else (frozenset({HeldAtom("compare", compare=compare)}),)
+            return None if compare is None else (frozenset({compare}),)
         parts = _ON.fullmatch(normalised)
         if parts is None:
             self._malformed(node, f"`{text.value}` is not an atom")
@@ -181,8 +197,7 @@ class WaysReader:
         if below and parts["what"] in ("member", "holds"):
             self._malformed(node, f"nothing asks for `{parts['what']}` below an entity")
             return None
-        ways = self._atoms_on(node, parts["what"], valid)
-        return ways and tuple(frozenset(replace(atom, below=below) for atom in way) for way in ways)
+        return self._atoms_on(node, parts["what"], valid, below=below)
 
     def _found(self, node: Node, found: T | Problem) -> T | None:
         """What was found; None after a finding."""
@@ -191,29 +206,30 @@ class WaysReader:
         self.reader.report(_CODE, node, found.message, found.help)
         return None
 
-    def _atoms_on(self, node: Node, what: str, keys: list[Entity]) -> Ways | None:
-        match what:
-            case "owner" | "member" | "holds":
-                return tuple(frozenset({HeldAtom(what, "", str(key))}) for key in keys)
-            case _:
-                found: list[HeldSet] = []
-                names = (unquoted(part.strip()) for part in what.split("/"))
-                for name, key in product(names, keys):
-                    if name == ANY_PRIVILEGE:
-                        on = self.program.grantable_on(key.type)
-                        found += (frozenset({HeldAtom("has", privilege, str(key))}) for privilege in on)
-                        continue
-                    privileges = self._privileges(node, name, key)
-                    if privileges is None:
-                        return None
-                    found.append(frozenset(HeldAtom("has", privilege, str(key)) for privilege in privileges))
-                return tuple(dict.fromkeys(found))
+    def _atoms_on(self, node: Node, what: str, keys: list[Entity], *, below: bool) -> Ways | None:
+        if what in _KINDS:
+            kind = OwnsBelow if below else _KINDS[what]
+            return tuple(frozenset({kind(target=target_of(str(key)))}) for key in keys)
+        has = HasBelow if below else Has
+        found: list[HeldSet] = []
+        names = (unquoted(part.strip()) for part in what.split("/"))
+        for name, key in product(names, keys):
+            target = target_of(str(key))
+            if name == ANY_PRIVILEGE:
+                on = self.program.grantable_on(key.type)
+                found += (frozenset({has(privilege=privilege, target=target)}) for privilege in on)
+                continue
+            privileges = self._privileges(node, name, key)
+            if privileges is None:
+                return None
+            found.append(frozenset(has(privilege=privilege, target=target) for privilege in privileges))
+        return tuple(dict.fromkeys(found))
 
     def _privileges(self, node: Node, name: str, entity: Entity) -> tuple[str, ...] | None:
         """The privileges that a name stands for: all members of a set, or the target of an alias."""
         members = self.names.privileges(name)
         if members is None:
-            known = (*self.names.known_privileges(), "owner", "member", "holds")
+            known = (*self.names.known_privileges(), *_KINDS)
             self.reader.report("T104", node, f"unknown privilege `{name}`", near(name, known, "privileges"))
             return None
         return self._found(node, self.names.grantable(name, entity.type) or members)

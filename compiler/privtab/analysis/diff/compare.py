@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Literal, NamedTuple, assert_never
 
-from privtab.analysis.diff.counterexample import Separation, common_request, separation
+from privtab.analysis.diff.counterexample import Separation, separation
 from privtab.analysis.diff.effects import combine_verdicts, compare_effects, verdict
 from privtab.analysis.diff.mapping import Renaming
 from privtab.analysis.diff.nodes import Cell, DeclarationChange, Pair, RowChange, Verdict, Witness
@@ -206,7 +206,7 @@ class Comparison:
         def add(
             shows: Literal["wider", "narrower"], allowing: Shape, denying: Shape, exact: ImplicationChecker
         ) -> None:
-            if shows not in found and (difference := separation(exact, allowing, denying, alike=not self._declared)):
+            if shows not in found and (difference := separation(exact, allowing, denying)):
                 found[shows] = allowing, denying, difference
 
         try:
@@ -228,8 +228,8 @@ class Comparison:
 
     def _effects_witness(self, pair: Pair) -> Witness | None:
         """A request that both sides allow; None if there is none."""
-        for (before, after), forward, backward in self._compared(pair):
-            common = common_request(forward, backward, before, after)
+        for (before, after), forward, _ in self._compared(pair):
+            common = separation(forward, before, after, denied=False)
             if common is not None:
                 check = self._witness_check(pair)
                 return check.witness("effects", before, after.program, self._original_types, common)

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import assert_never
 
 from privtab.ir.formula import mapped, with_targets
 from privtab.ir.nodes import (
     Alias,
     Atom,
     Can,
-    Compare,
     Effect,
     Formula,
     Has,
     HasBelow,
-    Holds,
-    Member,
-    Owner,
-    OwnsBelow,
     Program,
     Rule,
-    Self,
-    ServiceAdmin,
     Target,
 )
 
@@ -61,19 +53,11 @@ class Renaming:
         return mapped(formula, self._leaf, self.type)
 
     def _leaf(self, part: Atom | Can) -> Formula:
-        match part:
-            case Has() | HasBelow():
-                return replace(part, privilege=self.privilege(part.privilege), target=self.target(part.target))
-            case Can(operation=operation, target=target):
-                return Can(operation=self.pair(target.type, operation)[1], target=self.target(target))
-            case Owner() | Member() | Self() | Holds() | OwnsBelow():
-                return replace(part, target=self.target(part.target))
-            case Compare():
-                return with_targets(part, self.target)
-            case ServiceAdmin():
-                return part
-            case _:
-                assert_never(part)
+        if isinstance(part, Has | HasBelow):
+            part = replace(part, privilege=self.privilege(part.privilege))
+        elif isinstance(part, Can):
+            part = replace(part, operation=self.pair(part.target.type, part.operation)[1])
+        return with_targets(part, self.target)
 
     def effect(self, effect: Effect) -> Effect:
         """The effect with the new names."""

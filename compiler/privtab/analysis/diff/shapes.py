@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from privtab.ir.canonical import AtomSet, canonical
 from privtab.ir.formula import asked_condition
-from privtab.ir.nodes import And, Formula, Or, Program, Rule
-from privtab.ir.shapes import kinds_of_requests, rule_flags
-from privtab.request import NOT_SET, flag_name
+from privtab.ir.nodes import Formula, Program, Rule
+from privtab.ir.shapes import rule_flags
 
 Types = dict[str, str]
 """The type of the object in each `with` slot."""
@@ -34,9 +32,6 @@ class Shape:
     flags: frozenset[str]
     required_flags: frozenset[str]
     """Flags that a request must state, set or not set."""
-    _sets: dict[tuple[PathForm, frozenset[str], tuple[tuple[str, str], ...]], tuple[AtomSet, ...]] = field(
-        default_factory=dict
-    )
 
     @classmethod
     def of(cls, program: Program, rule: Rule, *, slash: bool = False, nests: bool = True) -> Shape:
@@ -61,34 +56,3 @@ class Shape:
             flags=frozenset(rule_flags(program, rule)),
             required_flags=frozenset(rule.required_flags),
         )
-
-    def sets(self, form: PathForm, flags: frozenset[str], types: Types) -> tuple[AtomSet, ...]:
-        """The minimal sets for a request of that form, these flags and these types; empty if it is invalid."""
-        if not self.required_flags <= {flag_name(flag) for flag in flags}:
-            return ()
-        if form not in self.conditions or not all(types.get(slot.name) in slot.types for slot in self.rule.withs):
-            return ()
-        key = form, flags & self.flags, tuple((slot.name, types[slot.name]) for slot in self.rule.withs)
-        if key not in self._sets:
-            sets = canonical(self.program).minimal_sets(self.conditions[form], key[1], types)
-            self._sets[key] = tuple(map(frozenset, sets))
-        return self._sets[key]
-
-    def condition(self, form: PathForm, flags: frozenset[str], types: Types) -> Formula:
-        """The same as a condition, which is much shorter than one that goes through `can`."""
-        return Or(parts=tuple(And(parts=tuple(atoms)) for atoms in self.sets(form, flags, types)))
-
-    def objects(self) -> Iterator[Types]:
-        """Every choice of types for the `with` objects."""
-        return (types for _, types in kinds_of_requests((), {slot.name: slot.types for slot in self.rule.withs}))
-
-
-def stated_flags(first: Shape, second: Shape) -> Iterator[frozenset[str]]:
-    """What requests state about flags: every set, with all required flags; then without those of one side only."""
-    required = first.required_flags | second.required_flags
-    for chosen, _ in kinds_of_requests(first.flags | second.flags, {}):
-        flags = frozenset(chosen)
-        unset = frozenset(f"{flag}{NOT_SET}" for flag in required - flags)
-        yield flags | unset
-        for flag in sorted((first.required_flags ^ second.required_flags) - flags):
-            yield flags | unset - {f"{flag}{NOT_SET}"}

@@ -1,4 +1,4 @@
-"""The smallest counterexample to an implication between conditions.
+"""The smallest counterexample to an implication between conditions, by enumeration: apart from the solver, for tests of it.
 
 A condition is monotone in grants, ownership, memberships and assignments, and antitone in denials, so `f` fails to imply `g`
 exactly if some minimal set of `f` can be given in such a way that `g` does not hold once every denial is added that leaves the
@@ -9,15 +9,16 @@ which gives less of `g` has to be tried.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, combinations, product
+from itertools import chain, combinations, islice, product
 from math import prod
 from typing import NamedTuple, TypeAlias
 
 from privtab.errors import Undecided, UnsupportedError
 from privtab.ir.canonical import AtomSet, atom_of, canonical
 from privtab.ir.comparisons import Comparisons
+from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import Fact, Facts, FactSemantics, Granted, Holding
-from privtab.ir.formula import leaves
+from privtab.ir.formula import leaves, without_name
 from privtab.ir.nodes import Atom, Compare, Formula
 
 _MAX_CHOICES = 1_000
@@ -163,3 +164,26 @@ class CounterexampleSearch:
             if refutes(rest):
                 needed = rest
         return base | frozenset(needed)
+
+
+def counterexample(
+    exact: ImplicationChecker,
+    f: Formula,
+    g: Formula,
+    flags: frozenset[str] = frozenset(),
+    types: Mapping[str, str] | None = None,
+    *,
+    unnamed: str | None = None,
+) -> Facts | None:
+    """The fewest facts under which `f` holds in one program and `g` does not in the other, or None if `f` implies `g`.
+
+    Each gives one atom of `f`; that a fact further up or a set may give several is not considered.
+    Arguments as for `ImplicationChecker.implies`; no type may nest.
+    """
+    if unnamed is not None:
+        f, g = without_name(exact.program, f, unnamed), without_name(exact.other_program, g, unnamed)
+    exact.check_attributes(f, g)
+    exact.check_below(f, g)
+    search = CounterexampleSearch(exact.semantics, exact.other_semantics)
+    found = list(islice(search.all(f, g, flags, types or {}, alike=exact.alike(f, g)), 200))
+    return min(found, key=lambda facts: (len(facts), sorted(map(repr, facts))), default=None)

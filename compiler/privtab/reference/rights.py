@@ -1,0 +1,164 @@
+"""Rights: atoms about entities, which rows give a caller. By which rights one holds, and the row that gives one.
+
+Generated callers and the changes that turn a denial follow from it: nothing else says which rows to make so that an atom holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from privtab.ir.canonical import Leaf, atom_of
+from privtab.ir.formula import targets_of, with_targets
+from privtab.ir.names import atom_words, privilege_names
+from privtab.ir.nodes import Atom, Compare, Has, Holds, Member, Owner, Program, Self, ServiceAdmin, Target
+from privtab.request import Entity
+from privtab.state.nodes import Assignment, Effect, Grant
+
+Right: TypeAlias = Atom
+"""An atom about entities: the slot of each target is the key of an entity, `type:path`."""
+ONESELF = Self(target=Target(slot="", type=""))
+"""To be the resource, whatever its name is."""
+GIVEN_BY: Mapping[type[Atom], str] = {
+    Has: "grants",
+    Owner: "owners",
+    Member: "members",
+    Holds: "assignments",
+    ServiceAdmin: "service_admins",
+}
+"""The tables whose rows give rights; none gives what is not among them."""
+
+
+def target_of(key: str) -> Target:
+    """The target that stands for an entity, by its key."""
+    return Target(slot=key, type=key.partition(":")[0])
+
+
+def about(leaf: Leaf, key: Callable[[Target], str | None]) -> Right | None:
+    """An atom about the entities with these keys; None if one of them has none."""
+    atom = atom_of(leaf)
+    keys = {target: key(target) for target in targets_of(atom)}
+    known = {target: target_of(found) for target, found in keys.items() if found is not None}
+    return with_targets(atom, known.__getitem__) if len(known) == len(keys) else None
+
+
+def key_of(right: Right) -> str:
+    """The key of the entity on which a right is held; empty if it is held on none."""
+    return "" if isinstance(right, Self | ServiceAdmin | Compare) else right.target.slot
+
+
+def with_key(right: Right, key: str) -> Right:
+    """A right on another entity."""
+    return with_targets(right, lambda _: target_of(key))
+
+
+def right_text(right: Right) -> str:
+    """A right in words: `READ (a:x)`."""
+    return atom_words(right, lambda target: target.slot)
+
+
+def row_giving(
+    right: Right, entity: Entity | None, *, user: str, grantee: str, owner: str, effect: Effect = "allow"
+) -> tuple[str, object] | None:
+    """The table and the row that give a user a right; None if no row does.
+
+    `entity`: that of the right. `grantee`, `owner`: the principals to which privileges and entities of the user belong. `effect`: that of
+    the grants, which deny the right instead.
+    """
+    table = GIVEN_BY.get(type(right))
+    if table is None:
+        return None
+    match right:
+        case Has(privilege=privilege) if entity is not None:
+            return table, Grant(grantee=grantee, effect=effect, privilege=privilege, entity=entity)
+        case Owner():
+            return table, (entity, owner)
+        case Member():
+            return table, (user, entity)
+        case Holds() if entity is not None:
+            return table, Assignment(principal=f"user:{user}", role=entity.names[-1])
+        case _:
+            return table, user
+
+
+def by_ownership(program: Program, right: Right) -> tuple[Owner, ...]:
+    """The ownership of its entity, if that gives a right."""
+    if not isinstance(right, Has) or right.privilege not in program.owner_privileges:
+        return ()
+    return (Owner(target=right.target),)
+
+
+class Giving:
+    """What gives one right: a firm right, or a grant unless there is one of the denials."""
+
+    def __init__(self, *, firm: Iterable[Right], grants: Iterable[Right] = (), denials: Iterable[Right] = ()) -> None:
+        self.firm = frozenset(firm)
+        self.grants = frozenset(grants)
+        self.alone = self.firm | self.grants
+        """Each of them, without denials, gives the right."""
+        self._denials = frozenset(denials)
+
+    def hold(self, rights: frozenset[Right], denied: frozenset[Has]) -> bool:
+        """Whether some rights and denials give it."""
+        if not self.firm.isdisjoint(rights):
+            return True
+        return not self.grants.isdisjoint(rights) and self._denials.isdisjoint(denied)
+
+
+class Rights:
+    """Which rights give others, under the semantics of a program; denials take grants away."""
+
+    def __init__(self, program: Program, keys: Callable[[Entity], Iterable[str]]) -> None:
+        """`keys`: the keys on the path of an entity."""
+        self.program = program
+        self.keys = keys
+        self.names = privilege_names(program)
+        self.owner_privileges = program.owner_privileges
+        self._paths: dict[str, tuple[str, ...]] = {}
+        self._known: dict[Right, Giving] = {}
+
+    def giving(self, right: Right) -> Giving:
+        """What gives a right."""
+        if right not in self._known:
+            self._known[right] = self._giving(right) if isinstance(right, Has) else Giving(firm={right})
+        return self._known[right]
+
+    def _giving(self, right: Has) -> Giving:
+        places = [(key, target_of(key)) for key in self.grant_keys(right.privilege, right.target.slot)]
+        return Giving(
+            firm={Owner(target=target) for _, target in places if right.privilege in self.owner_privileges},
+            grants={
+                right,
+                *(
+                    Has(privilege=name, target=target)
+                    for _, target in places
+                    for name in self.names.giving(right.privilege, target.type, "allow")
+                ),
+            },
+            denials={replace(right, target=target) for _, target in places},
+        )
+
+    def grant_keys(self, privilege: str, key: str) -> tuple[str, ...]:
+        """The keys on which a grant of a privilege counts for an entity."""
+        if key not in self._paths:
+            self._paths[key] = tuple(self.keys(Entity.parse(key)))
+        return self._paths[key] if self.program.inherits(privilege) else self._paths[key][-1:]
+
+    def granting(self, right: Right) -> list[Has]:
+        """The grants, or denials, that count for a privilege on an entity: on it, and on each from which it is inherited."""
+        if not isinstance(right, Has):
+            return []
+        keys = self.grant_keys(right.privilege, right.target.slot)
+        return [replace(right, target=target_of(key)) for key in keys if self.is_grantable(right.privilege, key)]
+
+    def is_grantable(self, privilege: str, key: str) -> bool:
+        """Whether rows can grant or deny a privilege on an entity."""
+        return key.partition(":")[0] in self.program.privileges[privilege].on
+
+    def on_itself(self, right: Right) -> list[Right]:
+        """What gives a right on its own entity: itself, by each privilege that grants can name for it, or ownership."""
+        if not isinstance(right, Has):
+            return [right]
+        granted = (replace(right, privilege=name) for name in self.program.granted_as(right.privilege))
+        return [*granted, *by_ownership(self.program, right)]
