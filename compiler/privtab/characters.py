@@ -7,7 +7,7 @@ from string import ascii_lowercase, ascii_uppercase, digits
 
 LONGEST_NAME = 65_536
 """Maximum length of a name, or of the path of an entity, in a state."""
-_RANGES = ((0x00, 0x1F), (0x7F, 0x9F), (0x2028, 0x2029), (0xFFFE, 0xFFFF))
+RANGES = ((0x00, 0x1F), (0x7F, 0x9F), (0x2028, 0x2029), (0xFFFE, 0xFFFF))
 """Controls (C0, DEL, C1), line and paragraph separators, and two noncharacters. With surrogates, no name may contain them.
 
 Formats disagree about them: YAML folds raw line breaks such as U+0085 into a space and cannot hold others, CSV and terminals
@@ -15,11 +15,11 @@ interpret some, routers of web services end a path before a line feed, and lone 
 with one would be another name elsewhere. All other characters are part of a name and compared as they are, including
 formatting characters, and composed and decomposed forms.
 """
-UNUSABLE = "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in _RANGES)
+UNUSABLE = "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in RANGES)
 """These characters as part of a class in a regular expression of Go, RE2 or Java; UTF-8 cannot encode surrogates."""
 PLAIN = f"{ascii_lowercase}/{digits}_-.{ascii_uppercase} !#$&'()+,:;<=>@[]^`{{|}}~"
 """Printable ASCII but for the signs of escapes, wildcards and quoted texts: what nearly all names consist of, common ones first."""
-_UNUSABLE = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in _RANGES)}\ud800-\udfff]")
+_UNUSABLE = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in RANGES)}\ud800-\udfff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

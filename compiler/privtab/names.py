@@ -91,6 +91,19 @@ def decode_name(name: str) -> str:
     return name
 
 
+def unencoded(name: str) -> str:
+    """The name that a path encodes; the inverse of `encode_name`.
+
+    >>> unencoded("a%2Fb"), unencoded("%2A"), unencoded("%252A")
+    ('a/b', '*', '%2A')
+    """
+    if not _ESCAPED_WILDCARD.fullmatch(name):
+        return decode_name(name)
+    for sign, escape in WILDCARD_ESCAPES:
+        name = name.replace(escape, sign)
+    return name
+
+
 def last_name(path: str) -> str:
     """The last name of a path, decoded to the form of principals' names.
 

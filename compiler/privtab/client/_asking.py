@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import partial, wraps
 from inspect import signature
 from itertools import islice
-from typing import Any, Generic, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from privtab.client import _arguments as arguments
 from privtab.client import _observe as observe
@@ -25,6 +25,9 @@ from privtab.effects import Effect
 from privtab.errors import AccessDenied, DecisionError, InvalidRequest
 from privtab.request import Decision, Entity, Request, exact
 from privtab.vocabulary import OperationShape, Vocabulary
+
+if TYPE_CHECKING:
+    from privtab.filters.filter import Filter
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -277,15 +280,18 @@ class ClientFlows:
         self,
         user: str,
         action: str,
-        items: Iterable[Item],
+        items: Iterable[Item] | str,
         *,
         key: Callable[[Item], EntityLike] | None = None,
         **details: Unpack[Details],
-    ) -> Flow[list[Item]]:
+    ) -> Flow[list[Item] | Filter]:
         """The items on which `user` may do `action`, in their order; `key` returns the entity of an item, of any type.
 
-        `filter("alice", "load", rows, key=lambda row: ("table", row.path))`
+        `filter("alice", "load", rows, key=lambda row: ("table", row.path))`; `filter("alice", "load", "table")` is the condition
+        under which a table is one of them, for a query: a `Filter`, which only engines in process give.
         """
+        if isinstance(items, str):
+            return (yield from self._condition(user, action, items, details))
         all_items = list(items)
         if self.mode is Mode.OFF or not all_items:
             return all_items
@@ -307,6 +313,29 @@ class ClientFlows:
         return (yield from self._apply_mode(answer_kind, None, body()))
 
     # --- private ---
+
+    def _condition(self, user: str, action: str, type_: str, details: Details) -> Flow[Filter]:
+        """Where `user` may do `action` on entities of a type."""
+        from privtab.filters.expression import EVERYTHING
+        from privtab.filters.filter import Filter
+
+        everything = Filter(user=user, action=action, type=type_, levels=(), expression=EVERYTHING)
+        if self.mode is Mode.OFF:
+            return everything
+
+        def body() -> Flow[tuple[Filter, ActiveSystem]]:
+            request = arguments.request(user, action, Entity(type_, ""), **details)
+
+            def check(active: ActiveSystem) -> None:
+                plan.check_listing(request, (), active)
+                arguments.check_context(request, active)
+
+            _, active = yield from self._check_names(check)
+            found: Filter = yield partial(self.engine.filter, request)
+            return found, active
+
+        answer_kind = _AnswerKind("filter", 1, lambda found: not found.nothing, lambda *_: everything)
+        return (yield from self._apply_mode(answer_kind, None, body()))
 
     def _check_names(self, check: Callable[[ActiveSystem], T]) -> Flow[tuple[T, ActiveSystem]]:
         """The result of `check` and the vocabulary it used. After InvalidRequest, check again if OPA has a newer vocabulary."""

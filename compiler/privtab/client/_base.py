@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
-from privtab.client._asking import ClientFlows, Mode, described_as
+from privtab.client._arguments import Details, EntityLike
+from privtab.client._asking import ClientFlows, Item, Mode, described_as
 from privtab.client._engine import ClientEngine, Flow, run
 from privtab.client._observe import CURRENT, CallContext, HookLike, Observer
+
+if TYPE_CHECKING:
+    from privtab.filters.filter import Filter
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,4 +77,22 @@ class Asker:
     check_many = _answered(ClientFlows.check_many)
     decide_many = _answered(ClientFlows.decide_many)
     visible = _answered(ClientFlows.visible)
-    filter = _answered(ClientFlows.filter)
+    if TYPE_CHECKING:
+
+        @overload  # a text is the name of a type, never items
+        def filter(  # type: ignore[overload-overlap]
+            self, user: str, action: str, items: str, **details: Unpack[Details]
+        ) -> Filter: ...
+        @overload
+        def filter(
+            self,
+            user: str,
+            action: str,
+            items: Iterable[Item],
+            *,
+            key: Callable[[Item], EntityLike] | None = None,
+            **details: Unpack[Details],
+        ) -> list[Item]: ...
+        def filter(self, *args: Any, **details: Any) -> Any: ...
+    else:
+        filter = _answered(ClientFlows.filter)

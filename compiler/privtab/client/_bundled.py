@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from privtab import moments, strict_json
 from privtab._staged import locked, write
@@ -32,6 +32,9 @@ from privtab.errors import (
 from privtab.moments import ALWAYS
 from privtab.request import Decision, Entity, Request
 from privtab.vocabulary import OperationShape
+
+if TYPE_CHECKING:
+    from privtab.filters.filter import Filter
 
 Sequences: TypeAlias = Mapping[tuple[str, str], tuple[int, object]]
 """The highest sequence and its revision, by kind and name of a policy or a state."""
@@ -418,6 +421,15 @@ class BundledEngine:
             # The request of a listing has no path; those of its items count.
             loaded.check_shards(replace(request, resource=items[0]), items)
         return loaded.engine.visible(request, items)
+
+    def filter(self, request: Request) -> Filter:
+        """As ClientEngine.filter."""
+        from privtab.filters.filter import filter_of
+
+        loaded = self.now()
+        if loaded.active is not getattr(self._last_known, "active", None):
+            plan.check_listing(request, (), loaded.active)
+        return filter_of(loaded.engine, request, loaded.opened.window)
 
     def columns(self, requests: Sequence[Request]) -> list[bool] | None:
         """Decide unchecked requests column by column; None if they must be checked and decided as usual."""

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from types import GeneratorType
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from privtab.client._protocol import ActiveSystem, Revision
 from privtab.request import Decision, Entity, Request
 from privtab.vocabulary import OperationShape
+
+if TYPE_CHECKING:
+    from privtab.filters.filter import Filter
 
 T = TypeVar("T")
 
@@ -59,6 +62,9 @@ class ClientEngine(Protocol):
 
     def visible(self, request: Request, items: Sequence[Entity]) -> Eventual[list[int]]:
         """The positions of the allowed items, ascending; of the request's resource only the type counts."""
+
+    def filter(self, request: Request) -> Eventual[Filter]:
+        """Where the request is allowed, whatever entity of its resource's type it names."""
 
     def revision(self) -> Eventual[Revision]:
         """The active revisions."""

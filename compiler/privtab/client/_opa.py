@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
@@ -19,6 +19,9 @@ from privtab.client._transport import Limits, Timeout
 from privtab.errors import DecisionError, DecisionUnavailable, PolicyError, UsageError
 from privtab.request import Decision, Entity, Request
 from privtab.vocabulary import OperationShape
+
+if TYPE_CHECKING:
+    from privtab.filters.filter import Filter
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -382,6 +385,13 @@ class OpaFlows:
         except DecisionError:
             return False
         return True
+
+    def filter(self, request: Request) -> Filter:
+        """As ClientEngine.filter: OPA decides about the entities that it is given, and does not say which there could be."""
+        raise UsageError(
+            f"an OPA decides about entities that it is given: for the condition on all of `{request.resource.type}`, "
+            "ask `Embedded` with the same bundles"
+        )
 
     def revision(self) -> Flow[Revision]:
         """The active revisions."""

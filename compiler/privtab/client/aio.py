@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from copy import copy
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from privtab.client import _config
-from privtab.client._asking import ClientFlows, Mode, described_as
+from privtab.client._arguments import Details, EntityLike
+from privtab.client._asking import ClientFlows, Item, Mode, described_as
 from privtab.client._config import AsyncArguments, Settings
 from privtab.client._engine import Flow, arun
 from privtab.client._http import HttpTransport, unavailable
@@ -110,7 +111,21 @@ class AsyncClient:
     check_many = _awaited(ClientFlows.check_many)
     decide_many = _awaited(ClientFlows.decide_many)
     visible = _awaited(ClientFlows.visible)
-    filter = _awaited(ClientFlows.filter)
+    if TYPE_CHECKING:
+
+        async def filter(
+            self,
+            user: str,
+            action: str,
+            items: Iterable[Item],
+            *,
+            key: Callable[[Item], EntityLike] | None = None,
+            **details: Unpack[Details],
+        ) -> list[Item]:
+            """The items on which `user` may do `action`, in their order."""
+            ...
+    else:
+        filter = _awaited(ClientFlows.filter)
 
 
 class AsyncHttpTransport:

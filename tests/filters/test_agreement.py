@@ -1,0 +1,70 @@
+"""A filter allows exactly the paths on which the reference allows the request: in generated worlds, for all sorts of names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+import worlds
+from seeds import seeds
+
+from privtab.engines.index import Index
+from privtab.engines.rows import RowEngine
+from privtab.entitlements.universe import names as state_names
+from privtab.errors import InvalidRequest, UnsupportedError
+from privtab.filters.filter import filter_of
+from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
+from privtab.names import encode_name, unencoded
+from privtab.pipeline import policy_artifacts, program_of
+from privtab.reference.evaluate import Reference
+from privtab.request import Entity, Request
+from privtab.source import SourceFile
+from privtab.state.index import index
+
+ODD = (None, "", "*", "%", "%2A", "*?", "nowhere", "READER", "a\n", "\u2028", "e\u0301")
+REQUESTS, PATHS = 12, 40
+
+
+def _allowed(program: Program, reference: Reference, request: Request, names: tuple[str | None, ...]) -> bool:
+    """The decision of the reference for an entity with these names; one without a name is a call, no entity."""
+    if None in names or "" in names:
+        return False
+    path = "/".join(encode_name(str(name)) for name in names)
+    asked = replace(request, resource=Entity(request.resource.type, path))
+    try:
+        vocabulary(program).check(asked)
+    except InvalidRequest:
+        return False
+    return reference.decide(asked).allowed
+
+
+@pytest.mark.parametrize(
+    "features",
+    [(), ("hierarchy", "implies", "any"), ("attributes",), ("active", "below"), ("flat",), ("nested", "attributes")],
+    ids=str,
+)
+@pytest.mark.parametrize("seed", seeds(range(500, 540), quick=6))
+def test_a_filter_allows_what_the_reference_allows(seed: int, features: tuple[str, ...]) -> None:
+    program = program_of(SourceFile(path="world.yaml", text=worlds.policy(seed, f"world{seed}", features)))
+    state = worlds.state(program, seed)
+    engine = RowEngine(policy_artifacts(program).program, Index(index(program, state)))
+    reference = Reference(program, state)
+    known = sorted({unencoded(name) for name in state_names(program, state)} | {*worlds.USERS, *worlds.ROLES})
+    random, compared = Random(seed), 0
+    for asked in random.sample(requests := worlds.requests(program, seed, per_rule=2), min(REQUESTS, len(requests))):
+        request = replace(asked, attributes=replace(asked.attributes, entity={}))
+        try:
+            found = filter_of(engine, request)
+        except UnsupportedError:
+            continue
+        for _ in range(PATHS):
+            names = tuple(random.choice(ODD if random.random() < 0.2 else known) for _ in found.levels)
+            assert found.allows(*names) is _allowed(program, reference, request, names), (
+                request,
+                names,
+                found.to_json(),
+            )
+            compared += 1
+    assert compared
