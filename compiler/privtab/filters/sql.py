@@ -30,7 +30,7 @@ MOST_INLINE = 2_000
 
 _CLASS_X = "[" + "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in RANGES) + "]"
 _CLASS_U = "[" + "".join(rf"\u{max(first, 1):04x}-\u{last:04x}" for first, last in RANGES) + "]"
-_CLASS_RAW = "*[" + "".join(f"{chr(max(first, 1))}-{chr(last)}" for first, last in RANGES) + "]*"
+_CLASS_RAW = "*[" + "".join(f"{chr(max(first, 1))}-{chr(last)}" for first, last in RANGES[:-1]) + "]*"
 _MARK = "\ue000"
 """Where a parameter stands, until the text is printed."""
 
@@ -53,7 +53,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "postgres": Dialect(
         name="postgres",
         column='CAST(:c AS TEXT) COLLATE "C"',
-        unusable="REGEXP_LIKE(CAST(:c AS TEXT), :v)",
+        unusable='REGEXP_LIKE(CAST(:c AS TEXT) COLLATE "C", :v)',
         pattern=_CLASS_U,
         style="format",
     ),
@@ -67,11 +67,12 @@ DIALECTS: Mapping[str, Dialect] = {
     "sqlite": Dialect(
         name="sqlite",
         column="CAST(:c AS TEXT) COLLATE BINARY",
-        unusable="(CAST(:c AS TEXT) GLOB :v OR INSTR(:c, CHAR(0)) > 0)",
+        # GLOB ends at U+0000 and takes U+FFFE and U+FFFF for U+FFFD.
+        unusable="(CAST(:c AS TEXT) GLOB :v OR INSTR(:c, CHAR(0)) + INSTR(:c, CHAR(65534)) + INSTR(:c, CHAR(65535)) > 0)",
         pattern=_CLASS_RAW,
     ),
     "duckdb": Dialect(
-        name="duckdb", column="CAST(:c AS TEXT) COLLATE BINARY", unusable="REGEXP_MATCHES(CAST(:c AS TEXT), :v)"
+        name="duckdb", column="CAST(:c AS TEXT) COLLATE C", unusable="REGEXP_MATCHES(CAST(:c AS TEXT), :v)"
     ),
     "spark": Dialect(
         name="spark", column="CAST(:c AS STRING) COLLATE UTF8_BINARY", unusable="CAST(:c AS STRING) RLIKE :v"

@@ -1,0 +1,152 @@
+"""Databases select the rows that a filter allows, whatever their columns fold, pad or leave out."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from random import Random
+from typing import TypeAlias
+
+import pytest
+from mariadb_server import mariadb
+from postgresql_server import postgresql
+from seeds import seeds
+from sqlalchemy import make_url
+from unusual_names import ALIKE, CARRIED, UNUSABLE
+
+from privtab.filters.expression import EVERYTHING, NOTHING, Expression, OneOf, all_of, any_of
+from privtab.filters.filter import Filter
+
+LEVELS = ("catalog", "schema", "table")
+COLUMNS = {"catalog": "t.cat", "schema": "t.sch", "table": "t.name"}
+ROWS = 600
+NUL = "\0"
+
+Run: TypeAlias = Callable[[str, Sequence[object]], Sequence[tuple[object, ...]]]
+"""Runs a statement with parameters."""
+
+
+def filter_with(expression: Expression) -> Filter:
+    return Filter(user="ann", action="load", type="table", levels=LEVELS, expression=expression)
+
+
+def some_names(random: Random) -> list[str | None]:
+    """Names to mix: a few that are alike, unusual ones, and what is no name."""
+    alike = [name for group in random.sample(ALIKE, 3) for name in group]
+    found = [*alike, *random.sample(CARRIED, 6), "Sales", "a_b", "o'brien"]
+    folded = [fold(name) for name in found for fold in (str.upper, str.lower, lambda name: f"{name} ")]
+    spoilt = [f"a{character}b" for character in random.sample(UNUSABLE, 3) if not "\ud800" <= character <= "\udfff"]
+    return [*found, *random.sample(folded, 6), *spoilt, None, ""]
+
+
+def some_expression(random: Random, names: Sequence[str | None], depth: int = 0) -> Expression:
+    usable = sorted({name for name in names if name})
+    if depth == 3 or random.random() < 0.4:
+        listed = tuple(sorted(random.sample(usable, random.randrange(4))))
+        return OneOf(random.choice(LEVELS), listed, other=not listed or random.random() < 0.5)
+    join = random.choice((all_of, any_of))
+    return join([some_expression(random, names, depth + 1) for _ in range(random.randint(2, 3))])
+
+
+@pytest.fixture(scope="module")
+def _sqlite() -> Iterator[Run]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(
+            "CREATE TABLE t (id INTEGER, cat TEXT COLLATE NOCASE, sch TEXT COLLATE RTRIM, name TEXT COLLATE NOCASE)"
+        )
+        yield lambda text, values: connection.execute(text, values).fetchall()
+
+
+@pytest.fixture(scope="module")
+def _duckdb() -> Iterator[Run]:
+    duckdb = pytest.importorskip("duckdb")
+    with closing(duckdb.connect()) as connection:
+        connection.execute("CREATE TABLE t (id INT, cat TEXT COLLATE NOCASE, sch TEXT COLLATE NOACCENT, name TEXT)")
+        yield lambda text, values: connection.execute(text, values).fetchall()
+
+
+@pytest.fixture(scope="module")
+def _postgres() -> Iterator[Run]:
+    import psycopg
+
+    with postgresql() as address:
+        url = make_url(address)
+        with psycopg.connect(
+            f"host={url.query['host']} user={url.username} dbname=postgres", autocommit=True
+        ) as connection:
+            connection.execute(
+                "CREATE COLLATION folding (provider = icu, locale = 'und-u-ks-level1', deterministic = false)"
+            )
+            connection.execute(
+                "CREATE TABLE t (id INT, cat TEXT COLLATE folding, sch VARCHAR COLLATE folding, name TEXT)"
+            )
+
+            def run(text: str, values: Sequence[object]) -> Sequence[tuple[object, ...]]:
+                found = connection.execute(text, values)  # type: ignore[call-overload]
+                return found.fetchall() if found.description else ()
+
+            yield run
+
+
+@pytest.fixture(scope="module")
+def _mysql() -> Iterator[Run]:
+    import pymysql
+
+    with mariadb() as address:
+        socket = str(make_url(address).query["unix_socket"])
+        with (
+            closing(pymysql.connect(unix_socket=socket, user="root", charset="utf8mb4")) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute("CREATE DATABASE d CHARACTER SET utf8mb4")
+            cursor.execute("USE d")
+            cursor.execute(
+                "CREATE TABLE t (id INT, cat TEXT, sch TEXT COLLATE utf8mb4_bin, name TEXT CHARACTER SET utf16 COLLATE utf16_unicode_ci)"
+            )
+
+            def run(text: str, values: Sequence[object]) -> Sequence[tuple[object, ...]]:
+                cursor.execute(text, values)
+                return cursor.fetchall()
+
+            yield run
+
+
+@pytest.fixture
+def run(request: pytest.FixtureRequest, dialect: str) -> Run:
+    found: Run = request.getfixturevalue(f"_{dialect}")
+    return found
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "duckdb", "postgres", "mysql"])
+@pytest.mark.parametrize("part", seeds(range(12), quick=1))
+def test_a_database_selects_what_the_filter_allows(dialect: str, run: Run, part: int) -> None:
+    for seed in range(part * 8, part * 8 + 8):
+        random = Random(seed)
+        names = [name for name in some_names(random) if dialect != "postgres" or NUL not in (name or "")]
+        rows = [(number, *(random.choice(names) for _ in LEVELS)) for number in range(ROWS)]
+        mark = "?" if dialect in ("sqlite", "duckdb") else "%s"
+        run("DELETE FROM t", ())
+        for start in range(0, ROWS, 100):
+            part = rows[start : start + 100]
+            run(
+                f"INSERT INTO t VALUES {', '.join([f'({mark}, {mark}, {mark}, {mark})'] * len(part))}",
+                [v for row in part for v in row],
+            )
+        for _ in range(10):
+            found = filter_with(some_expression(random, names))
+            where = found.sql(dialect, COLUMNS)
+            selected = {row[0] for row in run(f"SELECT id FROM t WHERE {where.text}", where.parameters)}
+            expected = {number for number, *path in rows if found.allows(*path)}
+            assert selected == expected, [where, *(rows[number] for number in sorted(selected ^ expected)[:3])]
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "duckdb", "postgres", "mysql"])
+def test_nothing_and_everything_are_said(dialect: str, run: Run) -> None:
+    run("DELETE FROM t", ())
+    run("INSERT INTO t VALUES (1, NULL, 'a', 'b')", ())
+    for expression, count in ((NOTHING, 0), (EVERYTHING, 1)):
+        where = filter_with(expression).sql(dialect, COLUMNS)
+        assert where.parameters == ()
+        assert len(run(f"SELECT id FROM t WHERE {where.text}", ())) == count
+    assert filter_with(NOTHING).sql(dialect, COLUMNS).text == "FALSE"
