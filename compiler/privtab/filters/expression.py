@@ -74,11 +74,7 @@ def fold(
 
 def size(expression: Expression) -> int:
     """How many names an expression lists."""
-
-    def leaf(one: OneOf) -> int:
-        return len(one.names)
-
-    return fold(expression, leaf, sum, sum)
+    return fold(expression, lambda one: len(one.names), lambda parts: sum(parts), lambda parts: sum(parts))  # noqa: PLW0108
 
 
 def holds(expression: Expression, names: Mapping[str, str | None]) -> bool:

@@ -146,10 +146,12 @@ def sql(
         lambda parts: exp.and_(*parts) if parts else exp.true(),
         lambda parts: exp.or_(*parts) if parts else exp.false(),
     )
+    if isinstance(tree, exp.Or):
+        tree = exp.paren(tree)  # whatever stands beside it in a WHERE
     return _with_parameters(tree.sql(target.name, pretty=pretty), values, style or target.style, prefix)
 
 
-def column_of(text: str, target: Dialect) -> exp.Expression:
+def column_of(text: str, target: Dialect) -> exp.Expr:
     """The column that a text names, in the dialect's spelling. Raises UsageError for anything else, such as an expression."""
     try:
         found = sqlglot.parse_one(text, dialect=target.name)
@@ -162,30 +164,35 @@ def column_of(text: str, target: Dialect) -> exp.Expression:
     return found
 
 
-def _one_of(one: OneOf, column: exp.Expression, target: Dialect, values: list[str]) -> exp.Expression:
-    def value(text: str) -> exp.Expression:
+def quoted(name: str, dialect_name: str) -> str:
+    """The name of a column as a dialect quotes it."""
+    return exp.column(name, quoted=True).sql(dialect(dialect_name).name)
+
+
+def _one_of(one: OneOf, column: exp.Expr, target: Dialect, values: list[str]) -> exp.Expr:
+    def value(text: str) -> exp.Expr:
         values.append(text)
         return exp.Var(this=_MARK)
 
     exact = _filled(target.column, target.name, c=column)
-    listed: exp.Expression | None = None
+    listed: exp.Expr | None = None
     if one.names:
         bound = [_filled(target.value, target.name, v=value(name)) for name in one.names]
         listed = exp.In(this=exact, expressions=bound) if len(bound) > 1 else exp.EQ(this=exact, expression=bound[0])
     if not one.other:
         return listed or exp.false()
-    parts: list[exp.Expression] = [exp.not_(listed)] if listed is not None else []
+    parts: list[exp.Expr] = [exp.not_(listed)] if listed is not None else []
     parts.append(exp.NEQ(this=exact.copy(), expression=exp.Literal.string("")))
     parts.append(exp.not_(_filled(target.unusable, target.name, c=column, v=value(target.pattern))))
     return exp.and_(*parts)
 
 
 @cache
-def _template(text: str, dialect_name: str) -> exp.Expression:
+def _template(text: str, dialect_name: str) -> exp.Expr:
     return sqlglot.parse_one(text, dialect=dialect_name)
 
 
-def _filled(text: str, dialect_name: str, **parts: exp.Expression) -> exp.Expression:
+def _filled(text: str, dialect_name: str, **parts: exp.Expr) -> exp.Expr:
     return exp.replace_placeholders(_template(text, dialect_name), **parts)
 
 

@@ -1,0 +1,87 @@
+"""`privtab filter`: the condition under which a user may see the entities of a type, for a query."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+from privtab.cli._ask import RequestOptions, show_notes
+from privtab.cli._options import Question, load_for_queries, moment_of
+from privtab.cli._output import FormatOption, Terminal, fail_if, out, print_json, spinner, styled
+from privtab.cli._parameters import argument, needing, option, with_options
+from privtab.key_values import key_values
+from privtab.moments import LAST, text
+
+if TYPE_CHECKING:
+    from privtab.filters.filter import Filter
+    from privtab.filters.sql import Sql
+
+PANEL = "Ask"
+
+
+@with_options
+def run(
+    user: Annotated[str, argument("USER", "The user.")],
+    operation: Annotated[str, argument("OPERATION", "An operation on entities of the type, such as `load`.")],
+    type_: Annotated[str, argument("TYPE", "The type of the entities that a query lists.")],
+    *,
+    column: Annotated[
+        list[str] | None, option("--column LEVEL=COLUMN", "The column with the names of a level. (default: LEVEL)")
+    ] = None,
+    dialect: Annotated[
+        str, option("--dialect NAME", "The database: postgres, mysql, sqlite, duckdb, spark, trino, …")
+    ] = "postgres",
+    most: Annotated[int | None, option("--most N", "The most names that a condition lists.", min=0)] = None,
+    details: RequestOptions,
+    asked: Question,
+    format_: FormatOption = "text",
+) -> None:
+    """Write the condition of a WHERE: the entities of a type on which a user may do an operation, exactly as `check` allows it.
+
+    Values are parameters, in the style of the usual driver. `FALSE`: there is nothing that the user may see.
+
+    Example:
+      privtab filter alice load table -p gravitino/1.1.0 -s state.yaml
+      privtab filter alice load table -p gravitino/1.1.0 -s state.yaml --dialect duckdb --column metalake=t.lake …
+    """
+    from privtab.engines.python import Opener
+    from privtab.entitlements.universe import notes as unknown
+    from privtab.filters.filter import filter_of
+    from privtab.ir.serialise import vocabulary
+    from privtab.pipeline import policy_artifacts
+    from privtab.state.index import index
+
+    program = asked.program()
+    request = details.request(program, user, operation, f"{type_}:")
+    known = vocabulary(program)
+    known.check_context(request, known.check_operation(type_, operation))
+    known.check_active_roles(request)
+    with needing("`privtab filter`", "filter"):
+        from privtab.filters.sql import MOST_INLINE, quoted, sql
+    with spinner("reading the state"):
+        state, _, partial = load_for_queries(program, asked.state, allow_partial=asked.allow_partial)
+        opener = Opener()
+        opened = opener.open(
+            policy_artifacts(program).program, [opener.keep(index(program, state))], moment_of(asked.at)
+        )
+        found = filter_of(opened.engine, request, opened.window)
+    columns = {level: quoted(level, dialect) for level in found.levels} | key_values(
+        column, "--column", "LEVEL=COLUMN", example="table=t.name"
+    )
+    where = sql(found, dialect, columns, most=MOST_INLINE if most is None else most, pretty=format_ == "text")
+    notes = unknown(program, state, [f"user:{request.user}"])
+    if format_ == "json":
+        print_json({**found.to_json(), "sql": where.text, "parameters": where.parameters, "notes": notes})
+    else:
+        _show(out(), found, where)
+        show_notes(notes)
+    fail_if(partial)
+
+
+def _show(console: Terminal, found: Filter, where: Sql) -> None:
+    """The condition, and its parameters as comments of SQL."""
+    console.print(where.text)
+    for number, value in enumerate(where.parameters, start=1):
+        console.print(styled((f"-- {number}: {json.dumps(value, ensure_ascii=False)}", "dim")))
+    if found.window.end != LAST:
+        console.print(styled((f"-- until {text(found.window.end)}", "dim")))
