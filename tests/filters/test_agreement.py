@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -29,15 +30,28 @@ REQUESTS, PATHS = 12, 40
 
 def _allowed(program: Program, reference: Reference, request: Request, names: tuple[str | None, ...]) -> bool:
     """The decision of the reference for an entity with these names; one without a name is a call, no entity."""
+    shape = vocabulary(program).shapes[request.resource.type].written
     if None in names or "" in names:
         return False
-    path = "/".join(encode_name(str(name)) for name in names)
+    nested = None if shape.nested is None else shape.chain[shape.nested][1] - 1
+    path = "/".join(str(name) if level == nested else encode_name(str(name)) for level, name in enumerate(names))
+    if path.endswith("/"):
+        return False
     asked = replace(request, resource=Entity(request.resource.type, path))
     try:
         vocabulary(program).check(asked)
     except InvalidRequest:
         return False
     return reference.decide(asked).allowed
+
+
+def _name(random: Random, known: Sequence[str], most: int | None) -> str | None:
+    """A name, or a path of names, which may be too long."""
+    pool = ODD if random.random() < 0.2 else known
+    if most is None:
+        return random.choice(pool)
+    parts = [random.choice(pool) or "" for _ in range(random.choice((1, 1, 2, 2, 3, most, most + 1)))]
+    return "/".join(part if random.random() < 0.1 else encode_name(part) for part in parts)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +74,7 @@ def test_a_filter_allows_what_the_reference_allows(seed: int, features: tuple[st
         except UnsupportedError:
             continue
         for _ in range(PATHS):
-            names = tuple(random.choice(ODD if random.random() < 0.2 else known) for _ in found.levels)
+            names = tuple(_name(random, known, found.bounds.get(level)) for level in found.levels)
             assert found.allows(*names) is _allowed(program, reference, request, names), (
                 request,
                 names,

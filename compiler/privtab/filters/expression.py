@@ -5,6 +5,7 @@ It is true, false or unknown like SQL's: a level without a name is in no list, a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, assert_never
@@ -16,11 +17,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """The level has one of these names, unencoded and sorted; with `other`, any valid name but these."""
+    """The level has one of these names, sorted and unencoded; with `other`, any valid name but these.
+
+    The names of a type that nests are paths, in which each name is encoded. `above`: paths below which all others are among these.
+    """
 
     level: str
     names: tuple[str, ...]
     other: bool = False
+    above: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class AnyOf:
 
 Expression: TypeAlias = OneOf | AllOf | AnyOf
 EVERYTHING = AllOf()
+_NAME = "(?:%2A|%3F)+|[*?]*(?:[^/%*?]|%25|%2F)(?:[^/%]|%25|%2F)*"
+"""An encoded name: no wildcards alone, and no `%` that begins no escape (`privtab.names`)."""
 NOTHING = AnyOf()
 
 
@@ -74,34 +81,49 @@ def fold(
 
 def size(expression: Expression) -> int:
     """How many names an expression lists."""
-    return fold(expression, lambda one: len(one.names), lambda parts: sum(parts), lambda parts: sum(parts))  # noqa: PLW0108
+
+    def total(parts: list[int]) -> int:
+        return sum(parts)
+
+    return fold(expression, lambda one: len(one.names) + len(one.above), total, total)
 
 
-def holds(expression: Expression, names: Mapping[str, str | None]) -> bool:
-    """Whether an expression holds for the names of a path, by level; None is no name."""
+def holds(expression: Expression, names: Mapping[str, str | None], bounds: Mapping[str, int]) -> bool:
+    """Whether an expression holds for the names of a path, by level; None is no name. `bounds`: the most names in a path of a level."""
 
     def leaf(one: OneOf) -> bool:
         name = names[one.level]
         if name is None:
             return False
-        return name not in one.names and is_valid(name) if one.other else name in one.names
+        if name in one.names:
+            return not one.other
+        below = any(name.startswith(f"{path}/") for path in one.above)
+        return below is not one.other and is_valid(name, bounds.get(one.level))
 
     return fold(expression, leaf, all, any)
 
 
-def is_valid(name: str) -> bool:
-    r"""Whether a request can have this name in a path.
+def is_valid(name: str, most: int | None = None) -> bool:
+    r"""Whether a request can have this name in a path; with `most`, whether it is a path of at most so many names.
 
-    >>> is_valid("a/b 100%"), is_valid(""), is_valid("a\n")
-    (True, False, False)
+    >>> is_valid("a/b 100%"), is_valid(""), is_valid("a\n"), is_valid("a/b", 2), is_valid("a/b/c", 2), is_valid("a/100%", 2)
+    (True, False, False, True, False, False)
     """
-    return bool(name) and unusable(name) is None
+    if not name or unusable(name) is not None:
+        return False
+    return most is None or re.fullmatch(path_pattern(most), name) is not None
+
+
+def path_pattern(most: int) -> str:
+    """A regular expression for paths of at most so many encoded names, apart from unusable characters."""
+    return f"(?:{_NAME})(?:/(?:{_NAME})){{0,{most - 1}}}"
 
 
 def to_json(expression: Expression) -> Any:
     """As JSON: `{"level": …, "in": […]}`, `{"level": …, "not in": […]}`, `{"all": […]}`, `{"any": […]}`."""
 
     def leaf(one: OneOf) -> Any:
-        return {"level": one.level, "not in" if one.other else "in": list(one.names)}
+        found = {"level": one.level, "not in" if one.other else "in": list(one.names)}
+        return {**found, "below": list(one.above)} if one.above else found
 
     return fold(expression, leaf, lambda parts: {"all": parts}, lambda parts: {"any": parts})

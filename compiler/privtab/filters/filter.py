@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,8 @@ class Filter:
     levels: tuple[str, ...]
     """The type of each name on a path, from the root to the last."""
     expression: Expression
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    """The most names of the level that nests, if one does: its column holds a path, `a/b`, in which each name is encoded."""
     window: Window = ALWAYS
     """The time in which this counts: at its end, some row of the state begins or ends to hold."""
     revision: str | None = None
@@ -50,7 +52,7 @@ class Filter:
         """Whether an entity with these names, unencoded and from the root down, is allowed; None is no name."""
         if len(names) != len(self.levels):
             raise UsageError(f"a `{self.type}` has the levels {', '.join(self.levels)}: give a name for each")
-        return expressions.holds(self.expression, dict(zip(self.levels, names, strict=True)))
+        return expressions.holds(self.expression, dict(zip(self.levels, names, strict=True)), self.bounds)
 
     def sql(self, dialect: str, columns: Mapping[str, str], **options: Any) -> Sql:
         """The condition of a WHERE in a dialect, and the values of its parameters: `filters.sql.sql`."""
@@ -107,6 +109,7 @@ def filter_of(engine: RowEngine, request: Request, window: Window = ALWAYS) -> F
         action=request.action,
         type=request.resource.type,
         levels=found.levels,
+        bounds=found.bounds,
         expression=found.expression(allowed),
         window=window,
         revision=engine.index.revision,

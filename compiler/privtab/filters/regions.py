@@ -33,7 +33,16 @@ class Split:
     other: Region
 
 
-Region: TypeAlias = Split | int
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """The paths with one beginning, by the path within the type that nests: those that are named, and those below each of them."""
+
+    named: Mapping[str, Region]
+    below: Mapping[str, Sequence[Region]]
+    """By the path above, the regions of one further name that is not named, of two, and so on; "" for what lies below none."""
+
+
+Region: TypeAlias = Split | Nest | int
 """Paths; a number is the position of the entity that stands for all of them."""
 
 
@@ -43,6 +52,8 @@ class Regions:
 
     levels: tuple[str, ...]
     """The type of each name."""
+    bounds: Mapping[str, int]
+    """The most names of the level that nests, if one does; its names are paths."""
     whole: Region
     examples: tuple[Entity, ...]
     """One entity for each region."""
@@ -52,6 +63,8 @@ class Regions:
         return self._expression(self.whole, 0, allowed)
 
     def _expression(self, region: Region, depth: int, allowed: Sequence[bool]) -> Expression:
+        if isinstance(region, Nest):
+            return any_of(self._nested(region, depth, allowed))
         if not isinstance(region, Split):
             if not allowed[region]:
                 return NOTHING
@@ -66,6 +79,56 @@ class Regions:
         listed = [(OneOf(level, tuple(sorted(names))), inner) for inner, names in by_rest.items()]
         return any_of(all_of(pair) for pair in (*listed, (OneOf(level, excluded, other=True), rest)))
 
+    def _nested(self, region: Nest, depth: int, allowed: Sequence[bool]) -> Iterator[Expression]:
+        """For each of the paths that are named: itself, and what lies below it; what is the same in a whole branch is said at its top."""
+        level = self.levels[depth]
+        inside: dict[str, list[str]] = {path: [] for path in region.below}
+        for path in region.named:
+            inside[path.rpartition("/")[0]].append(path)
+        here = {path: self._expression(inner, depth + 1, allowed) for path, inner in region.named.items()}
+        # Below a path of the most names there is nothing, so it does not matter what is said of that.
+        below = {
+            path: self._below(path, depth, inner, allowed) if inner else here[path]
+            for path, inner in region.below.items()
+        }
+        alike: dict[str, Expression] = {}
+        for path in sorted(inside, key=lambda path: path.count("/") + bool(path), reverse=True):
+            rest = below[path]
+            if here.get(path, rest) == rest and all(alike.get(inner) == rest for inner in inside[path]):
+                alike[path] = rest
+        names: dict[Expression, list[str]] = {}
+        branches: dict[Expression, list[str]] = {}
+        pending = [""]
+        while pending:
+            path = pending.pop()
+            if path in alike:
+                names.setdefault(alike[path], []).extend([path] if path else [])
+                branches.setdefault(alike[path], []).append(path)
+                continue
+            if path:
+                names.setdefault(here[path], []).append(path)
+            pending += inside[path]
+            others = OneOf(level, tuple(sorted(inside[path])), other=True, above=tuple(sorted(inside[path])))
+            around = (OneOf(level, (), above=(path,)),) if path else ()
+            yield all_of([*around, others, below[path]])
+        for rest in dict.fromkeys((*names, *branches)):
+            above = branches.get(rest, [])
+            one = (
+                OneOf(level, (), other=True)
+                if "" in above
+                else OneOf(level, tuple(sorted(names.get(rest, ()))), above=tuple(sorted(above)))
+            )
+            yield all_of([one, rest])
+
+    def _below(self, path: str, depth: int, regions_: Sequence[Region], allowed: Sequence[bool]) -> Expression:
+        """What holds below a path, however far."""
+        found = {self._expression(inner, depth + 1, allowed) for inner in regions_}
+        if len(found) > 1:
+            raise UnsupportedError(
+                f"what is allowed below `{path}` depends on how many names of `{self.levels[depth]}` follow, which a filter cannot say"
+            )
+        return found.pop()
+
 
 def levels(shape: PathShape) -> tuple[str, ...]:
     """The type of each name in the ids of entities."""
@@ -77,11 +140,9 @@ def levels(shape: PathShape) -> tuple[str, ...]:
 
 
 def regions(engine: RowEngine, request: Request) -> Regions:
-    """The regions of the type of a request's resource. Raises UnsupportedError if its paths have no fixed number of names."""
+    """The regions of the type of a request's resource. Raises UnsupportedError for what columns cannot say."""
     type_ = request.resource.type
     shape = engine.reader.shapes[type_]
-    if shape.written.nested is not None:
-        raise UnsupportedError(f"`{type_}` has paths of several lengths, which a filter cannot map to columns yet")
     caller = engine.caller(request)
     types = {name for name, _ in shape.written.chain}
     # Conditions may ask about what each of these has one of: that has the same path.
@@ -96,14 +157,18 @@ def regions(engine: RowEngine, request: Request) -> Regions:
     trie: Trie = {}
     # A request may give attributes of its objects, and these may lie on the path.
     for key in chained(_named(engine.index, caller), map(str, request.with_.values())):
-        if key.partition(":")[0] in types:
-            _insert(trie, path_of(key).split("/"))
+        if (type_ := key.partition(":")[0]) in types:
+            _insert(trie, _columns(engine.reader.shapes[type_].written, path_of(key)))
     if any(engine.reader.principal[type_] is not None for type_ in types):
+        if shape.written.nested is not None:
+            raise UnsupportedError(
+                f"a filter cannot compare names on paths of several lengths, as those of `{request.resource.type}`"
+            )
         for word in _words(engine.index, caller):
             _insert(trie, word.split("/")[: shape.depth])
     if shape.flat is not None:
         _place(trie, engine.index.places, shape.chain[shape.flat][0])
-    return _Division(engine, request, caller, levels(shape), trie).regions()
+    return _Division(engine, request, caller, shape.written, trie).regions()
 
 
 def _named(index: Index, caller: Caller) -> Iterator[str]:
@@ -132,6 +197,16 @@ def _place(trie: Trie, places: Iterable[str], type_: str) -> None:
             _insert(trie, [path_of(key)])
 
 
+def _columns(shape: PathShape, path: str) -> list[str]:
+    """The names of a path, those of the type that nests as one."""
+    names = path.split("/")
+    if shape.nested is None:
+        return names
+    first = shape.chain[shape.nested][1] - 1
+    last = len(names) - (shape.depth - first - 1)
+    return [*names[:first], "/".join(names[first:last]), *names[last:]]
+
+
 def _insert(trie: Trie, names: Iterable[str]) -> None:
     for name in names:
         if name:
@@ -141,28 +216,32 @@ def _insert(trie: Trie, names: Iterable[str]) -> None:
 class _Division:
     """Divides the paths of a type."""
 
-    def __init__(
-        self, engine: RowEngine, request: Request, caller: Caller, levels: tuple[str, ...], trie: Trie
-    ) -> None:
+    def __init__(self, engine: RowEngine, request: Request, caller: Caller, shape: PathShape, trie: Trie) -> None:
         self._type = request.resource.type
-        self._levels = levels
+        self._levels = levels(shape)
+        self._nested = None if shape.nested is None else shape.chain[shape.nested][1] - 1
+        self._bound = shape.bound
         self._trie = trie
         self._examples: list[Entity] = []
         # Conditions compare names of principals wherever these lie.
         words = _words(engine.index, caller)
         names = tuple(sorted({written for word in words for written in (encode_name(word), word) if _is_name(written)}))
-        self._compared = [names if engine.reader.principal[level] is not None else () for level in levels]
-        used = {name for names_ in _names(trie) for name in names_} | set(names)
+        self._compared = [names if engine.reader.principal[level] is not None else () for level in self._levels]
+        used = {part for names_ in _names(trie) for name in names_ for part in name.split("/")} | set(names)
         self._unnamed = next(name for number in range(len(used) + 1) if (name := f"unnamed{number}") not in used)
 
     def regions(self) -> Regions:
         """The whole, divided."""
         whole = self._region((), self._trie)
-        return Regions(levels=self._levels, whole=whole, examples=tuple(self._examples))
+        bounds = {} if self._nested is None else {self._levels[self._nested]: self._bound}
+        return Regions(levels=self._levels, bounds=bounds, whole=whole, examples=tuple(self._examples))
 
     def _region(self, names: tuple[str, ...], named: Trie) -> Region:
         depth = len(names)
-        if depth == len(self._levels) or not (named or any(self._compared[depth:])):
+        if depth == self._nested:
+            return self._nest(names, named)
+        nests = self._nested is not None and depth <= self._nested
+        if depth == len(self._levels) or not (named or nests or any(self._compared[depth:])):
             missing = len(self._levels) - depth
             self._examples.append(Entity(self._type, "/".join((*names, *[self._unnamed] * missing))))
             return len(self._examples) - 1
@@ -171,6 +250,18 @@ class _Division:
             {name: self._region((*names, name), inner) for name, inner in nexts.items()},
             self._region((*names, self._unnamed), {}),
         )
+
+    def _nest(self, names: tuple[str, ...], named: Trie) -> Nest:
+        above = {""} | {
+            "/".join(parts[:count]) for path in named for parts in [path.split("/")] for count in range(len(parts) + 1)
+        }
+        further = [self._unnamed] * self._bound
+        below: dict[str, list[Region]] = {}
+        for path in sorted(above):
+            left = self._bound - (path.count("/") + bool(path))
+            longer = ["/".join((*([path] if path else []), *further[:count])) for count in range(1, left + 1)]
+            below[path] = [self._region((*names, inner), {}) for inner in longer]
+        return Nest({path: self._region((*names, path), named.get(path, {})) for path in sorted(above - {""})}, below)
 
 
 def _names(trie: Trie) -> Iterator[Iterable[str]]:

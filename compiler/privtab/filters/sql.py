@@ -6,7 +6,7 @@ and names that no request can have (empty ones, control characters) are among no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from privtab.characters import RANGES
 from privtab.errors import UnsupportedError, UsageError
-from privtab.filters.expression import OneOf, fold
+from privtab.filters.expression import OneOf, fold, path_pattern
 from privtab.hints import hint
 
 if TYPE_CHECKING:
@@ -43,9 +43,15 @@ class Dialect:
     """As SQLGlot calls it."""
     column: str
     value: str = ":v"
-    unusable: str
-    """True for a text with a character that no name has; `:v` is `pattern`."""
+    finds: str
+    """Whether a text has something that matches the regular expression `:v`."""
+    unusable: str = ""
+    """Whether a text has a character that no name has: what matches `pattern`, unless the database needs other words."""
     pattern: str = _CLASS_X
+    flags: str = ""
+    """What patterns begin with, so that case counts."""
+    bytes: bool = False
+    """Whether lengths of texts are counted in bytes of UTF-8."""
     style: ParameterStyle = "qmark"
 
 
@@ -53,7 +59,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "postgres": Dialect(
         name="postgres",
         column='CAST(:c AS TEXT) COLLATE "C"',
-        unusable='REGEXP_LIKE(CAST(:c AS TEXT) COLLATE "C", :v)',
+        finds='REGEXP_LIKE(CAST(:c AS TEXT) COLLATE "C", :v)',
         pattern=_CLASS_U,
         style="format",
     ),
@@ -61,33 +67,35 @@ DIALECTS: Mapping[str, Dialect] = {
         name="mysql",
         column="CAST(CONVERT(:c USING utf8mb4) AS BINARY)",
         value="CAST(CONVERT(:v USING utf8mb4) AS BINARY)",
-        unusable="REGEXP_INSTR(CONVERT(:c USING utf8mb4), :v) > 0",
+        finds="REGEXP_INSTR(CONVERT(:c USING utf8mb4), :v) > 0",
+        flags="(?-i)",
+        bytes=True,
         style="format",
     ),
     "sqlite": Dialect(
         name="sqlite",
         column="CAST(:c AS TEXT) COLLATE BINARY",
+        # SQLite knows no regular expressions but those of a function that an application gives it.
+        finds="CAST(:c AS TEXT) REGEXP :v",
         # GLOB ends at U+0000 and takes U+FFFE and U+FFFF for U+FFFD.
         unusable="(CAST(:c AS TEXT) GLOB :v OR INSTR(:c, CHAR(0)) + INSTR(:c, CHAR(65534)) + INSTR(:c, CHAR(65535)) > 0)",
         pattern=_CLASS_RAW,
     ),
-    "duckdb": Dialect(
-        name="duckdb", column="CAST(:c AS TEXT) COLLATE C", unusable="REGEXP_MATCHES(CAST(:c AS TEXT), :v)"
-    ),
+    "duckdb": Dialect(name="duckdb", column="CAST(:c AS TEXT) COLLATE C", finds="REGEXP_MATCHES(CAST(:c AS TEXT), :v)"),
     "spark": Dialect(
-        name="spark", column="CAST(:c AS STRING) COLLATE UTF8_BINARY", unusable="CAST(:c AS STRING) RLIKE :v"
+        name="spark", column="CAST(:c AS STRING) COLLATE UTF8_BINARY", finds="CAST(:c AS STRING) RLIKE :v"
     ),
-    "trino": Dialect(name="trino", column="CAST(:c AS VARCHAR)", unusable="REGEXP_LIKE(CAST(:c AS VARCHAR), :v)"),
+    "trino": Dialect(name="trino", column="CAST(:c AS VARCHAR)", finds="REGEXP_LIKE(CAST(:c AS VARCHAR), :v)"),
     "snowflake": Dialect(
         name="snowflake",
         column="COLLATE(CAST(:c AS VARCHAR), '')",
-        unusable="REGEXP_INSTR(CAST(:c AS VARCHAR), :v) > 0",
+        finds="REGEXP_INSTR(CAST(:c AS VARCHAR), :v) > 0",
         style="format",
     ),
     "bigquery": Dialect(
         name="bigquery",
         column="COLLATE(CAST(:c AS STRING), '')",
-        unusable="REGEXP_CONTAINS(CAST(:c AS STRING), :v)",
+        finds="REGEXP_CONTAINS(CAST(:c AS STRING), :v)",
     ),
 }
 _OTHER_NAMES = {"mariadb": "mysql", "postgresql": "postgres", "databricks": "spark"}
@@ -142,7 +150,7 @@ def sql(
     values: list[str] = []
     tree = fold(
         filter_.expression,
-        lambda one: _one_of(one, mapped[one.level], target, values),
+        lambda one: _one_of(one, mapped[one.level], target, filter_.bounds.get(one.level), values),
         lambda parts: exp.and_(*parts) if parts else exp.true(),
         lambda parts: exp.or_(*parts) if parts else exp.false(),
     )
@@ -169,22 +177,48 @@ def quoted(name: str, dialect_name: str) -> str:
     return exp.column(name, quoted=True).sql(dialect(dialect_name).name)
 
 
-def _one_of(one: OneOf, column: exp.Expr, target: Dialect, values: list[str]) -> exp.Expr:
-    def value(text: str) -> exp.Expr:
+def _one_of(one: OneOf, column: exp.Expr, target: Dialect, most: int | None, values: list[str]) -> exp.Expr:
+    """`most`: the most names of a path, if the level has paths."""
+
+    def filled(template: str, text: str) -> exp.Expr:
         values.append(text)
-        return exp.Var(this=_MARK)
+        return _filled(template, target.name, c=column, v=exp.Var(this=_MARK))
+
+    def among(texts: Sequence[str], compared: exp.Expr) -> exp.Expr:
+        bound = [filled(target.value, text) for text in texts]
+        if len(bound) == 1:
+            return exp.EQ(this=compared, expression=bound[0])
+        return exp.In(this=compared, expressions=bound)
 
     exact = _filled(target.column, target.name, c=column)
-    listed: exp.Expr | None = None
-    if one.names:
-        bound = [_filled(target.value, target.name, v=value(name)) for name in one.names]
-        listed = exp.In(this=exact, expressions=bound) if len(bound) > 1 else exp.EQ(this=exact, expression=bound[0])
-    if not one.other:
-        return listed or exp.false()
-    parts: list[exp.Expr] = [exp.not_(listed)] if listed is not None else []
-    parts.append(exp.NEQ(this=exact.copy(), expression=exp.Literal.string("")))
-    parts.append(exp.not_(_filled(target.unusable, target.name, c=column, v=value(target.pattern))))
-    return exp.and_(*parts)
+    listed = [among(one.names, exact)] if one.names else []
+    by_length: dict[int, list[str]] = {}
+    for path in one.above:
+        begin = f"{path}/"
+        by_length.setdefault(len(begin.encode() if target.bytes else begin), []).append(begin)
+    below = [
+        among(
+            begins,
+            exp.func("SUBSTR", exact.copy(), exp.Literal.number(1), exp.Literal.number(length), dialect=target.name),
+        )
+        for length, begins in sorted(by_length.items())
+    ]
+    if one.other:
+        parts = [exp.not_(part) for part in (*listed, *below)]
+        return exp.and_(*parts, *_valid(exact, target, most, filled))
+    if below:
+        listed.append(exp.and_(exp.or_(*below), *_valid(exact, target, most, filled)))
+    return exp.or_(*listed) if listed else exp.false()
+
+
+def _valid(
+    exact: exp.Expr, target: Dialect, most: int | None, filled: Callable[[str, str], exp.Expr]
+) -> Iterator[exp.Expr]:
+    """What makes a text a name, or a path of at most so many names."""
+    yield exp.NEQ(this=exact.copy(), expression=exp.Literal.string(""))
+    yield exp.not_(exp.paren(filled(target.unusable or target.finds, target.flags + target.pattern)))
+    if most is not None:
+        yield exp.paren(filled(target.finds, f"{target.flags}^{path_pattern(most)}$"))
 
 
 @cache
