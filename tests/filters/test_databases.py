@@ -6,6 +6,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from random import Random
 from typing import TypeAlias
 
@@ -16,13 +17,16 @@ from seeds import seeds
 from sqlalchemy import make_url
 from unusual_names import ALIKE, CARRIED, UNUSABLE
 
-from privtab.filters.expression import EVERYTHING, NOTHING, Expression, OneOf, all_of, any_of
+from privtab.filters.expression import EVERYTHING, NOTHING, Expression, OneOf, all_of, any_of, is_valid
 from privtab.filters.filter import Filter
+from privtab.filters.regions import Region, Regions, Split
+from privtab.names import encode_name
 
 LEVELS = ("catalog", "schema", "table")
 COLUMNS = {"catalog": "t.cat", "schema": "t.sch", "table": "t.name"}
 ROWS = 600
 NUL = "\0"
+MARKS = {"sqlite": "?", "duckdb": "?", "postgres": "%s", "mysql": "%s"}
 
 Run: TypeAlias = Callable[[str, Sequence[object]], Sequence[tuple[object, ...]]]
 """Runs a statement with parameters."""
@@ -48,6 +52,36 @@ def some_expression(random: Random, names: Sequence[str | None], depth: int = 0)
         return OneOf(random.choice(LEVELS), listed, other=not listed or random.random() < 0.5)
     join = random.choice((all_of, any_of))
     return join([some_expression(random, names, depth + 1) for _ in range(random.randint(2, 3))])
+
+
+def some_filter(random: Random, usable: Sequence[str]) -> Filter:
+    """A filter of a state: some paths, each allowed or not below what its beginning says."""
+
+    def region(depth: int) -> Region:
+        if depth == len(LEVELS) or random.random() < 0.2:
+            allowed.append(random.random() < 0.5)
+            return len(allowed) - 1
+        named = {encode_name(name): region(depth + 1) for name in random.sample(usable, min(4, len(usable)))}
+        allowed.append(random.random() < 0.4)
+        return Split(named, len(allowed) - 1)
+
+    allowed: list[bool] = []
+    found = Regions(levels=LEVELS, bounds={}, whole=region(0), examples=())
+    return replace(filter_with(found.expression(allowed)), beginnings=tuple(found.beginnings(allowed)))
+
+
+def some_rows(random: Random, names: Sequence[str | None]) -> list[tuple[object, ...]]:
+    return [(number, *(random.choice(names) for _ in LEVELS)) for number in range(ROWS)]
+
+
+def fill(run: Run, dialect: str, rows: Sequence[tuple[object, ...]]) -> None:
+    """Let the table have these rows."""
+    run("DELETE FROM t", ())
+    mark = MARKS[dialect]
+    for start in range(0, len(rows), 100):
+        part = rows[start : start + 100]
+        values = ", ".join([f"({mark}, {mark}, {mark}, {mark})"] * len(part))
+        run(f"INSERT INTO t VALUES {values}", [value for row in part for value in row])
 
 
 @pytest.fixture(scope="module")
@@ -125,21 +159,35 @@ def test_a_database_selects_what_the_filter_allows(dialect: str, run: Run, part:
     for seed in range(part * 8, part * 8 + 8):
         random = Random(seed)
         names = [name for name in some_names(random) if dialect != "postgres" or NUL not in (name or "")]
-        rows = [(number, *(random.choice(names) for _ in LEVELS)) for number in range(ROWS)]
-        mark = "?" if dialect in ("sqlite", "duckdb") else "%s"
-        run("DELETE FROM t", ())
-        for start in range(0, ROWS, 100):
-            part = rows[start : start + 100]
-            run(
-                f"INSERT INTO t VALUES {', '.join([f'({mark}, {mark}, {mark}, {mark})'] * len(part))}",
-                [v for row in part for v in row],
-            )
+        fill(run, dialect, rows := some_rows(random, names))
         for _ in range(10):
             found = filter_with(some_expression(random, names))
             where = found.sql(dialect, COLUMNS)
             selected = {row[0] for row in run(f"SELECT id FROM t WHERE {where.text}", where.parameters)}
             expected = {number for number, *path in rows if found.allows(*path)}
             assert selected == expected, [where, *(rows[number] for number in sorted(selected ^ expected)[:3])]
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "duckdb", "postgres", "mysql"])
+@pytest.mark.parametrize("part", seeds(range(6), quick=1))
+def test_a_table_of_names_says_the_same(dialect: str, run: Run, part: int) -> None:
+    for seed in range(part * 6, part * 6 + 6):
+        random = Random(seed)
+        names = [name for name in some_names(random) if dialect != "postgres" or NUL not in (name or "")]
+        fill(run, dialect, rows := some_rows(random, names))
+        found = some_filter(random, sorted({name for name in names if name and is_valid(name)}))
+        columns = ", ".join(
+            f"{name} {'INT' if name in ('depth', 'allowed') else 'TEXT'}" for name in found.columns_of_rows
+        )
+        run("DROP TABLE IF EXISTS f", ())
+        run(f"CREATE TABLE f ({columns})", ())
+        for key in ("mine", "other"):
+            for row in found.rows(key) if key == "mine" else [("other", 0, 1, None, None, None)]:
+                run(f"INSERT INTO f VALUES ({', '.join([MARKS[dialect]] * len(row))})", row)
+        where = found.sql(dialect, COLUMNS, table="f", key="mine", most=0)
+        selected = {row[0] for row in run(f"SELECT id FROM t WHERE {where.text}", where.parameters)}
+        assert where.form == "joined"
+        assert selected == {number for number, *path in rows if found.allows(*path)}, (seed, where)
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "duckdb", "postgres", "mysql"])

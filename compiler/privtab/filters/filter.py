@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from privtab import moments
 from privtab.engines.rows import RowEngine
-from privtab.errors import DecisionUnavailable, InvalidRequest, UsageError
+from privtab.errors import DecisionUnavailable, InvalidRequest, UnsupportedError, UsageError
 from privtab.filters import expression as expressions
 from privtab.filters.expression import EVERYTHING, NOTHING, Expression
-from privtab.filters.regions import regions
+from privtab.filters.regions import Beginning, regions
 from privtab.hints import hint
 from privtab.moments import ALWAYS, LAST, Window
 from privtab.request import Request
@@ -33,10 +33,34 @@ class Filter:
     expression: Expression
     bounds: Mapping[str, int] = field(default_factory=dict)
     """The most names of the level that nests, if one does: its column holds a path, `a/b`, in which each name is encoded."""
+    beginnings: tuple[Beginning, ...] | None = field(default=None, repr=False)
+    """The same as beginnings of paths, for `rows`; None if these cannot say it."""
     window: Window = ALWAYS
     """The time in which this counts: at its end, some row of the state begins or ends to hold."""
     revision: str | None = None
     """The revision of the state."""
+
+    def rows(self, key: str | None = None) -> Iterator[tuple[object, ...]]:
+        """The rows of a table that `sql` asks instead of listing names, in the order of `columns_of_rows`.
+
+        `key`: how the rows of this filter are told from those of others; by default, the user, the operation and the type. Raises
+        UnsupportedError for what only a condition with the names can say.
+        """
+        if self.beginnings is None:
+            raise UnsupportedError(f"rows cannot say where `{self.action}` is allowed on `{self.type}`: list the names")
+        for names, allowed in self.beginnings:
+            padding = [None] * (len(self.levels) - len(names))
+            yield (self.key if key is None else key, len(names), int(allowed), *names, *padding)
+
+    @property
+    def columns_of_rows(self) -> tuple[str, ...]:
+        """The columns of `rows`: which filter, how many names, whether what begins so is allowed (1) or not (0), and the names."""
+        return ("filter", "depth", "allowed", *(f"name{number}" for number in range(1, len(self.levels) + 1)))
+
+    @property
+    def key(self) -> str:
+        """What tells the rows of a filter from those of others, unless the caller says otherwise."""
+        return f"{self.user} {self.action} {self.type}"
 
     @property
     def nothing(self) -> bool:
@@ -104,6 +128,10 @@ def filter_of(engine: RowEngine, request: Request, window: Window = ALWAYS) -> F
     allowed = [False] * len(found.examples)
     for position in engine.visible(request, found.examples):
         allowed[position] = True
+    try:
+        beginnings = tuple(found.beginnings(allowed))
+    except UnsupportedError:
+        beginnings = None
     return Filter(
         user=request.user,
         action=request.action,
@@ -111,6 +139,7 @@ def filter_of(engine: RowEngine, request: Request, window: Window = ALWAYS) -> F
         levels=found.levels,
         bounds=found.bounds,
         expression=found.expression(allowed),
+        beginnings=beginnings,
         window=window,
         revision=engine.index.revision,
     )

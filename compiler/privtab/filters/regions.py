@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain as chained
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from privtab.engines.index import Index
 from privtab.engines.plan import Caller
@@ -46,6 +46,13 @@ Region: TypeAlias = Split | Nest | int
 """Paths; a number is the position of the entity that stands for all of them."""
 
 
+class Beginning(NamedTuple):
+    """The beginning of paths, unencoded names, and whether those that begin so are allowed unless a longer one says otherwise."""
+
+    names: tuple[str, ...]
+    allowed: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regions:
     """The paths of a type, divided by what the state says of one caller."""
@@ -78,6 +85,24 @@ class Regions:
         excluded = tuple(sorted(name for names in by_rest.values() for name in names))
         listed = [(OneOf(level, tuple(sorted(names))), inner) for inner, names in by_rest.items()]
         return any_of(all_of(pair) for pair in (*listed, (OneOf(level, excluded, other=True), rest)))
+
+    def beginnings(self, allowed: Sequence[bool]) -> Iterator[Beginning]:
+        """The beginnings of paths below which something else is allowed than above. Raises UnsupportedError for what these cannot say."""
+        yield from self._beginnings(self.whole, (), allowed, above=False)
+
+    def _beginnings(
+        self, region: Region, names: tuple[str, ...], allowed: Sequence[bool], *, above: bool
+    ) -> Iterator[Beginning]:
+        other = region.other if isinstance(region, Split) else region
+        if not isinstance(other, int):
+            raise UnsupportedError(
+                f"rows cannot say what is allowed on `{self.levels[-1]}`: only a condition with its names can"
+            )
+        if allowed[other] is not above:
+            yield Beginning(names, allowed[other])
+        if isinstance(region, Split):
+            for name, inner in region.named.items():
+                yield from self._beginnings(inner, (*names, unencoded(name)), allowed, above=allowed[other])
 
     def _nested(self, region: Nest, depth: int, allowed: Sequence[bool]) -> Iterator[Expression]:
         """For each of the paths that are named: itself, and what lies below it; what is the same in a whole branch is said at its top."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import sqlglot
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ParameterStyle: TypeAlias = Literal["qmark", "format", "pyformat", "named", "numeric", "dollar"]
 """How parameters are written: `?`, `%s`, `%(p1)s`, `:p1`, `:1` (PEP 249) or `$1`."""
+Form: TypeAlias = Literal["inline", "joined"]
 MOST_INLINE = 2_000
 """The most names that a condition lists unless the caller says otherwise."""
 
@@ -109,6 +110,8 @@ class Sql:
     parameters: tuple[str, ...]
     names: tuple[str, ...]
     """The names of the parameters."""
+    form: Form = "inline"
+    """Whether the names are listed, or looked up in a table."""
 
     @property
     def named(self) -> dict[str, str]:
@@ -134,29 +137,39 @@ def sql(
     style: ParameterStyle | None = None,
     prefix: str = "p",
     most: int = MOST_INLINE,
+    table: str | None = None,
+    key: str | None = None,
     pretty: bool = False,
 ) -> Sql:
     """The condition of a WHERE.
 
     `columns`: the column of each level, as `t.name`. `style`: how parameters are written, by default as the usual driver of the
-    database wants them. `most`: the most names that are listed; a filter with more is refused with UnsupportedError.
+    database wants them. `most`: the most names that are listed. A filter with more asks the rows of a `table` with `Filter.rows`,
+    those with the `key`; without a table it is refused with UnsupportedError.
     """
     target = dialect(dialect_name)
     mapped = {level: column_of(text, target) for level, text in filter_.mapped(columns).items()}
-    if filter_.size > most:
-        raise UnsupportedError(
-            f"the filter lists {filter_.size:,} names, more than {most:,}: join a table of them (`rows`), or allow more"
-        )
     values: list[str] = []
-    tree = fold(
-        filter_.expression,
-        lambda one: _one_of(one, mapped[one.level], target, filter_.bounds.get(one.level), values),
-        lambda parts: exp.and_(*parts) if parts else exp.true(),
-        lambda parts: exp.or_(*parts) if parts else exp.false(),
-    )
+    joined = filter_.size > most
+    if joined and table is None:
+        raise UnsupportedError(
+            f"the filter lists {filter_.size:,} names, more than {most:,}: give a `table` with its rows, or allow more"
+        )
+    if joined:
+        tree = _joined(
+            filter_, target, mapped, column_of(str(table), target), filter_.key if key is None else key, values
+        )
+    else:
+        tree = fold(
+            filter_.expression,
+            lambda one: _one_of(one, mapped[one.level], target, filter_.bounds.get(one.level), values),
+            lambda parts: exp.and_(*parts) if parts else exp.true(),
+            lambda parts: exp.or_(*parts) if parts else exp.false(),
+        )
     if isinstance(tree, exp.Or):
         tree = exp.paren(tree)  # whatever stands beside it in a WHERE
-    return _with_parameters(tree.sql(target.name, pretty=pretty), values, style or target.style, prefix)
+    form: Form = "joined" if joined else "inline"
+    return _with_parameters(tree.sql(target.name, pretty=pretty), values, style or target.style, prefix, form)
 
 
 def column_of(text: str, target: Dialect) -> exp.Expr:
@@ -170,6 +183,48 @@ def column_of(text: str, target: Dialect) -> exp.Expr:
     if not isinstance(found, exp.Column) or _MARK in text:
         raise UsageError(f"`{text}` is not the name of a column in {target.name}: write `name` or `table.name`")
     return found
+
+
+def _joined(
+    filter_: Filter, target: Dialect, columns: Mapping[str, exp.Expr], table: exp.Expr, key: str, values: list[str]
+) -> exp.Expr:
+    """The longest beginning of a path among the rows of the filter says that it is allowed."""
+    if filter_.beginnings is None:
+        next(filter_.rows())  # raises
+    found = {(len(names), allowed) for names, allowed in filter_.beginnings or ()}
+    exact = [_filled(target.column, target.name, c=columns[level]) for level in filter_.levels]
+
+    def among(depth: int, allowed: int) -> exp.Expr:
+        stored = [_filled(target.column, target.name, c=exp.column(f"name{number}")) for number in range(1, depth + 1)]
+        values.append(key)
+        rows = (
+            exp.select(*(stored or ["1"]))
+            .from_(exp.to_table(table.sql(target.name), dialect=target.name))
+            .where(
+                exp.column("filter").eq(exp.Var(this=_MARK)),
+                exp.column("depth").eq(depth),
+                exp.column("allowed").eq(allowed),
+            )
+        )
+        if not depth:
+            return exp.Exists(this=rows)
+        mine = [part.copy() for part in exact[:depth]]
+        return exp.In(this=mine[0] if depth == 1 else exp.Tuple(expressions=mine), query=exp.Subquery(this=rows))
+
+    def filled(template: str, text: str, column: exp.Expr) -> exp.Expr:
+        values.append(text)
+        return _filled(template, target.name, c=column, v=exp.Var(this=_MARK))
+
+    ways = []
+    for depth in range(len(exact) + 1):
+        if (depth, True) not in found:
+            continue
+        parts = [among(depth, 1)]
+        parts += [exp.not_(among(longer, 0)) for longer in range(depth + 1, len(exact) + 1) if (longer, False) in found]
+        for level, compared in zip(filter_.levels[depth:], exact[depth:], strict=True):
+            parts += _valid(compared, target, None, partial(filled, column=columns[level]))
+        ways.append(exp.and_(*parts))
+    return exp.or_(*ways) if ways else exp.false()
 
 
 def quoted(name: str, dialect_name: str) -> str:
@@ -230,7 +285,7 @@ def _filled(text: str, dialect_name: str, **parts: exp.Expr) -> exp.Expr:
     return exp.replace_placeholders(_template(text, dialect_name), **parts)
 
 
-def _with_parameters(text: str, values: Sequence[str], style: ParameterStyle, prefix: str) -> Sql:
+def _with_parameters(text: str, values: Sequence[str], style: ParameterStyle, prefix: str, form: Form) -> Sql:
     """Write the parameters where their marks stand."""
     names = tuple(f"{prefix}{number}" for number in range(1, len(values) + 1))
     written: Callable[[int], str] = {
@@ -246,4 +301,4 @@ def _with_parameters(text: str, values: Sequence[str], style: ParameterStyle, pr
     if style in ("format", "pyformat"):
         pieces = [piece.replace("%", "%%") for piece in pieces]
     marked = [pieces[0], *(f"{written(at)}{piece}" for at, piece in enumerate(pieces[1:]))]
-    return Sql("".join(marked), tuple(values), names)
+    return Sql("".join(marked), tuple(values), names, form)
