@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from privtab._staged import write
 from privtab.cli._ask import RequestOptions, show_notes
 from privtab.cli._options import Question, load_for_queries, moment_of
 from privtab.cli._output import FormatOption, Terminal, fail_if, out, print_json, spinner, styled
@@ -31,6 +35,10 @@ def run(
     dialect: Annotated[
         str, option("--dialect NAME", "The database: postgres, mysql, sqlite, duckdb, spark, trino, …")
     ] = "postgres",
+    rows: Annotated[Path | None, option("--rows FILE.csv", "Write the rows of a table to look names up in.")] = None,
+    table: Annotated[
+        str | None, option("--table NAME", "The table with these rows, asked instead of listing many names.")
+    ] = None,
     most: Annotated[int | None, option("--most N", "The most names that a condition lists.", min=0)] = None,
     details: RequestOptions,
     asked: Question,
@@ -57,7 +65,7 @@ def run(
     known.check_context(request, known.check_operation(type_, operation))
     known.check_active_roles(request)
     with needing("`privtab filter`", "filter"):
-        from privtab.filters.sql import MOST_INLINE, quoted, sql
+        from privtab.filters.sql import MOST_INLINE, quoted
     with spinner("reading the state"):
         state, _, partial = load_for_queries(program, asked.state, allow_partial=asked.allow_partial)
         opener = Opener()
@@ -68,10 +76,17 @@ def run(
     columns = {level: quoted(level, dialect) for level in found.levels} | key_values(
         column, "--column", "LEVEL=COLUMN", example="table=t.name"
     )
-    where = sql(found, dialect, columns, most=MOST_INLINE if most is None else most, pretty=format_ == "text")
+    listed = MOST_INLINE if most is None else most
+    where = found.sql(dialect, columns, most=listed, table=table, pretty=format_ == "text")
+    if rows is not None:
+        file = StringIO()
+        csv.writer(file, lineterminator="\n").writerows((found.columns_of_rows, *found.rows()))
+        write(rows, file.getvalue().encode())
     notes = unknown(program, state, [f"user:{request.user}"])
     if format_ == "json":
-        print_json({**found.to_json(), "sql": where.text, "parameters": where.parameters, "notes": notes})
+        print_json(
+            {**found.to_json(), "sql": where.text, "form": where.form, "parameters": where.parameters, "notes": notes}
+        )
     else:
         _show(out(), found, where)
         show_notes(notes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from privtab import moments
 from privtab.engines.rows import RowEngine
@@ -18,7 +18,7 @@ from privtab.moments import ALWAYS, LAST, Window
 from privtab.request import Request
 
 if TYPE_CHECKING:
-    from privtab.filters.sql import Sql
+    from privtab.filters.sql import Sql, SqlOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +78,18 @@ class Filter:
             raise UsageError(f"a `{self.type}` has the levels {', '.join(self.levels)}: give a name for each")
         return expressions.holds(self.expression, dict(zip(self.levels, names, strict=True)), self.bounds)
 
-    def sql(self, dialect: str, columns: Mapping[str, str], **options: Any) -> Sql:
-        """The condition of a WHERE in a dialect, and the values of its parameters: `filters.sql.sql`."""
+    def sql(self, dialect: str, columns: Mapping[str, str], **options: Unpack[SqlOptions]) -> Sql:
+        """The condition of a WHERE in a dialect, and the values of its parameters.
+
+        `columns`: the column of each level, as `t.name`. UsageError: a column that is none, or a level without one.
+        UnsupportedError: it would list more names than `most`.
+        """
         from privtab.filters.sql import sql
 
-        return sql(self, dialect, columns, **options)
+        options.setdefault("key", self.key)
+        return sql(
+            self.expression, dialect, self.mapped(columns), bounds=self.bounds, beginnings=self.beginnings, **options
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As JSON: the expression over the levels, and until when it counts."""

@@ -6,10 +6,10 @@ and names that no request can have (empty ones, control characters) are among no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict
 
 import sqlglot
 from sqlglot import exp
@@ -17,11 +17,8 @@ from sqlglot.errors import SqlglotError
 
 from privtab.characters import RANGES
 from privtab.errors import UnsupportedError, UsageError
-from privtab.filters.expression import OneOf, fold, path_pattern
+from privtab.filters.expression import Expression, OneOf, fold, path_pattern, size
 from privtab.hints import hint
-
-if TYPE_CHECKING:
-    from privtab.filters.filter import Filter
 
 ParameterStyle: TypeAlias = Literal["qmark", "format", "pyformat", "named", "numeric", "dollar"]
 """How parameters are written: `?`, `%s`, `%(p1)s`, `:p1`, `:1` (PEP 249) or `$1`."""
@@ -129,11 +126,30 @@ def dialect(name: str) -> Dialect:
     return DIALECTS[known]
 
 
+class SqlOptions(TypedDict, total=False):
+    """How a condition is written."""
+
+    style: ParameterStyle | None
+    """How parameters are written; None: as the usual driver of the database wants them."""
+    prefix: str
+    """What names of parameters begin with, before their number."""
+    most: int
+    """The most names that are listed, by default 2,000."""
+    table: str | None
+    """A table with `Filter.rows`, which is asked where more would be listed."""
+    key: str | None
+    """Which of its rows are those of the filter."""
+    pretty: bool
+    """Whether the text has several lines."""
+
+
 def sql(
-    filter_: Filter,
+    expression: Expression,
     dialect_name: str,
     columns: Mapping[str, str],
     *,
+    bounds: Mapping[str, int],
+    beginnings: Collection[tuple[Sequence[str], bool]] | None,
     style: ParameterStyle | None = None,
     prefix: str = "p",
     most: int = MOST_INLINE,
@@ -141,28 +157,30 @@ def sql(
     key: str | None = None,
     pretty: bool = False,
 ) -> Sql:
-    """The condition of a WHERE.
+    """The condition of a WHERE; arguments as of `Filter.sql` and `SqlOptions`.
 
-    `columns`: the column of each level, as `t.name`. `style`: how parameters are written, by default as the usual driver of the
-    database wants them. `most`: the most names that are listed. A filter with more asks the rows of a `table` with `Filter.rows`,
-    those with the `key`; without a table it is refused with UnsupportedError.
+    `columns`: those of all levels, in their order. `bounds`, `beginnings`: as in `Filter`.
     """
     target = dialect(dialect_name)
-    mapped = {level: column_of(text, target) for level, text in filter_.mapped(columns).items()}
+    mapped = {level: column_of(text, target) for level, text in columns.items()}
     values: list[str] = []
-    joined = filter_.size > most
+    count = size(expression)
+    joined = count > most
     if joined and table is None:
         raise UnsupportedError(
-            f"the filter lists {filter_.size:,} names, more than {most:,}: give a `table` with its rows, or allow more"
+            f"the filter lists {count:,} names, more than {most:,}: give a `table` with its rows, or allow more"
         )
     if joined:
-        tree = _joined(
-            filter_, target, mapped, column_of(str(table), target), filter_.key if key is None else key, values
-        )
+        if beginnings is None:
+            raise UnsupportedError(
+                f"the filter lists {count:,} names, more than {most:,}, which rows cannot say: allow more"
+            )
+        found = {(len(names), allowed) for names, allowed in beginnings}
+        tree = _joined(found, target, list(mapped.values()), column_of(str(table), target), str(key), values)
     else:
         tree = fold(
-            filter_.expression,
-            lambda one: _one_of(one, mapped[one.level], target, filter_.bounds.get(one.level), values),
+            expression,
+            lambda one: _one_of(one, mapped[one.level], target, bounds.get(one.level), values),
             lambda parts: exp.and_(*parts) if parts else exp.true(),
             lambda parts: exp.or_(*parts) if parts else exp.false(),
         )
@@ -186,19 +204,21 @@ def column_of(text: str, target: Dialect) -> exp.Expr:
 
 
 def _joined(
-    filter_: Filter, target: Dialect, columns: Mapping[str, exp.Expr], table: exp.Expr, key: str, values: list[str]
+    found: Collection[tuple[int, bool]],
+    target: Dialect,
+    columns: Sequence[exp.Expr],
+    table: exp.Expr,
+    key: str,
+    values: list[str],
 ) -> exp.Expr:
-    """The longest beginning of a path among the rows of the filter says that it is allowed."""
-    if filter_.beginnings is None:
-        next(filter_.rows())  # raises
-    found = {(len(names), allowed) for names, allowed in filter_.beginnings or ()}
-    exact = [_filled(target.column, target.name, c=columns[level]) for level in filter_.levels]
+    """The longest beginning of a path among the rows of the filter says that it is allowed; `found`: which kinds of rows there are."""
+    exact = [_filled(target.column, target.name, c=column) for column in columns]
 
     def among(depth: int, allowed: int) -> exp.Expr:
         stored = [_filled(target.column, target.name, c=exp.column(f"name{number}")) for number in range(1, depth + 1)]
         values.append(key)
         rows = (
-            exp.select(*(stored or ["1"]))
+            exp.select(*(stored or [exp.Literal.number(1)]))
             .from_(exp.to_table(table.sql(target.name), dialect=target.name))
             .where(
                 exp.column("filter").eq(exp.Var(this=_MARK)),
@@ -221,8 +241,8 @@ def _joined(
             continue
         parts = [among(depth, 1)]
         parts += [exp.not_(among(longer, 0)) for longer in range(depth + 1, len(exact) + 1) if (longer, False) in found]
-        for level, compared in zip(filter_.levels[depth:], exact[depth:], strict=True):
-            parts += _valid(compared, target, None, partial(filled, column=columns[level]))
+        for column, compared in zip(columns[depth:], exact[depth:], strict=True):
+            parts += _valid(compared, target, None, partial(filled, column=column))
         ways.append(exp.and_(*parts))
     return exp.or_(*ways) if ways else exp.false()
 

@@ -1,0 +1,148 @@
+"""What filters say to their callers: their forms, modes, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from privtab import AsyncClient, Client, Embedded
+from privtab.bundle.pack import state_bundle
+from privtab.cli import _app
+from privtab.errors import InvalidRequest, UnsupportedError, UsageError
+from privtab.filters.filter import Filter
+from privtab.pipeline import load_program, policy_bundle
+from privtab.state.load import load
+from privtab.state.validate import validate
+
+POLICY = """\
+privtab: 1
+system: shop
+version: "1"
+entities: {shop: {shelf: {box: }}}
+privileges: [LOOK, TAKE]
+semantics: {inheritance: down, deny: overrides, owner: {kinds: [user]}}
+attributes: {entity: {color: {enum: [red, blue]}}}
+tables:
+  box:
+    look: LOOK (box)
+    paint: LOOK (box) and box.color = red
+    move: {with: {target: shelf}, requires: TAKE (box) and LOOK (target)}
+"""
+STATE = """\
+grants:
+  - {grantee: user:ann, effect: allow, privilege: LOOK, entity: shop:s}
+  - {grantee: user:ann, effect: deny, privilege: LOOK, entity: box:s/a/o'brien}
+  - {grantee: user:bob, effect: allow, privilege: LOOK, entity: "box:s/b/50%25 off"}
+  - {grantee: user:eve, effect: allow, privilege: LOOK, entity: shop:s, until: 2200-01-01T00:00:00Z}
+"""
+COLUMNS = {"shop": "shop", "shelf": "shelf", "box": "b.name"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A policy and a state, as files and as bundles."""
+    (tmp_path / "shop.yaml").write_text(POLICY, encoding="utf-8")
+    (tmp_path / "state.yaml").write_text(STATE, encoding="utf-8")
+    program = load_program(tmp_path / "shop.yaml")
+    state, findings = validate(program, load(tmp_path / "state.yaml"))
+    assert not findings
+    (tmp_path / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, state))
+    return tmp_path
+
+
+@pytest.fixture
+def client(folder: Path) -> Embedded:
+    return Embedded(folder / "policy.tar.gz", folder / "state.tar.gz")
+
+
+def test_a_filter_is_the_condition_of_a_query(client: Embedded) -> None:
+    found = client.filter("ann", "look", "box")
+    assert found.levels == ("shop", "shelf", "box")
+    assert [found.allows("s", "a", name) for name in ("x", "o'brien", "", None)] == [True, False, False, False]
+    with sqlite3.connect(":memory:") as database:
+        database.execute("CREATE TABLE b (shop, shelf, name)")
+        database.executemany(
+            "INSERT INTO b VALUES (?, ?, ?)", [("s", "a", "x"), ("s", "a", "o'brien"), ("t", "a", "x")]
+        )
+        where = found.sql("sqlite", COLUMNS)
+        assert "o'brien" not in where.text
+        selected = database.execute(f"SELECT * FROM b WHERE {where.text}", where.parameters)  # noqa: S608
+        assert selected.fetchall() == [("s", "a", "x")]
+
+
+def test_names_are_those_of_columns_and_not_of_paths(client: Embedded) -> None:
+    found = client.filter("bob", "look", "box")
+    assert found.to_json()["where"] == {
+        "all": [{"level": "shop", "in": ["s"]}, {"level": "shelf", "in": ["b"]}, {"level": "box", "in": ["50% off"]}]
+    }
+    assert client.filter("bob", "look", "box").sql("postgres", COLUMNS, style="named").named == {
+        "p1": "s", "p2": "b", "p3": "50% off",
+    }  # fmt: skip
+
+
+def test_a_percent_sign_in_a_column_is_no_parameter(client: Embedded) -> None:
+    columns = {**COLUMNS, "box": '"in %s"'}
+    assert '"in %%s"' in client.filter("bob", "look", "box").sql("postgres", columns).text
+
+
+def test_with_objects_and_the_time_count(client: Embedded) -> None:
+    assert client.filter("ann", "move", "box", with_={"target": "shelf:s/a"}).nothing
+    assert client.filter("eve", "look", "box").to_json()["until"] == "2200-01-01T00:00:00Z"
+
+
+def test_what_is_wrong_is_refused_before_anything_runs(client: Embedded) -> None:
+    with pytest.raises(InvalidRequest, match="unknown operation `lok` on `box`; did you mean `look`"):
+        client.filter("ann", "lok", "box")
+    with pytest.raises(InvalidRequest, match=r"context\.with\.target"):
+        client.filter("ann", "move", "box")
+    with pytest.raises(InvalidRequest, match="attributes come from columns"):
+        client.filter("ann", "paint", "box", attributes={"entity": {"color": "red"}})
+    found = client.filter("ann", "look", "box")
+    with pytest.raises(UsageError, match="no column for shelf, box"):
+        found.sql("sqlite", {"shop": "s"})
+    with pytest.raises(UsageError, match="`boks` is no level of a `box`; did you mean `box`"):
+        found.sql("sqlite", {**COLUMNS, "boks": "s"})
+    with pytest.raises(UsageError, match="no dialect `postgre`"):
+        found.sql("postgre", COLUMNS)
+    for text in ("name OR 1 = 1", "lower(name)", "name; DROP TABLE b", "'a'", "", "1"):
+        with pytest.raises(UsageError, match="is not the name of a column"):
+            found.sql("sqlite", {**COLUMNS, "box": text})
+    with pytest.raises(UnsupportedError, match="the filter lists 2 names, more than 1"):
+        found.sql("sqlite", COLUMNS, most=1)
+
+
+def test_an_opa_has_no_filters() -> None:
+    with Client("http://127.0.0.1:1", system="shop", mode="off") as client:
+        everything = client.filter("ann", "look", "box")
+    assert isinstance(everything, Filter)
+    assert everything.sql("postgres", COLUMNS).text == "TRUE"
+    assert AsyncClient.filter.__doc__
+
+
+@pytest.mark.parametrize("mode", ["off", "observe"])
+def test_modes_that_let_everything_pass_filter_nothing(folder: Path, mode: str) -> None:
+    client = Embedded(folder / "policy.tar.gz", folder / "state.tar.gz", mode=mode)  # type: ignore[arg-type]
+    assert client.filter("nobody", "look", "box").sql("sqlite", COLUMNS).text == "TRUE"
+
+
+def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(folder)
+    ask = ["filter", "ann", "look", "box", "-p", "shop.yaml", "-s", "state.yaml", "--dialect", "sqlite"]
+    assert _app.run(ask) == 0
+    out = capsys.readouterr().out
+    assert out.startswith('CAST("shop" AS TEXT) COLLATE BINARY = ?')
+    assert '-- 1: "s"' in out
+    assert _app.run([*ask, "--format", "json", "--most", "0", "--table", "f", "--rows", "rows.csv"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["form"] == "joined"
+    with Path("rows.csv").open(encoding="utf-8") as file:
+        assert list(csv.reader(file))[1:] == [
+            ["ann look box", "1", "1", "s", "", ""],
+            ["ann look box", "3", "0", "s", "a", "o'brien"],
+        ]
+    assert _app.run([*ask[:2], "lok", *ask[3:]]) == 2
