@@ -25,7 +25,7 @@ version: "1"
 entities: {shop: {shelf: {box: }}}
 privileges: [LOOK, TAKE]
 semantics: {inheritance: down, deny: overrides, owner: {kinds: [user]}}
-attributes: {entity: {color: {enum: [red, blue]}}}
+attributes: {entity: {color: {enum: [red, blue], from: request}}}
 tables:
   box:
     look: LOOK (box)
@@ -105,8 +105,8 @@ def test_what_is_wrong_is_refused_before_anything_runs(client: Embedded) -> None
     found = client.filter("ann", "look", "box")
     with pytest.raises(UsageError, match="no column for shelf, box"):
         found.sql("sqlite", {"shop": "s"})
-    with pytest.raises(UsageError, match="`boks` is no level of a `box`; did you mean `box`"):
-        found.sql("sqlite", {**COLUMNS, "boks": "s"})
+    with pytest.raises(UsageError, match="`shelv` is no level of a `box`; did you mean `shelf`"):
+        found.sql("sqlite", {**COLUMNS, "shelv": "s"})
     with pytest.raises(UsageError, match="no dialect `postgre`"):
         found.sql("postgre", COLUMNS)
     for text in ("name OR 1 = 1", "lower(name)", "name; DROP TABLE b", "'a'", "", "1"):

@@ -265,12 +265,7 @@ class ClientFlows:
             if type_ is None:
                 return all_items, None
             request = arguments.request(user, action, Entity(type_, ""), **details)
-
-            def check(active: ActiveSystem) -> None:
-                plan.check_listing(request, entities, active)
-                arguments.check_context(request, active)
-
-            _, active = yield from self._check_names(check)
+            active = yield from self._check_listing(request, entities)
             positions = yield partial(self.engine.visible, request, entities)
             return [all_items[index] for index in positions], active
 
@@ -316,26 +311,30 @@ class ClientFlows:
 
     def _condition(self, user: str, action: str, type_: str, details: Details) -> Flow[Filter]:
         """Where `user` may do `action` on entities of a type."""
-        from privtab.filters.expression import EVERYTHING
         from privtab.filters.filter import Filter
 
-        everything = Filter(user=user, action=action, type=type_, levels=(), expression=EVERYTHING)
+        everything = Filter(user=user, action=action, type=type_)
         if self.mode is Mode.OFF:
             return everything
 
         def body() -> Flow[tuple[Filter, ActiveSystem]]:
             request = arguments.request(user, action, Entity(type_, ""), **details)
-
-            def check(active: ActiveSystem) -> None:
-                plan.check_listing(request, (), active)
-                arguments.check_context(request, active)
-
-            _, active = yield from self._check_names(check)
+            active = yield from self._check_listing(request, ())
             found: Filter = yield partial(self.engine.filter, request)
             return found, active
 
         answer_kind = _AnswerKind("filter", 1, lambda found: not found.nothing, lambda *_: everything)
         return (yield from self._apply_mode(answer_kind, None, body()))
+
+    def _check_listing(self, request: Request, items: Sequence[Entity]) -> Flow[ActiveSystem]:
+        """Check a request for items of its resource's type; the vocabulary it was checked with."""
+
+        def check(active: ActiveSystem) -> None:
+            plan.check_listing(request, items, active)
+            arguments.check_context(request, active)
+
+        _, active = yield from self._check_names(check)
+        return active
 
     def _check_names(self, check: Callable[[ActiveSystem], T]) -> Flow[tuple[T, ActiveSystem]]:
         """The result of `check` and the vocabulary it used. After InvalidRequest, check again if OPA has a newer vocabulary."""

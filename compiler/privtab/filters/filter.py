@@ -28,9 +28,9 @@ class Filter:
     user: str
     action: str
     type: str
-    levels: tuple[str, ...]
+    levels: tuple[str, ...] = ()
     """The type of each name on a path, from the root to the last."""
-    expression: Expression
+    expression: Expression = EVERYTHING
     bounds: Mapping[str, int] = field(default_factory=dict)
     """The most names of the level that nests, if one does: its column holds a path, `a/b`, in which each name is encoded."""
     beginnings: tuple[Beginning, ...] | None = field(default=None, repr=False)
