@@ -266,8 +266,7 @@ class ClientFlows:
                 return all_items, None
             request = arguments.request(user, action, Entity(type_, ""), **details)
             active = yield from self._check_listing(request, entities)
-            positions = yield partial(self.engine.visible, request, entities)
-            return [all_items[index] for index in positions], active
+            return [all_items[index] for index in (yield partial(self.engine.visible, request, entities))], active
 
         return (yield from self._apply_mode(answer_kind, None, body()))
 
@@ -320,11 +319,10 @@ class ClientFlows:
         def body() -> Flow[tuple[Filter, ActiveSystem]]:
             request = arguments.request(user, action, Entity(type_, ""), **details)
             active = yield from self._check_listing(request, ())
-            found: Filter = yield partial(self.engine.filter, request)
-            return found, active
+            return (yield partial(self.engine.filter, request)), active
 
-        answer_kind = _AnswerKind("filter", 1, lambda found: not found.nothing, lambda *_: everything)
-        return (yield from self._apply_mode(answer_kind, None, body()))
+        kind = _AnswerKind("filter", 1, lambda found: not found.nothing, lambda *_: everything)
+        return (yield from self._apply_mode(kind, None, body()))
 
     def _check_listing(self, request: Request, items: Sequence[Entity]) -> Flow[ActiveSystem]:
         """Check a request for items of its resource's type; the vocabulary it was checked with."""
@@ -333,8 +331,7 @@ class ClientFlows:
             plan.check_listing(request, items, active)
             arguments.check_context(request, active)
 
-        _, active = yield from self._check_names(check)
-        return active
+        return (yield from self._check_names(check))[1]
 
     def _check_names(self, check: Callable[[ActiveSystem], T]) -> Flow[tuple[T, ActiveSystem]]:
         """The result of `check` and the vocabulary it used. After InvalidRequest, check again if OPA has a newer vocabulary."""
