@@ -13,10 +13,12 @@ from typing import TypeAlias
 import pytest
 from mariadb_server import mariadb
 from postgresql_server import postgresql
+from pyspark.sql import SparkSession
 from seeds import seeds
-from sqlalchemy import make_url
+from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, make_url, select
 from unusual_names import ALIKE, CARRIED, UNUSABLE
 
+from privtab.errors import UsageError
 from privtab.filters.expression import EVERYTHING, NOTHING, Expression, OneOf, all_of, any_of, is_valid
 from privtab.filters.filter import Filter
 from privtab.filters.regions import Region, Regions, Split
@@ -199,3 +201,42 @@ def test_nothing_and_everything_are_said(dialect: str, run: Run) -> None:
         assert where.parameters == ()
         assert len(run(f"SELECT id FROM t WHERE {where.text}", ())) == count
     assert filter_with(NOTHING).sql(dialect, COLUMNS).text == "FALSE"
+
+
+def test_sqlalchemy_selects_what_the_filter_allows() -> None:
+    random = Random(5)
+    names = some_names(random)
+    table = Table("t", MetaData(), Column("id", Integer), *(Column(name, String) for name in ("cat", "sch", "name")))
+    found = some_filter(random, sorted({name for name in names if name and is_valid(name)}))
+    columns = {"catalog": table.c.cat, "schema": table.c.sch, "table": "t.name"}
+    with create_engine("sqlite://").connect() as connection:
+        table.metadata.create_all(connection)
+        rows = some_rows(random, names)
+        connection.execute(table.insert(), [dict(zip(table.c.keys(), row, strict=True)) for row in rows])
+        where = found.sqlalchemy("sqlite", columns)
+        selected = set(connection.scalars(select(table.c.id).where(where, table.c.id > 10)))
+    assert selected == {number for number, *path in rows if number > 10 and found.allows(*path)}
+    with pytest.raises(UsageError, match="has a colon"):
+        found.sqlalchemy("sqlite", {**columns, "table": '"a:b"'})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_spark_selects_what_the_filter_allows(spark: SparkSession, seed: int) -> None:
+    random = Random(seed)
+    names = some_names(random)
+    rows = some_rows(random, names)
+    frame = spark.createDataFrame(
+        rows, "id INT, cat STRING COLLATE UTF8_LCASE, sch STRING COLLATE UNICODE_CI, name STRING"
+    )
+    columns = {"catalog": "cat", "schema": frame["sch"], "table": "name"}
+    for _ in range(4):
+        for found in (
+            some_filter(random, sorted({n for n in names if n and is_valid(n)})),
+            filter_with(some_expression(random, names)),
+        ):
+            selected = {row[0] for row in frame.where(found.spark(columns)).select("id").collect()}
+            assert selected == {number for number, *path in rows if found.allows(*path)}
+            frame.createOrReplaceTempView("t")
+            where = found.sql("spark", {"catalog": "t.cat", "schema": "t.sch", "table": "t.name"})
+            by_text = spark.sql(f"SELECT id FROM t WHERE {where.text}", args=list(where.parameters) or None).collect()
+            assert {row[0] for row in by_text} == selected

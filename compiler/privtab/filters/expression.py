@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, assert_never
 
-from privtab.characters import unusable
+from privtab.characters import UNUSABLE, unusable
 
 T = TypeVar("T")
 
@@ -44,6 +44,8 @@ class AnyOf:
 
 Expression: TypeAlias = OneOf | AllOf | AnyOf
 EVERYTHING = AllOf()
+CLASS = f"[{UNUSABLE}]"
+"""A regular expression for a character that no name has."""
 _NAME = "(?:%2A|%3F)+|[*?]*(?:[^/%*?]|%25|%2F)(?:[^/%]|%25|%2F)*"
 """An encoded name: no wildcards alone, and no `%` that begins no escape (`privtab.names`)."""
 NOTHING = AnyOf()

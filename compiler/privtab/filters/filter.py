@@ -18,6 +18,9 @@ from privtab.moments import ALWAYS, LAST, Window
 from privtab.request import Request
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from sqlalchemy import TextClause
+
     from privtab.filters.sql import Sql, SqlOptions
 
 
@@ -90,6 +93,24 @@ class Filter:
         return sql(
             self.expression, dialect, self.mapped(columns), bounds=self.bounds, beginnings=self.beginnings, **options
         )
+
+    def sqlalchemy(self, dialect: str, columns: Mapping[str, Any], **options: Unpack[SqlOptions]) -> TextClause:
+        """The condition for `Select.where` of SQLAlchemy; `columns`: a column or its text for each level. The rest as of `sql`.
+
+        `prefix` tells the parameters of several filters in one statement apart.
+        """
+        from privtab.filters.columns import sqlalchemy_clause, sqlalchemy_names
+
+        options.setdefault("prefix", "privtab_")
+        options["style"] = "named"
+        where = self.sql(dialect, sqlalchemy_names(columns, dialect), **options)
+        return sqlalchemy_clause(where.text, where.named)
+
+    def spark(self, columns: Mapping[str, Any]) -> Column:
+        """The condition for `DataFrame.where` of PySpark, Classic or Connect; `columns`: a column or its name for each level."""
+        from privtab.filters.columns import spark_column
+
+        return spark_column(self.expression, self.mapped(columns), self.bounds)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON: the expression over the levels, and until when it counts."""

@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from privtab.characters import RANGES
 from privtab.errors import UnsupportedError, UsageError
-from privtab.filters.expression import Expression, OneOf, fold, path_pattern, size
+from privtab.filters.expression import CLASS, Expression, OneOf, fold, path_pattern, size
 from privtab.hints import hint
 
 ParameterStyle: TypeAlias = Literal["qmark", "format", "pyformat", "named", "numeric", "dollar"]
@@ -26,7 +26,6 @@ Form: TypeAlias = Literal["inline", "joined"]
 MOST_INLINE = 2_000
 """The most names that a condition lists unless the caller says otherwise."""
 
-_CLASS_X = "[" + "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in RANGES) + "]"
 _CLASS_U = "[" + "".join(rf"\u{max(first, 1):04x}-\u{last:04x}" for first, last in RANGES) + "]"
 _CLASS_RAW = "*[" + "".join(f"{chr(max(first, 1))}-{chr(last)}" for first, last in RANGES[:-1]) + "]*"
 _MARK = "\ue000"
@@ -45,7 +44,7 @@ class Dialect:
     """Whether a text has something that matches the regular expression `:v`."""
     unusable: str = ""
     """Whether a text has a character that no name has: what matches `pattern`, unless the database needs other words."""
-    pattern: str = _CLASS_X
+    pattern: str = CLASS
     flags: str = ""
     """What patterns begin with, so that case counts."""
     bytes: bool = False

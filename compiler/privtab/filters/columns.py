@@ -1,0 +1,55 @@
+"""Filters as expressions of SQLAlchemy and of PySpark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import and_, or_
+from typing import TYPE_CHECKING, Any
+
+from privtab.errors import UsageError
+from privtab.filters.expression import CLASS, Expression, OneOf, fold, path_pattern
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from sqlalchemy import TextClause
+
+
+def spark_column(expression: Expression, columns: Mapping[str, Any], bounds: Mapping[str, int]) -> Column:
+    """The condition for `DataFrame.where`; `columns`: a column or its name for each level. Texts are compared byte by byte."""
+    from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
+
+    given = {level: F.col(column) if isinstance(column, str) else column for level, column in columns.items()}
+
+    def leaf(one: OneOf) -> Column:
+        name = F.collate(given[one.level].cast("string"), "UTF8_BINARY")
+        valid = (name != "") & ~name.rlike(CLASS)
+        if one.level in bounds:
+            valid &= name.rlike(f"^{path_pattern(bounds[one.level])}$")
+        below = reduce(or_, (name.startswith(f"{path}/") for path in one.above), F.lit(False))  # noqa: FBT003  (a literal)
+        listed = name.isin(list(one.names)) if one.names else F.lit(False) & (name == "")  # noqa: FBT003
+        return ~(listed | below) & valid if one.other else listed | (below & valid)
+
+    true, false = F.lit(True), F.lit(False)  # noqa: FBT003
+    return fold(expression, leaf, lambda parts: reduce(and_, parts, true), lambda parts: reduce(or_, parts, false))
+
+
+def sqlalchemy_names(columns: Mapping[str, Any], dialect: str) -> dict[str, str]:
+    """The text of each column; those that are texts stay."""
+    from sqlalchemy.dialects import registry
+
+    compiled = registry.load({"postgres": "postgresql"}.get(dialect, dialect))()
+    found = {
+        level: column if isinstance(column, str) else str(column.compile(dialect=compiled))
+        for level, column in columns.items()
+    }
+    if wrong := next((text for text in found.values() if ":" in text), None):
+        raise UsageError(f"the column `{wrong}` has a colon, which stands for a parameter in SQLAlchemy")
+    return found
+
+
+def sqlalchemy_clause(text: str, parameters: Mapping[str, str]) -> TextClause:
+    """The condition for `Select.where`, with its parameters."""
+    from sqlalchemy import text as clause
+
+    return clause(f"({text})").bindparams(**parameters)
