@@ -25,6 +25,7 @@ import decisions
 import embedded
 import exact
 import features
+import filtering
 import imports
 import keys
 import load
@@ -70,6 +71,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "pack": pack.report,
     "imports": imports.report,
     "hostile": exact.report,
+    "filters": filtering.report,
     "store": store.report,
     "store_feed": store_feed.report,
     "store_reads": store_reads.report,

@@ -1,0 +1,205 @@
+"""A million entities in a database: a filter's condition, one written by hand for the same user, and deciding row by row."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from measure import Contestant, Report, Spread, Table, Target, race
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
+
+from mariadb_server import mariadb
+from postgresql_server import postgresql
+from sqlalchemy import make_url
+
+from privtab import Embedded
+from privtab.bundle.pack import state_bundle
+from privtab.pipeline import load_program, policy_bundle
+from privtab.state.load import from_tables
+from privtab.state.validate import validate
+
+COUNT = 1_000_000
+POLICY = """\
+privtab: 1
+system: lake
+version: "1"
+entities: {catalog: {schema: {table: }}}
+privileges: [USE, READ]
+semantics: {inheritance: down, deny: overrides, owner: {kinds: [user]}}
+tables:
+  table:
+    load: USE (catalog) and (READ (table) or owner (table))
+"""
+SOME = tuple(f"schema{number}" for number in range(0, 100, 3))
+HIDDEN = tuple(f"table_{number}" for number in range(4, 4_000, 10))
+COLUMNS = {"catalog": "cat", "schema": "sch", "table": "name"}
+
+Run: TypeAlias = Callable[[str, Sequence[object]], Sequence[tuple[Any, ...]]]
+
+
+def rows() -> Iterator[tuple[int, str, str, str]]:
+    """The entities: ten catalogs of a hundred schemas."""
+    return ((n, f"cat{n % 10}", f"schema{n // 10 % 100}", f"table_{n}") for n in range(COUNT))
+
+
+def grants() -> list[dict[str, str]]:
+    """What ann holds: three catalogs, a third of the schemas of another, and the rest of a fifth but for two schemas and 400 tables."""
+    allowed = [("USE", f"catalog:cat{n}") for n in (1, 2, 3, 4, 5)]
+    allowed += [("READ", f"catalog:cat{n}") for n in (1, 2, 4, 5)] + [("READ", f"schema:cat3/{name}") for name in SOME]
+    denied = ["schema:cat4/schema1", "schema:cat4/schema2"]
+    denied += [f"table:cat4/schema{int(name[6:]) // 10 % 100}/{name}" for name in HIDDEN]
+    return [
+        *({"grantee": "user:ann", "effect": "allow", "privilege": name, "entity": key} for name, key in allowed),
+        *({"grantee": "user:ann", "effect": "deny", "privilege": "READ", "entity": key} for key in denied),
+    ]
+
+
+def by_hand() -> str:
+    """What somebody would write who knows what ann may see."""
+
+    def listed(names: Sequence[str]) -> str:
+        return ", ".join(f"'{name}'" for name in names)
+
+    return (
+        f"(cat = 'cat3' AND sch IN ({listed(SOME)})) OR cat IN ('cat1', 'cat2', 'cat5') OR "
+        f"(cat = 'cat4' AND sch NOT IN ('schema1', 'schema2') AND name NOT IN ({listed(HIDDEN)}))"
+    )
+
+
+def report(_sizes: Sequence[str], repetitions: int) -> Report:
+    """Each database with each way, in turn."""
+    with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
+        client = _client(Path(name))
+        raced: dict[tuple[str, str], Spread] = {}
+        for dialect, database in DATABASES.items():
+            with database() as run:
+                raced |= race(list(_contestants(client, dialect, run)), repetitions)
+    ways = ("by hand", "filter", "row by row")
+    lines = [(d, *(f"{COUNT / raced[way, d].median:.2f} s" for way in ways)) for d in DATABASES]
+    targets = [
+        Target(
+            what=f"{d}: filter / by hand, time",
+            spread=raced["by hand", d].over(raced["filter", d]),
+            wanted=2,
+            sense="at most",
+        )
+        for d in DATABASES
+    ]
+    targets += [
+        Target(
+            what=f"{d}: row by row / filter, time",
+            spread=raced["filter", d].over(raced["row by row", d]),
+            wanted=20,
+            sense="at least",
+        )
+        for d in DATABASES
+    ]
+    title = "A million entities of a database, of which one user may see 43 %: time until they are counted, preparation included"
+    return Report(
+        part="filters",
+        tables=(Table(title=title, columns=("database", *ways), rows=tuple(lines)),),
+        targets=tuple(targets),
+    )
+
+
+def _client(folder: Path) -> Embedded:
+    (folder / "lake.yaml").write_text(POLICY, encoding="utf-8")
+    program = load_program(folder / "lake.yaml")
+    state, findings = validate(program, from_tables({"grants": grants()}, "rows"))
+    assert not findings
+    (folder / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (folder / "state.tar.gz").write_bytes(state_bundle(program, state))
+    return Embedded(folder / "policy.tar.gz", folder / "state.tar.gz")
+
+
+def _contestants(client: Embedded, dialect: str, run: Run) -> Iterator[Contestant]:
+    found = client.filter("ann", "load", "table")
+    visible = sum(found.allows(*names) for _, *names in rows())
+    truth = (True,) * COUNT  # one answer for each entity, so that rates are entities a second
+
+    def counted(text: str, values: Sequence[object]) -> Sequence[bool]:
+        ((count,),) = run(f"SELECT count(*) FROM t WHERE {text}", values)  # noqa: S608  (conditions are what is measured)
+        return truth if count == visible else ()
+
+    def filtered() -> Sequence[bool]:
+        where = client.filter("ann", "load", "table").sql(dialect, COLUMNS)
+        return counted(where.text, where.parameters)
+
+    def row_by_row() -> Sequence[bool]:
+        check = client.check
+        count = sum(
+            check("ann", "load", ("table", f"{c}/{s}/{t}")) for c, s, t in run("SELECT cat, sch, name FROM t", ())
+        )
+        return truth if count == visible else ()
+
+    yield Contestant(name="by hand", size=dialect, run=lambda: counted(by_hand(), ()), truth=truth)
+    yield Contestant(name="filter", size=dialect, run=filtered, truth=truth)
+    yield Contestant(name="row by row", size=dialect, run=row_by_row, truth=truth)
+
+
+@contextmanager
+def _sqlite() -> Iterator[Run]:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE t (id INT, cat TEXT, sch TEXT, name TEXT)")
+    connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows())
+    yield lambda text, values: connection.execute(text, values).fetchall()
+
+
+@contextmanager
+def _duckdb() -> Iterator[Run]:
+    import duckdb
+    import pyarrow as pa
+
+    table = pa.table(dict(zip(("id", "cat", "sch", "name"), map(list, zip(*rows(), strict=True)), strict=True)))
+    with duckdb.connect() as connection:
+        connection.register("given", table)
+        connection.execute("CREATE TABLE t AS SELECT * FROM given")
+        yield lambda text, values: connection.execute(text, values).fetchall()
+
+
+@contextmanager
+def _postgres() -> Iterator[Run]:
+    import psycopg
+
+    with postgresql() as address:
+        url = make_url(address)
+        where = f"host={url.query['host']} user={url.username} dbname=postgres"
+        with psycopg.connect(where, autocommit=True) as connection:
+            connection.execute("CREATE TABLE t (id INT, cat TEXT, sch TEXT, name TEXT)")
+            with connection.cursor() as cursor, cursor.copy("COPY t FROM STDIN") as copy:
+                for row in rows():
+                    copy.write_row(row)
+            connection.execute("ANALYZE t")
+            yield lambda text, values: connection.execute(text, values or None).fetchall()  # type: ignore[call-overload]
+
+
+@contextmanager
+def _mysql() -> Iterator[Run]:
+    import pymysql
+
+    with mariadb() as address:
+        socket = str(make_url(address).query["unix_socket"])
+        with (
+            pymysql.connect(unix_socket=socket, user="root", charset="utf8mb4") as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute("CREATE DATABASE d CHARACTER SET utf8mb4")
+            cursor.execute("USE d")
+            cursor.execute("CREATE TABLE t (id INT, cat VARCHAR(100), sch VARCHAR(100), name VARCHAR(100))")
+            cursor.executemany("INSERT INTO t VALUES (%s, %s, %s, %s)", list(rows()))
+            connection.commit()
+
+            def run(text: str, values: Sequence[object]) -> Sequence[tuple[Any, ...]]:
+                cursor.execute(text, values or None)
+                return list(cursor.fetchall())
+
+            yield run
+
+
+DATABASES = {"sqlite": _sqlite, "duckdb": _duckdb, "postgres": _postgres, "mysql": _mysql}
