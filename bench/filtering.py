@@ -176,12 +176,12 @@ def _postgres() -> Iterator[Run]:
                 for row in rows():
                     copy.write_row(row)
             connection.execute("ANALYZE t")
-            yield lambda text, values: connection.execute(text, values or None).fetchall()  # type: ignore[call-overload]
+            yield lambda text, values: connection.execute(text, values or None).fetchall()
 
 
 @contextmanager
 def _mysql() -> Iterator[Run]:
-    import pymysql
+    import pymysql  # type: ignore[import-untyped]
 
     with mariadb() as address:
         socket = str(make_url(address).query["unix_socket"])

@@ -126,7 +126,7 @@ def test_an_opa_has_no_filters() -> None:
 
 @pytest.mark.parametrize("mode", ["off", "observe"])
 def test_modes_that_let_everything_pass_filter_nothing(folder: Path, mode: str) -> None:
-    client = Embedded(folder / "policy.tar.gz", folder / "state.tar.gz", mode=mode)  # type: ignore[arg-type]
+    client = Embedded(folder / "policy.tar.gz", folder / "state.tar.gz", mode=mode)
     assert client.filter("nobody", "look", "box").sql("sqlite", COLUMNS).text == "TRUE"
 
 
