@@ -131,7 +131,7 @@ def _postgres() -> Iterator[Run]:
             )
 
             def run(text: str, values: Sequence[object]) -> Sequence[tuple[object, ...]]:
-                found = connection.execute(text, values)  # type: ignore[call-overload]
+                found = connection.execute(text, values)
                 return found.fetchall() if found.description else ()
 
             yield run
@@ -155,7 +155,7 @@ def _mysql() -> Iterator[Run]:
 
             def run(text: str, values: Sequence[object]) -> Sequence[tuple[object, ...]]:
                 cursor.execute(text, values)
-                return cursor.fetchall()
+                return list(cursor.fetchall())
 
             yield run
 
