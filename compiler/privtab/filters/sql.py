@@ -193,13 +193,15 @@ def column_of(text: str, target: Dialect) -> exp.Expr:
     """The column that a text names, in the dialect's spelling. Raises UsageError for anything else, such as an expression."""
     try:
         found = sqlglot.parse_one(text, dialect=target.name)
+        again = sqlglot.parse_one(found.sql(target.name), dialect=target.name)
     except SqlglotError as error:
         raise UsageError(
             f"`{text}` is not the name of a column in {target.name}: {str(error).splitlines()[0]}"
         ) from None
-    if not isinstance(found, exp.Column) or _MARK in text:
-        raise UsageError(f"`{text}` is not the name of a column in {target.name}: write `name` or `table.name`")
-    return found
+    if isinstance(found, exp.Column) and again == found and all(isinstance(part.this, str) for part in found.parts):
+        if _MARK not in text:
+            return found
+    raise UsageError(f"`{text}` is not the name of a column in {target.name}: write `name` or `table.name`")
 
 
 def _joined(
