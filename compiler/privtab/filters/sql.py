@@ -198,9 +198,11 @@ def column_of(text: str, target: Dialect) -> exp.Expr:
         raise UsageError(
             f"`{text}` is not the name of a column in {target.name}: {str(error).splitlines()[0]}"
         ) from None
-    if isinstance(found, exp.Column) and again == found and all(isinstance(part.this, str) for part in found.parts):
-        if _MARK not in text:
-            return found
+    is_same = (
+        isinstance(found, exp.Column) and again == found and all(isinstance(part.this, str) for part in found.parts)
+    )
+    if is_same and _MARK not in text:
+        return found
     raise UsageError(f"`{text}` is not the name of a column in {target.name}: write `name` or `table.name`")
 
 
