@@ -8,7 +8,7 @@ from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
 from privtab.errors import UsageError
-from privtab.filters.expression import CLASS, Expression, OneOf, fold, path_pattern
+from privtab.filters.expression import CLASS, Expression, Leaf, Value, fold, path_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -21,7 +21,22 @@ def spark_column(expression: Expression, columns: Mapping[str, Any], bounds: Map
 
     given = {level: F.col(column) if isinstance(column, str) else column for level, column in columns.items()}
 
-    def leaf(one: OneOf) -> Column:
+    def value(one: Value) -> Column:
+        if one.attribute not in given:
+            return F.lit(one.absent)
+        column = given[one.attribute]
+        if one.absent:
+            return column.isNull()
+        if one.between is not None:
+            return column.between(*one.between)
+        if not one.other and not isinstance(one.values[0], str):
+            return column.isin(list(one.values))
+        text = F.collate(column.cast("string"), "UTF8_BINARY")
+        return ~text.isin(list(one.values)) & ~text.rlike(CLASS) if one.other else text.isin(list(one.values))
+
+    def leaf(one: Leaf) -> Column:
+        if isinstance(one, Value):
+            return value(one)
         name = F.collate(given[one.level].cast("string"), "UTF8_BINARY")
         valid = (name != "") & ~name.rlike(CLASS)
         if one.level in bounds:

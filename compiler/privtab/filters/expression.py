@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, assert_never
 
+from privtab.attributes import Scalar
 from privtab.characters import UNUSABLE, unusable
 
 T = TypeVar("T")
@@ -29,6 +30,20 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
+class Value:
+    """The entity's attribute has one of these values, or one between two numbers, both included; with `other`, any text but these.
+
+    `absent`: it has no value.
+    """
+
+    attribute: str
+    values: tuple[Scalar, ...] = ()
+    other: bool = False
+    between: tuple[int, int] | None = None
+    absent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AllOf:
     """Every part holds."""
 
@@ -42,7 +57,8 @@ class AnyOf:
     parts: tuple[Expression, ...] = ()
 
 
-Expression: TypeAlias = OneOf | AllOf | AnyOf
+Leaf: TypeAlias = OneOf | Value
+Expression: TypeAlias = Leaf | AllOf | AnyOf
 EVERYTHING = AllOf()
 CLASS = f"[{UNUSABLE}]"
 """A regular expression for a character that no name has."""
@@ -65,18 +81,18 @@ def any_of(parts: Iterable[Expression]) -> Expression:
 
 def fold(
     expression: Expression,
-    one_of: Callable[[OneOf], T],
+    leaf: Callable[[Leaf], T],
     all_of_: Callable[[list[T]], T],
     any_of_: Callable[[list[T]], T],
 ) -> T:
     """The value of an expression, from those of its leaves and how the values of parts are combined."""
     match expression:
-        case OneOf():
-            return one_of(expression)
+        case OneOf() | Value():
+            return leaf(expression)
         case AllOf():
-            return all_of_([fold(part, one_of, all_of_, any_of_) for part in expression.parts])
+            return all_of_([fold(part, leaf, all_of_, any_of_) for part in expression.parts])
         case AnyOf():
-            return any_of_([fold(part, one_of, all_of_, any_of_) for part in expression.parts])
+            return any_of_([fold(part, leaf, all_of_, any_of_) for part in expression.parts])
         case _:
             assert_never(expression)
 
@@ -87,13 +103,23 @@ def size(expression: Expression) -> int:
     def total(parts: list[int]) -> int:
         return sum(parts)
 
-    return fold(expression, lambda one: len(one.names) + len(one.above), total, total)
+    def listed(one: Leaf) -> int:
+        return len(one.names) + len(one.above) if isinstance(one, OneOf) else len(one.values)
+
+    return fold(expression, listed, total, total)
 
 
-def holds(expression: Expression, names: Mapping[str, str | None], bounds: Mapping[str, int]) -> bool:
-    """Whether an expression holds for the names of a path, by level; None is no name. `bounds`: the most names in a path of a level."""
+def holds(
+    expression: Expression, names: Mapping[str, str | None], bounds: Mapping[str, int], values: Mapping[str, object]
+) -> bool:
+    """Whether an expression holds for the names of a path, by level; None is no name. `bounds`: the most names in a path of a level.
 
-    def leaf(one: OneOf) -> bool:
+    `values`: those of attributes, by name; None is no value.
+    """
+
+    def leaf(one: Leaf) -> bool:
+        if isinstance(one, Value):
+            return _has(one, values.get(one.attribute))
         name = names[one.level]
         if name is None:
             return False
@@ -103,6 +129,14 @@ def holds(expression: Expression, names: Mapping[str, str | None], bounds: Mappi
         return below is not one.other and is_valid(name, bounds.get(one.level))
 
     return fold(expression, leaf, all, any)
+
+
+def _has(one: Value, value: Any) -> bool:
+    if value is None or one.absent:
+        return value is None and one.absent
+    if one.between is not None:
+        return bool(one.between[0] <= value <= one.between[1])
+    return (value in one.values) is not one.other and (not one.other or unusable(value) is None)
 
 
 def is_valid(name: str, most: int | None = None) -> bool:
@@ -124,7 +158,16 @@ def path_pattern(most: int) -> str:
 def to_json(expression: Expression) -> Any:
     """As JSON: `{"level": …, "in": […]}`, `{"level": …, "not in": […]}`, `{"all": […]}`, `{"any": […]}`."""
 
-    def leaf(one: OneOf) -> Any:
+    def leaf(one: Leaf) -> Any:
+        if isinstance(one, Value):
+            said = (
+                {"is": None}
+                if one.absent
+                else {"between": one.between}
+                if one.between
+                else {"not in" if one.other else "in": one.values}
+            )
+            return {"attribute": one.attribute, **said}
         found = {"level": one.level, "not in" if one.other else "in": list(one.names)}
         return {**found, "below": list(one.above)} if one.above else found
 

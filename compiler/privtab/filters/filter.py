@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -11,8 +12,9 @@ from privtab import moments
 from privtab.engines.rows import RowEngine
 from privtab.errors import DecisionUnavailable, InvalidRequest, UnsupportedError, UsageError
 from privtab.filters import expression as expressions
-from privtab.filters.expression import EVERYTHING, NOTHING, Expression
+from privtab.filters.expression import EVERYTHING, NOTHING, Expression, Value, all_of, any_of
 from privtab.filters.regions import Beginning, regions
+from privtab.filters.values import choices
 from privtab.hints import hint
 from privtab.moments import ALWAYS, LAST, Window
 from privtab.request import Request
@@ -34,6 +36,8 @@ class Filter:
     levels: tuple[str, ...] = ()
     """The type of each name on a path, from the root to the last."""
     expression: Expression = EVERYTHING
+    attributes: tuple[str, ...] = ()
+    """The attributes of the entity that count. One that has no column has no value."""
     bounds: Mapping[str, int] = field(default_factory=dict)
     """The most names of the level that nests, if one does: its column holds a path, `a/b`, in which each name is encoded."""
     beginnings: tuple[Beginning, ...] | None = field(default=None, repr=False)
@@ -75,11 +79,11 @@ class Filter:
         """How many names the expression lists."""
         return expressions.size(self.expression)
 
-    def allows(self, *names: str | None) -> bool:
-        """Whether an entity with these names, unencoded and from the root down, is allowed; None is no name."""
+    def allows(self, *names: str | None, **attributes: object) -> bool:
+        """Whether an entity with these names, unencoded and from the root down, and these attributes is allowed; None is none."""
         if len(names) != len(self.levels):
             raise UsageError(f"a `{self.type}` has the levels {', '.join(self.levels)}: give a name for each")
-        return expressions.holds(self.expression, dict(zip(self.levels, names, strict=True)), self.bounds)
+        return expressions.holds(self.expression, dict(zip(self.levels, names, strict=True)), self.bounds, attributes)
 
     def sql(self, dialect: str, columns: Mapping[str, str], **options: Unpack[SqlOptions]) -> Sql:
         """The condition of a WHERE in a dialect, and the values of its parameters.
@@ -119,6 +123,7 @@ class Filter:
             "action": self.action,
             "type": self.type,
             "levels": list(self.levels),
+            **({"attributes": list(self.attributes)} if self.attributes else {}),
             "where": expressions.to_json(self.expression),
         }
         if self.window.end != LAST:
@@ -130,13 +135,16 @@ class Filter:
         if self.expression == EVERYTHING:
             return dict(columns)
         for name in columns:
-            if name not in self.levels:
-                raise UsageError(f"`{name}` is no level of a `{self.type}`" + hint(name, self.levels))
+            if name not in (*self.levels, *self.attributes):
+                what = "level or attribute" if self.attributes else "level"
+                raise UsageError(
+                    f"`{name}` is no {what} of a `{self.type}`" + hint(name, (*self.levels, *self.attributes))
+                )
         if missing := [level for level in self.levels if level not in columns]:
             raise UsageError(
                 f"no column for {', '.join(missing)}: a `{self.type}` has the levels {', '.join(self.levels)}"
             )
-        return {level: columns[level] for level in self.levels}
+        return {name: columns[name] for name in (*self.levels, *self.attributes) if name in columns}
 
 
 def filter_of(engine: RowEngine, request: Request, window: Window = ALWAYS) -> Filter:
@@ -153,20 +161,29 @@ def filter_of(engine: RowEngine, request: Request, window: Window = ALWAYS) -> F
             "a filter is about many entities: their attributes come from columns, not from the request"
         )
     found = regions(engine, request)
-    allowed = [False] * len(found.examples)
-    for position in engine.visible(request, found.examples):
-        allowed[position] = True
-    try:
-        beginnings = tuple(found.beginnings(allowed))
-    except UnsupportedError:
-        beginnings = None
+    values: tuple[Value, ...] = ()
+    by_answers: dict[tuple[int, ...], list[Expression]] = {}
+    for values, given in choices(engine, request, found.examples):
+        asked = replace(request, attributes=replace(request.attributes, entity=given))
+        by_answers.setdefault(tuple(engine.visible(asked, found.examples)), []).append(all_of(values))
+    conditions, allowed = list[Expression](), list[bool]()
+    for positions, of_values in by_answers.items():
+        allowed = [False] * len(found.examples)
+        for position in positions:
+            allowed[position] = True
+        values_are = any_of(of_values) if len(by_answers) > 1 else EVERYTHING
+        conditions.append(all_of([values_are, found.expression(allowed)]))
+    beginnings = None
+    with suppress(UnsupportedError):
+        beginnings = tuple(found.beginnings(allowed)) if len(by_answers) == 1 else None
     return Filter(
         user=request.user,
         action=request.action,
         type=request.resource.type,
         levels=found.levels,
         bounds=found.bounds,
-        expression=found.expression(allowed),
+        attributes=tuple(sorted({value.attribute for value in values})),
+        expression=any_of(conditions),
         beginnings=beginnings,
         window=window,
         revision=engine.index.revision,

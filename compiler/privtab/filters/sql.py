@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Literal, TypeAlias, TypedDict
 
 import sqlglot
@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from privtab.characters import RANGES
 from privtab.errors import UnsupportedError, UsageError
-from privtab.filters.expression import CLASS, Expression, OneOf, fold, path_pattern, size
+from privtab.filters.expression import CLASS, Expression, Leaf, OneOf, Value, fold, path_pattern, size
 from privtab.hints import hint
 
 ParameterStyle: TypeAlias = Literal["qmark", "format", "pyformat", "named", "numeric", "dollar"]
@@ -163,6 +163,12 @@ def sql(
     target = dialect(dialect_name)
     mapped = {level: column_of(text, target) for level, text in columns.items()}
     values: list[str] = []
+
+    def leaf(one: Leaf) -> exp.Expr:
+        if isinstance(one, Value):
+            return _value(one, mapped.get(one.attribute), target, values)
+        return _one_of(one, mapped[one.level], target, bounds.get(one.level), values)
+
     count = size(expression)
     joined = count > most
     if joined and table is None:
@@ -179,7 +185,7 @@ def sql(
     else:
         tree = fold(
             expression,
-            lambda one: _one_of(one, mapped[one.level], target, bounds.get(one.level), values),
+            leaf,
             lambda parts: exp.and_(*parts) if parts else exp.true(),
             lambda parts: exp.or_(*parts) if parts else exp.false(),
         )
@@ -234,18 +240,14 @@ def _joined(
         mine = [part.copy() for part in exact[:depth]]
         return exp.In(this=mine[0] if depth == 1 else exp.Tuple(expressions=mine), query=exp.Subquery(this=rows))
 
-    def filled(template: str, text: str, column: exp.Expr) -> exp.Expr:
-        values.append(text)
-        return _filled(template, target.name, c=column, v=exp.Var(this=_MARK))
-
     ways = []
     for depth in range(len(exact) + 1):
         if (depth, True) not in found:
             continue
         parts = [among(depth, 1)]
         parts += [exp.not_(among(longer, 0)) for longer in range(depth + 1, len(exact) + 1) if (longer, False) in found]
-        for column, compared in zip(columns[depth:], exact[depth:], strict=True):
-            parts += _valid(compared, target, None, partial(filled, column=column))
+        for column in columns[depth:]:
+            parts += _Texts(column, target, values).valid(None)
         ways.append(exp.and_(*parts))
     return exp.or_(*ways) if ways else exp.false()
 
@@ -255,48 +257,84 @@ def quoted(name: str, dialect_name: str) -> str:
     return exp.column(name, quoted=True).sql(dialect(dialect_name).name)
 
 
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """Writes conditions on a column with texts, which are bound."""
+
+    column: exp.Expr
+    target: Dialect
+    values: list[str]
+
+    @property
+    def exact(self) -> exp.Expr:
+        """The column's text, so that it is compared byte by byte."""
+        return _filled(self.target.column, self.target.name, c=self.column)
+
+    def filled(self, template: str, text: str) -> exp.Expr:
+        """A template with the column and a text."""
+        self.values.append(text)
+        return _filled(template, self.target.name, c=self.column, v=exp.Var(this=_MARK))
+
+    def among(self, texts: Sequence[str], compared: exp.Expr | None = None) -> exp.Expr:
+        """Whether the column's text, or what is compared, is one of these."""
+        compared = compared or self.exact
+        bound = [self.filled(self.target.value, text) for text in texts]
+        return (
+            exp.In(this=compared, expressions=bound) if len(bound) > 1 else exp.EQ(this=compared, expression=bound[0])
+        )
+
+    def usable(self) -> exp.Expr:
+        """Whether the text has no character that names and values cannot have."""
+        pattern = self.target.flags + self.target.pattern
+        return exp.not_(exp.paren(self.filled(self.target.unusable or self.target.finds, pattern)))
+
+    def valid(self, most: int | None) -> Iterator[exp.Expr]:
+        """What makes the text a name, or a path of at most so many names."""
+        yield exp.NEQ(this=self.exact, expression=exp.Literal.string(""))
+        yield self.usable()
+        if most is not None:
+            yield exp.paren(self.filled(self.target.finds, f"{self.target.flags}^{path_pattern(most)}$"))
+
+
+def _value(one: Value, column: exp.Expr | None, target: Dialect, values: list[str]) -> exp.Expr:
+    """A condition on an attribute; one without a column has no value."""
+    if column is None:
+        return exp.true() if one.absent else exp.false()
+    if one.absent:
+        return exp.Is(this=column.copy(), expression=exp.Null())
+    if one.between is not None:
+        low, high = map(exp.Literal.number, one.between)
+        return exp.Between(this=column.copy(), low=low, high=high)
+    if not one.other and not isinstance(one.values[0], str):
+        return exp.In(this=column.copy(), expressions=[exp.convert(value) for value in one.values])
+    texts = _Texts(column, target, values)
+    listed = [texts.among([str(value) for value in one.values])] if one.values else []
+    if not one.other:
+        return listed[0]
+    return exp.and_(exp.not_(exp.Is(this=column.copy(), expression=exp.Null())), *map(exp.not_, listed), texts.usable())
+
+
 def _one_of(one: OneOf, column: exp.Expr, target: Dialect, most: int | None, values: list[str]) -> exp.Expr:
     """`most`: the most names of a path, if the level has paths."""
-
-    def filled(template: str, text: str) -> exp.Expr:
-        values.append(text)
-        return _filled(template, target.name, c=column, v=exp.Var(this=_MARK))
-
-    def among(texts: Sequence[str], compared: exp.Expr) -> exp.Expr:
-        bound = [filled(target.value, text) for text in texts]
-        if len(bound) == 1:
-            return exp.EQ(this=compared, expression=bound[0])
-        return exp.In(this=compared, expressions=bound)
-
-    exact = _filled(target.column, target.name, c=column)
-    listed = [among(one.names, exact)] if one.names else []
+    texts = _Texts(column, target, values)
+    listed = [texts.among(one.names)] if one.names else []
     by_length: dict[int, list[str]] = {}
     for path in one.above:
         begin = f"{path}/"
         by_length.setdefault(len(begin.encode() if target.bytes else begin), []).append(begin)
     below = [
-        among(
+        texts.among(
             begins,
-            exp.func("SUBSTR", exact.copy(), exp.Literal.number(1), exp.Literal.number(length), dialect=target.name),
+            exp.func("SUBSTR", texts.exact, exp.Literal.number(1), exp.Literal.number(length), dialect=target.name),
         )
         for length, begins in sorted(by_length.items())
     ]
     if one.other:
         parts = [exp.not_(part) for part in (*listed, *below)]
-        return exp.and_(*parts, *_valid(exact, target, most, filled))
+        return exp.and_(*parts, *texts.valid(most))
     if below:
-        listed.append(exp.and_(exp.or_(*below), *_valid(exact, target, most, filled)))
+        listed.append(exp.and_(exp.or_(*below), *texts.valid(most)))
     return exp.or_(*listed) if listed else exp.false()
-
-
-def _valid(
-    exact: exp.Expr, target: Dialect, most: int | None, filled: Callable[[str, str], exp.Expr]
-) -> Iterator[exp.Expr]:
-    """What makes a text a name, or a path of at most so many names."""
-    yield exp.NEQ(this=exact.copy(), expression=exp.Literal.string(""))
-    yield exp.not_(exp.paren(filled(target.unusable or target.finds, target.flags + target.pattern)))
-    if most is not None:
-        yield exp.paren(filled(target.finds, f"{target.flags}^{path_pattern(most)}$"))
 
 
 @cache
