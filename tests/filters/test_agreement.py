@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
 import pytest
 import worlds
 from seeds import seeds
+from worlds import attributes as worlds_attributes
 
+from privtab.attributes import Attribute
 from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
 from privtab.entitlements.universe import names as state_names
@@ -26,9 +28,17 @@ from privtab.state.index import index
 
 ODD = (None, "", "*", "%", "%2A", "*?", "nowhere", "READER", "a\n", "\u2028", "e\u0301")
 REQUESTS, PATHS = 12, 40
+VALUED: dict[tuple[str, ...], int] = {}
+"""How many paths with attributes of columns were compared, by the features of the worlds."""
 
 
-def _allowed(program: Program, reference: Reference, request: Request, names: tuple[str | None, ...]) -> bool:
+def _allowed(
+    program: Program,
+    reference: Reference,
+    request: Request,
+    names: tuple[str | None, ...],
+    values: Mapping[str, object],
+) -> bool:
     """The decision of the reference for an entity with these names; one without a name is a call, no entity."""
     shape = vocabulary(program).shapes[request.resource.type].written
     if None in names or "" in names:
@@ -37,12 +47,28 @@ def _allowed(program: Program, reference: Reference, request: Request, names: tu
     path = "/".join(str(name) if level == nested else encode_name(str(name)) for level, name in enumerate(names))
     if path.endswith("/"):
         return False
-    asked = replace(request, resource=Entity(request.resource.type, path))
+    given = {name: value for name, value in values.items() if value is not None}
+    asked = replace(
+        request,
+        resource=Entity(request.resource.type, path),
+        attributes=replace(request.attributes, entity=given),
+    )
     try:
         vocabulary(program).check(asked)
     except InvalidRequest:
         return False
     return reference.decide(asked).allowed
+
+
+def _values(attribute: Attribute) -> Sequence[object]:
+    """Values of a column, also such as no request can give."""
+    match attribute.type:
+        case "bool":
+            return (None, True, False)
+        case "integer":
+            return (None, *range(attribute.lowest - 1, attribute.highest + 2))
+        case _:
+            return (None, *attribute.values, *worlds_attributes.TEXTS, "", "other0", "a\n")
 
 
 def _name(random: Random, known: Sequence[str], most: int | None) -> str | None:
@@ -66,7 +92,7 @@ def test_a_filter_allows_what_the_reference_allows(seed: int, features: tuple[st
     engine = RowEngine(policy_artifacts(program).program, Index(index(program, state)))
     reference = Reference(program, state)
     known = sorted({unencoded(name) for name in state_names(program, state)} | {*worlds.USERS, *worlds.ROLES})
-    random, compared = Random(seed), 0
+    random, compared, valued = Random(seed), 0, 0
     for asked in random.sample(requests := worlds.requests(program, seed, per_rule=2), min(REQUESTS, len(requests))):
         request = replace(asked, attributes=replace(asked.attributes, entity={}))
         try:
@@ -75,10 +101,16 @@ def test_a_filter_allows_what_the_reference_allows(seed: int, features: tuple[st
             continue
         for _ in range(PATHS):
             names = tuple(_name(random, known, found.bounds.get(level)) for level in found.levels)
-            assert found.allows(*names) is _allowed(program, reference, request, names), (
-                request,
-                names,
-                found.to_json(),
-            )
+            values = {name: random.choice(_values(program.attributes.entity[name])) for name in found.attributes}
+            allowed = _allowed(program, reference, request, names, values)
+            assert found.allows(*names, **values) is allowed, (request, names, values, found.to_json())
+            valued += bool(values)
             compared += 1
     assert compared
+    VALUED[features] = VALUED.get(features, 0) + valued
+
+
+def test_attributes_of_columns_were_compared() -> None:
+    for seed in range(8):
+        test_a_filter_allows_what_the_reference_allows(seed, ("attributes",))
+    assert VALUED["attributes",] > 20

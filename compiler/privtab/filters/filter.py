@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 from privtab import moments
+from privtab.attributes import Scalar
 from privtab.engines.rows import RowEngine
 from privtab.errors import DecisionUnavailable, InvalidRequest, UnsupportedError, UsageError
 from privtab.filters import expression as expressions
@@ -17,7 +18,7 @@ from privtab.filters.regions import Beginning, regions
 from privtab.filters.values import choices
 from privtab.hints import hint
 from privtab.moments import ALWAYS, LAST, Window
-from privtab.request import Request
+from privtab.request import Entity, Request
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -147,6 +148,17 @@ class Filter:
         return {name: columns[name] for name in (*self.levels, *self.attributes) if name in columns}
 
 
+def _allowed(
+    engine: RowEngine, request: Request, examples: Sequence[Entity], given: Mapping[str, Scalar]
+) -> Sequence[int]:
+    """The positions of the entities on which a request is allowed if each has these attributes."""
+    if not given:
+        return engine.visible(request, examples)
+    attributes = replace(request.attributes, entity=given)
+    requests = (replace(request, resource=example, attributes=attributes) for example in examples)
+    return [position for position, asked in enumerate(requests) if engine.allow(asked)]
+
+
 def filter_of(engine: RowEngine, request: Request, window: Window = ALWAYS) -> Filter:
     """Where a request is allowed, whatever entity of its resource's type it names; the names in the request were checked.
 
@@ -164,18 +176,17 @@ def filter_of(engine: RowEngine, request: Request, window: Window = ALWAYS) -> F
     values: tuple[Value, ...] = ()
     by_answers: dict[tuple[int, ...], list[Expression]] = {}
     for values, given in choices(engine, request, found.examples):
-        asked = replace(request, attributes=replace(request.attributes, entity=given))
-        by_answers.setdefault(tuple(engine.visible(asked, found.examples)), []).append(all_of(values))
+        positions = _allowed(engine, request, found.examples, given)
+        by_answers.setdefault(tuple(positions), []).append(all_of(values))
     conditions, allowed = list[Expression](), list[bool]()
     for positions, of_values in by_answers.items():
         allowed = [False] * len(found.examples)
         for position in positions:
             allowed[position] = True
-        values_are = any_of(of_values) if len(by_answers) > 1 else EVERYTHING
-        conditions.append(all_of([values_are, found.expression(allowed)]))
+        conditions.append(all_of([any_of(of_values), found.expression(allowed)]))
     beginnings = None
     with suppress(UnsupportedError):
-        beginnings = tuple(found.beginnings(allowed)) if len(by_answers) == 1 else None
+        beginnings = None if values else tuple(found.beginnings(allowed))
     return Filter(
         user=request.user,
         action=request.action,
