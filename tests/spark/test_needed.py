@@ -178,6 +178,22 @@ def test_a_row_that_may_deny_is_looked_for_in_all_of_the_state(spark: SparkSessi
 
 
 @pytest.mark.slow
+def test_a_row_about_an_id_that_it_writes_in_another_spelling_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(
+        POLICY[: POLICY.index("entities")] + "entities: {todo: }\ntypes: {todo: {flat: true}}\nprivileges: [READ]\n"
+        "semantics: {deny: overrides}\ntables: {todo: {read: READ (todo)}}\n", encoding="utf-8",
+    )  # fmt: skip
+    grants = [("user:ann", effect, "READ", f"todo:{id_}") for effect, id_ in
+              (("allow", "/a"), ("allow", "%2Fb"), ("deny", "/b"), ("allow", "c"))]  # fmt: skip
+    rows = spark.createDataFrame([("ann", "%2Fa"), ("ann", "%2Fb"), ("ann", "c")], "user string, path string")
+    state = tables(spark, grants=grants)
+    for plan_ in ("kernel", "portions"):
+        decided = decide(rows, path, state, subject="user", action="read", resource=("todo", "path"), plan=plan_)
+        assert [row["allowed"] for row in decided.collect()] == [True, False, True]
+
+
+@pytest.mark.slow
 def test_when_a_part_is_looked_for(spark: SparkSession, policy: Path, caplog: pytest.LogCaptureFixture) -> None:
     rows = spark.createDataFrame([("ann", "c/s/t"), ("bob", "c/s/t")], "user string, path string")
     state = tables(spark, grants=[*GRANTS, *((f"user:u{n}", "allow", "READ", f"table:d/s/t{n}") for n in range(95))])
