@@ -115,6 +115,14 @@ def scoped_principal(role: str, scope: str) -> str:
     return SCOPED + json.dumps([scope, role], ensure_ascii=False, separators=(",", ":"))
 
 
+def role_and_scope(principal: str) -> tuple[str, str | None]:
+    """The inverse of `scoped_principal`; another principal has no scope."""
+    if not principal.startswith(SCOPED):
+        return principal, None
+    scope, role = json.loads(principal.removeprefix(SCOPED))
+    return role, scope
+
+
 def scopes_of_roles(state: State) -> dict[str, dict[str, Entity]]:
     """For each role (`role:…`), the scopes for which it is assigned, by key."""
     found: dict[str, dict[str, Entity]] = {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from privtab.engines.index import Index, PrivilegeNumbers, StatePart, in_parts
+from privtab.engines.index import Index, PrivilegeNumbers, StatePart, combined_document, in_parts
 from privtab.engines.windowed import is_windowed
 from privtab.errors import DecisionUnavailable, HasWindows, UsageError
 from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window
@@ -17,12 +17,15 @@ from privtab.spark.state.checked import program_of
 from privtab.spark.state.schemas import TABLES
 from privtab.state.attribute_rows import texts
 from privtab.state.nodes import Assignment, AttributeRow, Effect, Grant, Placement, State
+from privtab.state.principal_rows import role_and_scope
 from privtab.state.written import as_written
 
 if TYPE_CHECKING:
     from privtab.spark.policies import OpenPolicy
 
 _ARCHIVES = (".tar.gz", ".tgz")
+_TIMED = ("allow", "deny", "owners", "brought", "principals", "group_principals", "scoped", "group_scoped")
+"""The parts of an index whose entries hold for a time because a row does."""
 
 
 def from_index(document: Mapping[str, Any]) -> State:
@@ -48,35 +51,28 @@ def from_index(document: Mapping[str, Any]) -> State:
 
     memberships: dict[tuple[str, str], None] = {}
     assignments: dict[Assignment, None] = {}
-    people = [(f"user:{user}", listed) for user, listed in document["principals"].items()]
-    people += [(f"group:{group}", listed) for group, listed in document["group_principals"].items()]
-    for holder, listed in people:
-        for principal in listed.split("\n"):
-            kind, _, name = principal.partition(":")
-            if kind == "role":
-                assignments[Assignment(principal=holder, role=name)] = None
-            elif principal in document["within"]:
-                role, scope = document["within"][principal]
-                assignments[Assignment(principal=holder, role=role.partition(":")[2], scope=entity(scope))] = None
-            elif kind == "group" and principal != holder:
-                memberships[holder.removeprefix("user:"), name] = None
+
+    def assign(holder: str, role: str, scope: str | None) -> None:
+        where = None if scope is None else entity(scope)
+        assignments[Assignment(principal=holder, role=role.removeprefix("role:"), scope=where)] = None
+
+    for kind, part in (("user", "principals"), ("group", "group_principals")):
+        for name, listed in document[part].items():
+            for principal in listed.split("\n") if isinstance(listed, str) else listed:
+                group, (role, scope) = principal.removeprefix("group:"), role_and_scope(principal)
+                if role.startswith("role:"):
+                    assign(f"{kind}:{name}", role, scope)
+                elif group != principal and (kind, name) != ("group", group):
+                    memberships[name if kind == "user" else f"group:{name}", group] = None
     for kind, part in (("user", "scoped"), ("group", "group_scoped")):
         for name, scopes in document[part].items():
             for scope, roles in scopes.items():
                 for role in roles:
-                    assignment = Assignment(
-                        principal=f"{kind}:{name}", role=role.partition(":")[2], scope=entity(scope)
-                    )
-                    assignments[assignment] = None
+                    assign(f"{kind}:{name}", role, scope)
     # What a role brings within a scope, it brings wherever that scope is.
     for holder, others in document.get("brought", {}).items():
-        principal = document["within"][holder][0] if holder in document["within"] else holder
         for other in others:
-            role, scope = document["within"].get(other, (other, None))
-            assignment = Assignment(
-                principal=principal, role=role.partition(":")[2], scope=None if scope is None else entity(scope)
-            )
-            assignments[assignment] = None
+            assign(role_and_scope(holder)[0], *role_and_scope(other))
     return State(
         members=tuple((user, entity(key)) for key, users in document["members"].items() for user in users),
         memberships=tuple(memberships),
@@ -107,36 +103,16 @@ def _from_windowed(document: Mapping[str, Any]) -> State:
     windows = parts.pop("windows")
     lasting = from_index(parts | {part: document[part] for part in HELD_ALWAYS if part in document})
     indexes: dict[Window, dict[str, Any]] = {}
-
-    def enter(spans: list[list[int]], part: str, *keys: str, value: Any = True) -> None:
-        for begin, end in spans:
-            nothing: dict[str, Any] = {name: {} for name in (*windows, "members", "service_admins")}
-            entry = indexes.setdefault(Window(begin, end), nothing | {"within": document["within"]})
-            for key in (part, *keys[:-1]):
-                entry = entry.setdefault(key, {})
-            entry[keys[-1]] = value if keys[-1] not in entry or value is True else entry[keys[-1]] + value
-
-    for part in ("allow", "deny"):
-        for privilege, keys in windows[part].items():
-            for key, holders in keys.items():
-                for holder, origins in holders.items():
-                    if holder not in document["within"]:
-                        enter(origins[key], part, privilege, key, holder)
-    for key, owners in windows["owners"].items():
-        for holder, spans in owners.items():
-            enter(spans, "owners", key, holder)
-    for role, times in windows.get("brought", {}).items():
-        for other, spans in times.items():
-            enter(spans, "brought", role, other)
-    for part in ("principals", "group_principals"):
-        for name, times in windows[part].items():
-            for principal, spans in times.items():
-                enter(spans, part, name, value=f"\n{principal}")
-    for part in ("scoped", "group_scoped"):
-        for name, scopes in windows[part].items():
-            for scope, times in scopes.items():
-                for role, spans in times.items():
-                    enter(spans, part, name, scope, value=[role])
+    for part in _TIMED:
+        for keys, spans in _times(windows.get(part, {})):
+            if part in ("allow", "deny") and (keys.pop() != keys[1] or role_and_scope(keys[2])[1]):
+                continue
+            for begin, end in spans:
+                nothing: dict[str, Any] = {name: {} for name in (*windows, "members", "service_admins")}
+                entry = indexes.setdefault(Window(begin, end), nothing)
+                for key in (part, *keys[:-1]):
+                    entry = entry.setdefault(key, {})
+                entry[keys[-1]] = True
     rows: dict[str, Any] = {table: list(getattr(lasting, table)) for table in TABLES}
     found: dict[str, list[Window]] = {table: [ALWAYS] * len(table_rows) for table, table_rows in rows.items()}
     for window, index in indexes.items():
@@ -151,6 +127,15 @@ def _from_windowed(document: Mapping[str, Any]) -> State:
     }
     tables = {table: tuple(table_rows) for table, table_rows in rows.items()}
     return replace(lasting, **tables, windows=timed)
+
+
+def _times(value: Any, *keys: str) -> Iterator[tuple[list[str], list[list[int]]]]:
+    """The times in nested maps, each with the keys under which they are."""
+    if not isinstance(value, Mapping):
+        yield list(keys), value
+        return
+    for key, part in value.items():
+        yield from _times(part, *keys, key)
 
 
 def is_bundle(state: Any) -> bool:
@@ -201,20 +186,16 @@ def _rows(policy: OpenPolicy, where: str) -> State:
     """The rows in the bundles of a folder, which are suitable."""
     from privtab.client import _config
     from privtab.client.embedded import bundle_location
-    from privtab.shard_names import shard_name
-    from privtab.state.shards import PEOPLE, merged
 
     bundles = bundle_location(where, _config.resolve({})).read({}, lambda document: document)
     found = (bundle.content.states for bundle in bundles)
     documents: list[Mapping[str, Any]] = [states[policy.system] for states in found if policy.system in states]
-    people = [document for document in documents if "shards" in document]
-    if not people:
+    if not any(map(in_parts, documents)):
         return from_index(documents[0])
-    shards = {name: shard for document in documents for name, shard in document.get("at", {}).items()}
-    names = {root: shard_name(root) for root in people[0]["shards"]}
-    if missing := [root for root, name in names.items() if name not in shards]:
+    document, missing = combined_document(documents)
+    if missing:
         raise missing_shards_error(missing)
-    return from_index(merged({PEOPLE: people[0], **{root: shards[name] for root, name in names.items()}}))
+    return from_index(document)
 
 
 @dataclass(frozen=True, slots=True)
