@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import worlds
+from decision_rows import CATALOGS as POLICY
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from request_frames import COLUMNS as REQUEST_COLUMNS
@@ -31,19 +32,6 @@ FEATURES: tuple[tuple[str, ...], ...] = (
     ("nested", "attributes", "hierarchy", "implies"),
     ("active", "hierarchy", "nested"),
 )
-POLICY = """\
-privtab: 1
-system: rows
-version: "1"
-entities: {catalog: {schema: {table: }}}
-privileges: [USE, READ]
-semantics: {inheritance: down, deny: overrides}
-tables:
-  table:
-    create: {requires: USE (schema), grants: READ (table)}
-    read: USE (catalog) and READ (table)
-    copy: {with: {to: [schema, table]}, requires: READ (table) and READ (to)}
-"""
 GRANTS = [
     ("user:ann", "allow", "USE", "catalog:c"),
     ("user:ann", "allow", "READ", "schema:c/s"),

@@ -30,6 +30,7 @@ from privtab.spark.portions import kept
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import PackedState, ShippedBytes
 from privtab.spark.state.row_checks import each_row
+from privtab.spark.state.schemas import entity_column
 from privtab.spark.state.tables import packed, unpacked
 from privtab.spark.states import batches_of, cache_key, memoised
 from privtab.spark.states import readable as readable_state
@@ -62,7 +63,7 @@ def decide_by_needed(
     assert read is not None
     check_executors(spark)
     memoised(("part", policy.digest, *cache_key(state)), state, lambda: True)
-    rows = sum(read.raw_counts().values())
+    rows = sum(read.raw_counts.values())
     paths = _named(request, max(shape.most for shape in policy.vocabulary.shapes.values()))
     if paths is None or (choice.plan == "kernel" and len(paths) * SMALLER > rows):
         return None
@@ -72,7 +73,7 @@ def decide_by_needed(
         table: kept(packed(read.raw(table), partial(_needed_rows, policy.as_program, table, named)))
         for table in choice.selected
     }
-    counts = {**read.raw_counts(), **{table: _total(part, "rows") for table, part in parts.items()}}
+    counts = {**read.raw_counts, **{table: _total(part, "rows") for table, part in parts.items()}}
     needed = sum(counts.values())
     log.info("decide: the requests need %s of %s rows", f"{needed:,}", f"{rows:,}", extra={"needed": needed})
     if needed > limits.rows or size_of(policy, counts) > limits.size:
@@ -125,7 +126,8 @@ def _needed_rows(
     The driver checks them all. Here are only those checked of which it does not show what they are about, or that may be reported.
     """
     names: list[str] = []
-    column = "of" if table == "members" else "entity"
+    column = entity_column(table)
+    assert column is not None
 
     def columns_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Array, ...]]:
         for batch in batches:
@@ -160,4 +162,5 @@ def _of_no_harm(program: Program, table: str, batch: pa.RecordBatch) -> Truth:
         return np.zeros(len(batch), np.bool_)
     cells = [(batch.column(name), text) for name, text in _ALLOWS.items() if name in batch.schema.names]
     alike = [arrow.truth(pc.is_in(column, arrow.texts([text]))) for column, text in cells]
-    return np.logical_and.reduce([np.ones(len(batch), np.bool_), *alike])
+    found: Truth = np.logical_and.reduce([np.ones(len(batch), np.bool_), *alike])
+    return found
