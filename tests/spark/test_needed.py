@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import worlds
+from decision_rows import CATALOGS as POLICY
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from request_frames import COLUMNS as REQUEST_COLUMNS
@@ -31,19 +32,6 @@ FEATURES: tuple[tuple[str, ...], ...] = (
     ("nested", "attributes", "hierarchy", "implies"),
     ("active", "hierarchy", "nested"),
 )
-POLICY = """\
-privtab: 1
-system: rows
-version: "1"
-entities: {catalog: {schema: {table: }}}
-privileges: [USE, READ]
-semantics: {inheritance: down, deny: overrides}
-tables:
-  table:
-    create: {requires: USE (schema), grants: READ (table)}
-    read: USE (catalog) and READ (table)
-    copy: {with: {to: [schema, table]}, requires: READ (table) and READ (to)}
-"""
 GRANTS = [
     ("user:ann", "allow", "USE", "catalog:c"),
     ("user:ann", "allow", "READ", "schema:c/s"),
@@ -175,6 +163,22 @@ def test_a_row_that_may_deny_is_looked_for_in_all_of_the_state(spark: SparkSessi
         decide(rows, policy, tables(spark, grants=[*GRANTS, *harmless]), plan="portions", **READ)
     decided = decide(rows, policy, tables(spark, grants=[*GRANTS, *harmless[:1]]), plan="portions", **READ)
     assert [row["allowed"] for row in decided.collect()] == [True]
+
+
+@pytest.mark.slow
+def test_a_row_about_an_id_that_it_writes_in_another_spelling_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(
+        POLICY[: POLICY.index("entities")] + "entities: {todo: }\ntypes: {todo: {flat: true}}\nprivileges: [READ]\n"
+        "semantics: {deny: overrides}\ntables: {todo: {read: READ (todo)}}\n", encoding="utf-8",
+    )  # fmt: skip
+    grants = [("user:ann", effect, "READ", f"todo:{id_}") for effect, id_ in
+              (("allow", "/a"), ("allow", "%2Fb"), ("deny", "/b"), ("allow", "c"))]  # fmt: skip
+    rows = spark.createDataFrame([("ann", "%2Fa"), ("ann", "%2Fb"), ("ann", "c")], "user string, path string")
+    state = tables(spark, grants=grants)
+    for plan_ in ("kernel", "portions"):
+        decided = decide(rows, path, state, subject="user", action="read", resource=("todo", "path"), plan=plan_)
+        assert [row["allowed"] for row in decided.collect()] == [True, False, True]
 
 
 @pytest.mark.slow

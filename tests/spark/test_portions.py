@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from decision_rows import CATALOGS as POLICY
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
@@ -19,20 +20,6 @@ from privtab.request import Entity, Request
 from privtab.spark import decide, portions
 from privtab.spark.state import state_tables
 from privtab.state.nodes import Assignment, Grant, State
-
-POLICY = """\
-privtab: 1
-system: rows
-version: "1"
-entities: {catalog: {schema: {table: }}}
-privileges: [USE, READ]
-semantics: {inheritance: down, deny: overrides}
-tables:
-  table:
-    create: {requires: USE (schema), grants: READ (table)}
-    read: USE (catalog) and READ (table)
-    copy: {with: {to: [schema, table]}, requires: READ (table) and READ (to)}
-"""
 
 NOT_GRANTED = "not granted"
 

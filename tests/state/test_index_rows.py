@@ -26,6 +26,7 @@ def test_rows_read_back_decide_alike(features: tuple[str, ...], seed: int) -> No
     program = generated_programs.program(seed, *features)
     state = worlds.timed(worlds.state(program, seed), seed)
     rows = as_written(program, from_index(index(program, state)))
+    assert {row.role for row in rows.assignments} <= {row.role for row in state.assignments}
     requests = worlds.requests(program, seed, 3)
     for moment in (worlds.EPOCH, *worlds.moments(state)[::5]):
         expected, found = Reference(program, state.at(moment)), Reference(program, rows.at(moment))

@@ -30,6 +30,20 @@ tables:
   user: {get: self}
   role: {use: holds (role)}
 """
+CATALOGS = """\
+privtab: 1
+system: rows
+version: "1"
+entities: {catalog: {schema: {table: }}}
+privileges: [USE, READ]
+semantics: {inheritance: down, deny: overrides}
+tables:
+  table:
+    create: {requires: USE (schema), grants: READ (table)}
+    read: USE (catalog) and READ (table)
+    copy: {with: {to: [schema, table]}, requires: READ (table) and READ (to)}
+"""
+"""A policy with three levels of entities."""
 STATE = """
 assignments:
   - {principal: "user:bob", role: clerk}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Required, TypeAlias, TypedDict, assert_never, cast
+from typing import TYPE_CHECKING, Any, Required, TypeAlias, TypedDict, cast
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column
@@ -18,6 +18,7 @@ from privtab.hints import did_you_mean, hint
 from privtab.names import LEFT_OUT
 from privtab.request import flag_name
 from privtab.spark.attribute_columns import (
+    COLUMN_TYPES,
     AttributeColumn,
     AttributesLike,
     check_kind,
@@ -429,9 +430,6 @@ class ArgumentReader:
                 )
 
 
-_CASTS = {"bool": "boolean", "integer": "bigint", "text": "string", "enum": "string", "set": "array<string>"}
-
-
 def _read_attributes(reader: ArgumentReader, argument: AttributesLike | None) -> tuple[AttributeColumn, ...]:
     """Add the columns of attributes to a reader. Raises InvalidRequest for attributes that requests do not give, UsageError for other values."""
     found = []
@@ -446,21 +444,13 @@ def _read_attributes(reader: ArgumentReader, argument: AttributesLike | None) ->
         column = reader.materialised_column(value, what, ', or a value for all rows, a text by `F.lit("text")`')
         reader.attributes[what] = attribute
         canonical = f"attribute_{number}"
-        reader.columns[canonical] = column.cast(_CASTS[attribute.type])
-        if (broken := _no_utf8(attribute, column)) is not None:
-            reader.invalid_reasons.append(F.when(broken, REASONS[ATTRIBUTE]))
+        reader.columns[canonical] = column = column.cast(COLUMN_TYPES[attribute.type].cast)
+        # A text that is no UTF-8 would otherwise be taken for an absent one.
+        if attribute.type == "set":
+            reader.invalid_reasons.append(
+                F.when(F.exists(column, lambda text: ~F.is_valid_utf8(text)), REASONS[ATTRIBUTE])
+            )
+        elif COLUMN_TYPES[attribute.type].cast == "string":
+            reader.invalid_reasons.append(F.when(~F.is_valid_utf8(column), REASONS[ATTRIBUTE]))
         found.append(AttributeColumn(kind=kind, slot=slot, name=name, column=canonical))
     return tuple(found)
-
-
-def _no_utf8(attribute: Attribute, column: Column) -> Column | None:
-    """Whether a text is no UTF-8: it would otherwise be taken for an absent one."""
-    match attribute.type:
-        case "text" | "enum":
-            return ~F.is_valid_utf8(column.cast("string"))
-        case "set":
-            return F.exists(column.cast("array<string>"), lambda text: ~F.is_valid_utf8(text))
-        case "bool" | "integer":
-            return None
-        case _:
-            assert_never(attribute.type)

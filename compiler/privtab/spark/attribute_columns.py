@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    ByteType,
-    CharType,
-    DataType,
-    IntegerType,
-    LongType,
-    NullType,
-    ShortType,
-    StringType,
-    VarcharType,
-)
+import pyarrow as pa
 
 from privtab.attributes import Attribute, AttributeKind, requested
 from privtab.errors import InvalidRequest, UsageError
 from privtab.vocabulary import Vocabulary
 
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
 AttributesLike: TypeAlias = Mapping[str, Any]
 """As the attributes of a request, with a column or the name of one in the place of each value; True, False, a number or a list of texts
 is the value of all rows."""
 
-WANTED = {
-    "bool": "true or false",
-    "integer": "a whole number",
-    "text": "a text",
-    "enum": "a text",
-    "set": "an array of texts",
+_TEXT = r"(string( collate .*)?|(var)?char\(\d+\)|void)"
+
+
+class ColumnType(NamedTuple):
+    """What a column of the values of an attribute is like, by the type of the attribute."""
+
+    wanted: str
+    cast: str
+    """The type of Spark that engines take."""
+    suits: str
+    """A regular expression for the types of Spark that can be cast to it, beside that of null."""
+    arrow_suits: Callable[[pa.DataType], bool]
+    arrow: pa.DataType
+
+
+_OF_TEXT = ColumnType("a text", "string", _TEXT, pa.types.is_string, pa.string())
+COLUMN_TYPES: Mapping[str, ColumnType] = {
+    "bool": ColumnType("true or false", "boolean", "boolean", pa.types.is_boolean, pa.bool_()),
+    "integer": ColumnType("a whole number", "bigint", "tinyint|smallint|int|bigint", pa.types.is_integer, pa.int64()),
+    "text": _OF_TEXT,
+    "enum": _OF_TEXT,
+    "set": ColumnType("an array of texts", "array<string>", f"array<{_TEXT}>", pa.types.is_list, pa.list_(pa.string())),
 }
 
 
@@ -61,25 +69,9 @@ def declared(vocabulary: Vocabulary, kind: AttributeKind) -> tuple[Mapping[str, 
 
 def check_kind(what: str, attribute: Attribute, kind: DataType) -> None:
     """Raise UsageError for a column whose type is not that of its attribute."""
-    if not _suits(attribute, kind):
-        raise UsageError(f"{what} is a column of type `{kind.simpleString()}`: {WANTED[attribute.type]} is wanted")
-
-
-def _suits(attribute: Attribute, kind: DataType) -> bool:
-    text = StringType | CharType | VarcharType | NullType
-    if isinstance(kind, NullType):
-        return True
-    match attribute.type:
-        case "bool":
-            return isinstance(kind, BooleanType)
-        case "integer":
-            return isinstance(kind, ByteType | ShortType | IntegerType | LongType)
-        case "text" | "enum":
-            return isinstance(kind, text)
-        case "set":
-            return isinstance(kind, ArrayType) and isinstance(kind.elementType, text)
-        case _:
-            assert_never(attribute.type)
+    own, name = COLUMN_TYPES[attribute.type], kind.simpleString()
+    if not re.fullmatch(f"{own.suits}|void", name):
+        raise UsageError(f"{what} is a column of type `{name}`: {own.wanted} is wanted")
 
 
 def check_objects(

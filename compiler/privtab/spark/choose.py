@@ -18,7 +18,7 @@ from privtab.spark.moments import Moment, is_column, moment_of, state_at
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.preflight import workers
 from privtab.spark.state.bundles import bundle_size, is_bundle
-from privtab.spark.state.schemas import LOCATED, windows_in
+from privtab.spark.state.schemas import LOCATED
 from privtab.spark.state.tables import PACKED
 from privtab.spark.states import counted, decided_before, readable, timed_rows
 
@@ -143,34 +143,25 @@ def choose_plan(
     why = found.why()
     followed_by = (_followed(policy, state, refresh),) if streaming else ()
     evaluation = _evaluation(policy, request)
-    selected = () if plan == "kernel" else _selectable(request, policy, state, limits, fits=choice.plan == "kernel")
-    if selected:
-        named = " and ".join(f"`{table}`" for table in selected)
+    if choice.selected:
+        named = " and ".join(f"`{table}`" for table in choice.selected)
         evaluation = (f"of {named}, only the rows that the requests need are taken, if these fit", *evaluation)
     steps = (found.step() if why is None else why, *evaluation, *followed_by)
-    return replace(choice, steps=steps, selected=selected)
+    return replace(choice, steps=steps)
 
 
-def _selectable(
-    request: RequestColumns, policy: OpenPolicy, state: Any, limits: Limits, *, fits: bool
-) -> tuple[str, ...]:
-    """The large tables whose rows can be told by the paths of requests, if it pays off to find those that are needed.
-
-    `fits`: whether the whole state would fit; then a second call by it is worth its arrays.
-    """
+def _selectable(request: RequestColumns, policy: OpenPolicy, state: Any, limits: Limits) -> tuple[str, ...]:
+    """The large tables whose rows can be told by the paths of requests, if it may pay off to find those that are needed."""
     if request.frame.isStreaming or limits.pin or policy.vocabulary.flat or uses_below(policy.as_program):
         return ()
     read = readable(policy, state, request.frame.sparkSession)
     if read is None or not read.plain:
         return ()
-    if any(windows_in(source.rows) for sources in read.sources.tables.values() for source in sources):
+    if read.sources.window(*read.sources.tables):
         return ()
-    counts = read.raw_counts()
+    counts = read.raw_counts
     tables = tuple(table for table in LOCATED if counts[table] > PACKED)
-    rows = sum(counts.values())
-    if rows - sum(counts[table] for table in tables) > limits.rows:
-        return ()
-    return () if fits and (rows <= SMALLER * limits.large or decided_before(policy, state)) else tables
+    return () if sum(counts.values()) - sum(counts[table] for table in tables) > limits.rows else tables
 
 
 def _evaluation(policy: OpenPolicy, request: RequestColumns) -> tuple[str, ...]:
@@ -208,11 +199,13 @@ def _followed(policy: OpenPolicy, state: Any, refresh: float | None) -> str:
 def choice_for(request: RequestColumns, policy: OpenPolicy, state: Any, *, plan: str, limits: Limits) -> Choice:
     """The choice without its steps; prepares nothing."""
     match plan:
-        case "kernel" | "portions":
+        case "kernel":
             return Choice(plan=plan, why="the caller asks for it")
-        case "joins":
-            warnings.warn("the plan `joins` is called `portions` now", DeprecationWarning, stacklevel=4)
-            return Choice(plan="portions", why="the caller asks for it")
+        case "portions" | "joins":
+            if plan == "joins":
+                warnings.warn("the plan `joins` is called `portions` now", DeprecationWarning, stacklevel=4)
+            selected = _selectable(request, policy, state, limits)
+            return Choice(plan="portions", why="the caller asks for it", selected=selected)
         case "auto":
             pass
         case _:
@@ -221,8 +214,11 @@ def choice_for(request: RequestColumns, policy: OpenPolicy, state: Any, *, plan:
         size = bundle_size(state)
         return Choice(plan="kernel", why="a state bundle is an index already", figures={"bundles, bytes": size})
     counts = counted(policy, state, request.frame.sparkSession)
-    part = bool(_selectable(request, policy, state, limits, fits=True))
-    return _by_size(request, policy, counts, limits, part=part)
+    tables = _selectable(request, policy, state, limits)
+    # A second call by a state that fits is worth its arrays.
+    once = sum(counts.values()) > SMALLER * limits.large and not decided_before(policy, state)
+    choice = _by_size(request, policy, counts, limits, part=bool(tables) and once)
+    return replace(choice, selected=tables if once or choice.plan == "portions" else ())
 
 
 def _by_size(

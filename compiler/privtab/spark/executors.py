@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import pickle
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias, Unpack
 
 import numpy as np
@@ -27,7 +28,7 @@ from privtab.spark.attribute_columns import values
 from privtab.spark.deciding import check_names, with_answer_columns
 from privtab.spark.following import REFRESH, check_refresh
 from privtab.spark.frames import Frame, flag_column, opened
-from privtab.spark.kernel import CODE, CODES, NO_ANSWER, Layout, answer_columns, combined_batches, mapped, readable
+from privtab.spark.kernel import CODES, NO_ANSWER, Layout, answer_columns, mapped, readable
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import WorkerCache
 from privtab.vocabulary import Vocabulary
@@ -116,9 +117,10 @@ def _function(
     point: _PortableDecisionPoint, vocabulary: Vocabulary, layout: Layout, column_count: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def decide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from privtab.spark.executors import answers
+        from privtab.spark.executors import codes
+        from privtab.spark.kernel import answered_batches
 
-        yield from answers(point, vocabulary, layout, column_count, batches)
+        yield from answered_batches(partial(codes, point, vocabulary, layout), layout.rows, column_count, batches)
 
     return decide
 
@@ -147,24 +149,9 @@ def _open_client(point: _PortableDecisionPoint) -> Asker:
     return client
 
 
-def answers(
-    point: _PortableDecisionPoint,
-    vocabulary: Vocabulary,
-    layout: Layout,
-    column_count: int,
-    batches: Iterable[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
-    """The input rows with the columns of the request replaced by a code; `vocabulary` is the one that the driver read."""
-    names = [*(f"c{number}" for number in range(column_count)), CODE]
-    for part in combined_batches((tuple(batch.columns) for batch in batches), layout.rows):
-        columns = [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)]
-        codes = _codes(point, vocabulary, layout, [readable(column) for column in columns[column_count:]])
-        yield pa.RecordBatch.from_arrays([*columns[:column_count], pa.array(codes)], names)
-
-
-def _codes(
-    point: _PortableDecisionPoint, vocabulary: Vocabulary, layout: Layout, columns: list[pa.Array]
-) -> np.ndarray[Any, np.dtype[np.int8]]:
+def codes(point: _PortableDecisionPoint, vocabulary: Vocabulary, layout: Layout, columns: list[pa.Array]) -> pa.Array:
+    """The codes of requests in the columns of a layout; `vocabulary` is the one that the driver read."""
+    columns = [readable(column) for column in columns]
     # Rows with lists are not deduplicated here; the client sends equal requests only once anyway.
     no_lists = not any(pa.types.is_nested(column.type) for column in columns)
     distinct_rows = distinct(columns) if no_lists and columns else None
@@ -174,8 +161,8 @@ def _codes(
     found = [_request(layout, dict(zip(layout.columns, row, strict=True)), vocabulary) for row in rows]
     request_codes = iter(_decide_requests(point, [item for item in found if isinstance(item, Request)]))
     row_codes = (next(request_codes) if isinstance(item, Request) else item + 1 for item in found)
-    codes = np.fromiter(row_codes, np.int8, len(found))
-    return codes if distinct_rows is None else codes[distinct_rows[1]]
+    decided = np.fromiter(row_codes, np.int8, len(found))
+    return pa.array(decided if distinct_rows is None else decided[distinct_rows[1]])
 
 
 def _decide_requests(point: _PortableDecisionPoint, requests: list[Request]) -> list[int]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from privtab.errors import UsageError
@@ -50,6 +51,20 @@ def opened(df: Frame, taken: tuple[str, ...] = ()) -> tuple[DataFrame, Callable[
 def is_frame(value: object) -> bool:
     """Whether it is a DataFrame of Spark, Classic or Connect: early 4.0 releases have no class common to both."""
     return hasattr(value, "mapInArrow") and hasattr(value, "sparkSession")
+
+
+def union(*frames: DataFrame, missing: bool = False) -> DataFrame:
+    """The rows of all frames, columns by name; `missing`: a frame may lack some, which are null."""
+    return reduce(lambda first, second: first.unionByName(second, allowMissingColumns=missing), frames)
+
+
+def row_counts(frames: Mapping[str, Iterable[DataFrame]]) -> dict[str, int]:
+    """By name, how many rows the frames have together, counted in one pass."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    named = [frame.select(F.lit(name).alias("name")) for name, own in frames.items() for frame in own]
+    found = {row["name"]: row["count"] for row in union(*named).groupBy("name").count().collect()} if named else {}
+    return {name: found.get(name, 0) for name in frames}
 
 
 def check_frame(df: object) -> None:

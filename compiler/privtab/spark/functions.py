@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from privtab.attributes import KINDS, requested
 from privtab.errors import InvalidRequest, UsageError
 from privtab.hints import hint
-from privtab.spark.attribute_columns import WANTED, AttributeColumn, declared
+from privtab.spark.attribute_columns import COLUMN_TYPES, AttributeColumn, declared
 from privtab.spark.following import REFRESH, FollowedState, check_refresh, followed
 from privtab.spark.frames import flag_column
 from privtab.spark.kernel import Layout, decided_codes
@@ -26,14 +26,6 @@ if TYPE_CHECKING:
 
 ARGUMENTS = 3
 """The arguments before those that give attributes."""
-_TYPES: Mapping[str, tuple[Callable[[pa.DataType], bool], pa.DataType]] = {
-    "bool": (pa.types.is_boolean, pa.bool_()),
-    "integer": (pa.types.is_integer, pa.int64()),
-    "text": (pa.types.is_string, pa.string()),
-    "enum": (pa.types.is_string, pa.string()),
-    "set": (pa.types.is_list, pa.list_(pa.string())),
-}
-"""By type of attribute: whether a type of Arrow suits, and the type that engines take."""
 _COLUMNS = ("user", "action", "type", "path")
 
 
@@ -161,10 +153,10 @@ def _texts(column: pa.Array) -> pa.Array:
 
 def _values(column: pa.Array, type_: str, number: int) -> pa.Array:
     """The values of an attribute, the argument with a number; raises UsageError for a column of another type."""
-    suits, arrow_type = _TYPES[type_]
-    if not suits(column.type) and not pa.types.is_null(column.type):
-        raise UsageError(f"argument {number} of the function is of the type `{column.type}`: {WANTED[type_]} is wanted")
-    return column.cast(arrow_type)
+    own = COLUMN_TYPES[type_]
+    if not own.arrow_suits(column.type) and not pa.types.is_null(column.type):
+        raise UsageError(f"argument {number} of the function is of the type `{column.type}`: {own.wanted} is wanted")
+    return column.cast(own.arrow)
 
 
 def _request(users: pa.Array, actions: pa.Array, resources: pa.Array, *, type_: str | None) -> tuple[pa.Array, ...]:

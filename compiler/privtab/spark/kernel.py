@@ -143,9 +143,13 @@ def _batches_function(
     shipped: ShippedBytes | FollowedState, layout: Layout, column_count: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def decide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from privtab.spark.kernel import answered_batches
+        from privtab.spark.following import current_engine
+        from privtab.spark.kernel import answered_batches, codes
 
-        yield from answered_batches(shipped, layout, column_count, batches)
+        def current_codes(columns: list[pa.Array]) -> pa.Array:
+            return codes(current_engine(shipped), layout, columns)
+
+        yield from answered_batches(current_codes, layout.rows, column_count, batches)
 
     return decide
 
@@ -164,15 +168,13 @@ def decided_codes(
 
 
 def answered_batches(
-    shipped: ShippedBytes | FollowedState, layout: Layout, column_count: int, batches: Iterable[pa.RecordBatch]
+    decide: Callable[[list[pa.Array]], pa.Array], rows: int, column_count: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The input rows with the columns of the request replaced by a code."""
-    for part in combined_batches((tuple(batch.columns) for batch in batches), layout.rows):
+    """The input rows with the columns of the request replaced by a code. `rows`: how many are decided at once, about."""
+    names = [*(f"c{number}" for number in range(column_count)), CODE]
+    for part in combined_batches((tuple(batch.columns) for batch in batches), rows):
         columns = [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)]
-        names = [*(f"c{number}" for number in range(column_count)), CODE]
-        yield pa.RecordBatch.from_arrays(
-            [*columns[:column_count], codes(current_engine(shipped), layout, columns[column_count:])], names
-        )
+        yield pa.RecordBatch.from_arrays([*columns[:column_count], decide(columns[column_count:])], names)
 
 
 def combined_batches(batches: Iterable[tuple[pa.Array, ...]], rows: int) -> Iterator[list[tuple[pa.Array, ...]]]:

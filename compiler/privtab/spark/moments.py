@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from privtab.errors import HasWindows, UsageError
 from privtab.moments import FIRST, WrongTime, moment, now, text
+from privtab.spark.frames import union
 from privtab.spark.states import memoised
 
 if TYPE_CHECKING:
@@ -101,4 +101,4 @@ def each_moment(
         begin = edges[number - 1] if number else FIRST
         parts.append(decide(frame.where(in_span), state_at(state, begin)))
     parts.append(deny(frame.where(micros.isNull())))
-    return reduce(lambda first, second: first.unionByName(second), parts)
+    return union(*parts)

@@ -1,7 +1,7 @@
 """Find the rows of a large state that requests need, before any of them are collected.
 
-Requests are read first, for the paths that they name. Then the state is read once: tasks check all of its rows, and keep those about
-entities that are named or lie above one that is. What is left is often a small part, which is decided like any state that fits.
+Requests are read first, for the paths that they name. Then the state is read once: tasks keep the rows about entities that are named or
+lie above one that is, and check those of the others that might matter. What is left is often a small part, which is decided like any state that fits.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 from privtab import arrow
+from privtab.arrow import Truth
 from privtab.engines.lookups import TextDictionary
 from privtab.engines.packed import digest
 from privtab.engines.packed import packed as flat
@@ -26,14 +26,16 @@ from privtab.spark.arguments import RequestColumns
 from privtab.spark.choose import SMALLER, size_of
 from privtab.spark.kernel import Layout, combined_batches, decide_by_kernel, named_paths, readable
 from privtab.spark.policies import OpenPolicy
-from privtab.spark.portions import kept, union
+from privtab.spark.portions import kept
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import PackedState, ShippedBytes
 from privtab.spark.state.row_checks import each_row
+from privtab.spark.state.schemas import entity_column
 from privtab.spark.state.tables import packed, unpacked
 from privtab.spark.states import batches_of, cache_key, memoised
 from privtab.spark.states import readable as readable_state
 from privtab.state.findings import stops
+from privtab.state.nodes import RowLocation, StateFinding
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -44,6 +46,8 @@ MOST_BYTES = 1 << 28
 """Most bytes of paths that the driver collects, before those are dropped that several tasks have."""
 ROWS = 1 << 16
 """Rows that are checked at once."""
+_ALLOWS = {"effect": "allow"}
+"""Cells of rows that deny nothing."""
 log = logging.getLogger("privtab.spark")
 
 
@@ -59,7 +63,7 @@ def decide_by_needed(
     assert read is not None
     check_executors(spark)
     memoised(("part", policy.digest, *cache_key(state)), state, lambda: True)
-    rows = sum(read.raw_counts().values())
+    rows = sum(read.raw_counts.values())
     paths = _named(request, max(shape.most for shape in policy.vocabulary.shapes.values()))
     if paths is None or (choice.plan == "kernel" and len(paths) * SMALLER > rows):
         return None
@@ -69,9 +73,7 @@ def decide_by_needed(
         table: kept(packed(read.raw(table), partial(_needed_rows, policy.as_program, table, named)))
         for table in choice.selected
     }
-    sums = union(*(part.select(F.lit(table).alias("table"), "rows") for table, part in parts.items()))
-    found = {row["table"]: row["rows"] for row in sums.groupBy("table").agg(F.sum("rows").alias("rows")).collect()}
-    counts = {**read.raw_counts(), **dict.fromkeys(parts, 0), **found}
+    counts = {**read.raw_counts, **{table: _total(part, "rows") for table, part in parts.items()}}
     needed = sum(counts.values())
     log.info("decide: the requests need %s of %s rows", f"{needed:,}", f"{rows:,}", extra={"needed": needed})
     if needed > limits.rows or size_of(policy, counts) > limits.size:
@@ -84,10 +86,15 @@ def _named(request: RequestColumns, most: int) -> pa.Array | None:
     """The distinct paths that requests name, and all that those of at most `most` names begin with. None if they take too many bytes."""
     columns = [request.columns[name].cast("string").alias(name) for name in Layout.of(request).paths]
     found = kept(packed(request.frame.select(*columns), partial(_paths, most)))
-    if (found.agg(F.sum("bytes").alias("bytes")).collect()[0]["bytes"] or 0) > MOST_BYTES:
+    if _total(found, "bytes") > MOST_BYTES:
         return None
     texts = unpacked(found)
     return pa.chunked_array([arrow.texts([""]), *([] if texts is None else texts.column("path").chunks)]).unique()
+
+
+def _total(batches: DataFrame, column: str) -> int:
+    """The rows or the bytes of all compressed batches, which are few."""
+    return sum(row[0] for row in batches.select(column).collect())
 
 
 # --- on executors ----------------------------------------------------------------------------------------------------
@@ -102,20 +109,25 @@ def _paths(most: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
 
 
 def _beginnings(paths: pa.Array, most: int) -> Iterator[pa.Array]:
-    """The distinct paths, then without their last names, and so on, down to the empty path."""
+    """The distinct paths, then without their last names, and so on, down to the first name."""
     paths = paths.drop_null().unique()
     yield paths
     paths = paths.filter(pc.less_equal(pc.count_substring(paths, "/"), most))  # one with more names names no entity
-    while pc.any(pc.not_equal(paths, "")).as_py():
-        paths = pc.replace_substring_regex(paths, r"(\A|/)[^/]*\z", "").unique()
+    while len(paths := paths.filter(pc.match_substring(paths, "/"))):
+        paths = pc.list_element(pc.split_pattern(paths, "/", max_splits=1, reverse=True), 0).unique()
         yield paths
 
 
 def _needed_rows(
     program: Program, table: str, named: ShippedBytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a table about named entities; and those that make the state unusable, for the driver to report."""
+    """The rows of a table about named entities; and those that make the state unusable, for the driver to report.
+
+    The driver checks them all. Here are only those checked of which it does not show what they are about, or that may be reported.
+    """
     names: list[str] = []
+    column = entity_column(table)
+    assert column is not None
 
     def columns_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Array, ...]]:
         for batch in batches:
@@ -124,13 +136,31 @@ def _needed_rows(
 
     for part in combined_batches(columns_of(batches), ROWS):
         batch = pa.RecordBatch.from_arrays([pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)], names)
-        needed = np.zeros(len(batch), np.bool_)
-        found, findings = each_row(program, table, {}, dict(zip(names, batch.columns, strict=True)))
+        entities = batch.column(column)
+        needed = _about_named(entities, named)
+        unsure = np.flatnonzero(~(needed | _of_no_harm(program, table, batch)))
+        rows = batch.take(arrow.integers(unsure))
+        found, findings = each_row(program, table, {}, dict(zip(names, rows.columns, strict=True)))
         if found is not None:
             raw, checked = found
-            entities = checked.columns["of" if table == "members" else "entity"]
-            types = arrow.numbers(pc.find_substring(entities.array, ":")) + 1
-            about_named = np.append(named_paths(named).may_have(entities.array, types), False)[entities.codes]
-            needed[raw.numbers[about_named & checked.valid] - 1] = True
-        needed[[f.place.row - 1 for f in findings if f.severity == "error" and stops(program, f)]] = True
+            own = checked.columns[column]
+            about_named = np.append(_about_named(own.array, named), False)[own.codes]
+            needed[unsure[raw.numbers[about_named & checked.valid] - 1]] = True
+        needed[[unsure[f.place.row - 1] for f in findings if f.severity == "error" and stops(program, f)]] = True
         yield batch.filter(arrow.truths(needed))
+
+
+def _about_named(entities: pa.Array, named: ShippedBytes) -> Truth:
+    """Which texts are about named entities, or about others with the same hash."""
+    return named_paths(named).may_have(entities, arrow.numbers(pc.find_substring(entities, ":")) + 1)
+
+
+def _of_no_harm(program: Program, table: str, batch: pa.RecordBatch) -> Truth:
+    """Which rows stop nothing even if they are wrong, and say by their text alone which entity they are about."""
+    wrong = StateFinding(place=RowLocation(path="", table=table, row=1), message="", code="S110", row=_ALLOWS)
+    if stops(program, wrong) or any(type_.opaque for type_ in program.entities.values()):
+        return np.zeros(len(batch), np.bool_)
+    cells = [(batch.column(name), text) for name, text in _ALLOWS.items() if name in batch.schema.names]
+    alike = [arrow.truth(pc.is_in(column, arrow.texts([text]))) for column, text in cells]
+    found: Truth = np.logical_and.reduce([np.ones(len(batch), np.bool_), *alike])
+    return found

@@ -24,13 +24,14 @@ from privtab.ir.semantics import HierarchyKind
 from privtab.locations import Locations
 from privtab.request import Entity
 from privtab.spark.arguments import RequestColumns
+from privtab.spark.frames import union
 from privtab.spark.kernel import CHANGED, CODE, CODES, Layout, answer_columns, codes, readable
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import ShippedBytes, contents
 from privtab.spark.state.hierarchy import closed
 from privtab.spark.state.schemas import CANONICAL, LOCATED
-from privtab.spark.state.tables import from_arrow
+from privtab.spark.state.tables import CELLS, cells, from_arrow, whole
 from privtab.spark.state.together import collected_places, shipped_places
 from privtab.spark.states import LOCAL, batches_of
 from privtab.state.located import containers
@@ -59,7 +60,6 @@ FEW = 50_000
 """Requests for which the rows on their paths are looked for, not those of whole portions."""
 REQUEST, ENTITY, USER = "request", "entity", "user"
 """Parts of a portion besides the tables of the state: its requests, its entities, users that no other row of the portion names."""
-CELLS = ("a", "b", "c", "d", "e")
 ATTRIBUTES = "attributes"
 WHOLE = "__whole"
 """The path of an entity from the root down, also where ids are flat."""
@@ -79,11 +79,6 @@ def beginnings(path: str) -> Column:
     return F.array_distinct(
         F.transform(F.sequence(F.lit(0), F.size(names)), lambda n: F.array_join(F.slice(names, 1, n), "/"))
     )
-
-
-def union(*frames: DataFrame) -> DataFrame:
-    """The rows of all frames, columns by name."""
-    return reduce(lambda first, second: first.unionByName(second), frames)
 
 
 def kept(frame: DataFrame) -> DataFrame:
@@ -126,9 +121,7 @@ def depth_of(paths: DataFrame, rows: int, deepest: int) -> int:
 
 def part(name: str, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Rows with the column `portion` in the form in which all parts of portions can be united."""
-    cells = [F.col(column) for column in columns] + [F.lit(None).cast("string")] * (len(CELLS) - len(columns))
-    named = [cell.alias(cell_name) for cell, cell_name in zip(cells, CELLS, strict=True)]
-    return rows.select(F.col("portion").alias("root"), F.lit(name).alias("part"), *named)
+    return rows.select(F.col("portion").alias("root"), F.lit(name).alias("part"), *cells(columns))
 
 
 def split(portion: Any, parts: Iterable[str]) -> dict[str, Any]:
@@ -139,9 +132,9 @@ def split(portion: Any, parts: Iterable[str]) -> dict[str, Any]:
         rows = portion.filter(pc.equal(kinds, name))
         if rows.num_rows:
             names = CANONICAL.get(name, (name,))
-            cells = rows.select(CELLS[: len(names)])
-            cells = cells.group_by(cells.column_names).aggregate([])  # rows may be in several portions
-            found[name] = pa.table([column.cast(pa.string()) for column in cells.columns], names=list(names))
+            own = rows.select(CELLS[: len(names)])
+            own = own.group_by(own.column_names).aggregate([])  # rows may be in several portions
+            found[name] = pa.table([column.cast(pa.string()) for column in own.columns], names=list(names))
     return found
 
 
@@ -238,7 +231,7 @@ class _Portions:
             F.col("portion").alias("root"), F.lit(REQUEST).alias("part"), F.struct(*own).alias(REQUEST)
         )
         parts = [part(table, frame, CANONICAL[table]) for table, frame in rows.items()]
-        whole = union(*parts).unionByName(requests, allowMissingColumns=True)
+        whole = union(*parts, requests, missing=True)
         counts = sum(self.state.counts().values()) + self.requests
         tasks = min(MOST_TASKS, counts // TASK_ROWS + 2)
         fields = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in asked.select(*own).schema)
@@ -373,11 +366,8 @@ def _decide_portions(
     policy: OpenPolicy, layout: Layout, tables: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: decide the requests of a task's portions by the rows of all of them."""
-    found = [batch for batch in batches if batch.num_rows]
-    if not found:
+    if (table := whole(batches)) is None:
         return
-    table = pa.Table.from_batches(found)
-    del found
     is_request = pc.equal(table.column("part"), REQUEST)
     requests = table.filter(is_request).column(REQUEST).combine_chunks()
     if not len(requests):

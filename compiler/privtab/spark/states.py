@@ -41,7 +41,7 @@ _lock = threading.Lock()
 def counted(policy: OpenPolicy, state: Any, spark: SparkSession) -> Mapping[str, int]:
     """Row count of each table of a state; of rows in Spark that are not checked yet, all of them."""
     if (read := readable(policy, state, spark)) is not None:
-        return read.raw_counts()
+        return read.raw_counts
     rows = opened(policy, state, spark)
     if isinstance(rows, State):
         return {table: len(getattr(rows, table)) for table in ALL_TABLES if table in TABLES or getattr(rows, table)}

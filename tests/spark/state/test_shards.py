@@ -19,7 +19,8 @@ from privtab.pipeline import program_of
 from privtab.request import Entity
 from privtab.source import SourceFile
 from privtab.spark.state.shards import RAW, SCOPE, Findings, by_root, root_state
-from privtab.spark.state.worker import CELLS, GRANTED, people_state
+from privtab.spark.state.tables import CELLS
+from privtab.spark.state.worker import GRANTED, people_state
 from privtab.state.coded import CodedColumn
 from privtab.state.hierarchy import closed
 from privtab.state.load import from_tables, to_tables

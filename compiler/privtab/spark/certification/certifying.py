@@ -28,9 +28,8 @@ from privtab.spark.certification.making import MatrixMaker, SessionLike
 from privtab.spark.folders import atomic_folder
 from privtab.spark.frames import of_spark
 from privtab.spark.matrix.matrix import Matrix
-from privtab.spark.matrix.named import objects
-from privtab.spark.matrix.opening import StateSource, listed, open_matrix
-from privtab.spark.matrix.question import AttributesLike, Question, given
+from privtab.spark.matrix.opening import StateSource, open_matrix
+from privtab.spark.matrix.question import AttributesLike, Question
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.state.nodes import State
 
@@ -114,13 +113,7 @@ def certify(
     maker = MatrixMaker(opened, state, entities, users, spark, plan)
     progress(f"{maker.plan}: {maker.why}")
     source = maker.source()
-    operation_names = None if operations is None else frozenset(listed(operations, "operations"))
-    question = Question(
-        operations=operation_names,
-        withs=objects(with_),
-        flags=frozenset(listed(flags, "flags")),
-        attributes=given(attributes),
-    )
+    question = Question.of(operations, with_, flags, attributes)
     matrix = open_matrix(opened, source, question, users=maker.users(), principals=principals)
     origin = Origin(
         title=title or f"Entitlements of {opened.json.get('title') or opened.system}",

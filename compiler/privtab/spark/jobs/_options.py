@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,21 +172,6 @@ def format_of(where: str) -> str | None:
     """The name of the format that the suffix of a path means, without that of a compression; None if it means none."""
     path = Path(where)
     return SPARK.get((path.with_suffix("") if path.suffix.lower() in _PACKED else path).suffix.lower())
-
-
-def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The non-empty lines of a text file with their numbers; raises FileError, with the line number for invalid UTF-8."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise FileError(f"{path}: {error.strerror}") from error
-    for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").splitlines(), start=1):
-        try:
-            text = line.decode().strip()
-        except UnicodeDecodeError as error:
-            raise FileError(f"{path}:{number}: not UTF-8: save the file as UTF-8") from error
-        if text:
-            yield number, text
 
 
 def _check_output(where: str, kind: str | None, *, overwrite: bool) -> None:

@@ -12,9 +12,8 @@ from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.spark.jobs import _job as job
 from privtab.spark.jobs import _options as job_options
-from privtab.spark.jobs._options import lines
 from privtab.spark.jobs.entitlements import MATRIX, check_options, entities, matrix
-from privtab.spark.matrix.named import from_file
+from privtab.spark.matrix.named import from_file, lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from privtab.errors import UsageError
 from privtab.key_values import attribute_values, key_values
 from privtab.spark.jobs import _job as job
 from privtab.spark.jobs import _options as job_options
-from privtab.spark.jobs._options import check_input, lines
+from privtab.spark.jobs._options import check_input
 from privtab.spark.policies import open_policy
 
 if TYPE_CHECKING:
@@ -65,14 +65,14 @@ def check_options(options: argparse.Namespace) -> None:
     """Raise for invalid options of `MATRIX`."""
     objects(options)
     if options.attribute:
-        from privtab.spark.matrix.named import objects as parsed
         from privtab.spark.matrix.question import check_attributes
+        from privtab.spark.matrix.question import objects as parsed
 
         check_attributes(attributes(options), parsed(objects(options)), open_policy(options.policy).vocabulary)
-    if options.entities is not None and _listed(options.entities):
-        _entities(Path(options.entities))
-    elif options.entities is not None:
+    if options.entities is not None and not _listed(options.entities):
         check_input(options.entities, None)
+    else:
+        entities(None, options)
 
 
 def matrix(options: argparse.Namespace) -> dict[str, Any]:
@@ -108,7 +108,9 @@ def entities(spark: SparkSession | None, options: argparse.Namespace) -> DataFra
     if options.entities is None:
         return None
     if _listed(options.entities):
-        return _entities(Path(options.entities))
+        from privtab.spark.matrix.named import from_file
+
+        return from_file(Path(options.entities))
     if spark is None:
         raise UsageError(f"{options.entities} is read by Spark: take the plan `spark`")
     of_input = argparse.Namespace(input=options.entities, input_format=None, input_option=[])
@@ -117,20 +119,6 @@ def entities(spark: SparkSession | None, options: argparse.Namespace) -> DataFra
 
 def _listed(path: str) -> bool:
     return Path(path).suffix.lower() in (".txt", ".json")
-
-
-def _entities(path: Path) -> list[str]:
-    """The entities in a text file with one on each line, or in a JSON list."""
-    if path.suffix.lower() == ".json":
-        from privtab.spark.matrix.named import from_file
-
-        return from_file(path)
-    found = []
-    for number, text in lines(path):
-        if not text.partition(":")[0] or ":" not in text:
-            raise UsageError(f"{path}:{number}: `{text}` is not an entity: write type:path, as in table:m/c/s/t")
-        found.append(text)
-    return list(dict.fromkeys(found))
 
 
 def _entitlements(options: argparse.Namespace, spark: SparkSession, progress: ProgressReporter) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import pyarrow as pa
@@ -12,12 +11,11 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from privtab.engines.packed import digest, packed
 from privtab.errors import UsageError
 from privtab.request import Entity
-from privtab.spark.frames import is_frame, of_spark
+from privtab.spark.frames import is_frame, of_spark, union
 from privtab.spark.matrix import named
 from privtab.spark.matrix.matrix import DDL, Matrix, report_omitted
-from privtab.spark.matrix.named import objects
-from privtab.spark.matrix.opening import SHIPPED, StateSource, listed, open_matrix, open_state, requested_principals
-from privtab.spark.matrix.question import AttributesLike, Question, Ways, given
+from privtab.spark.matrix.opening import SHIPPED, StateSource, open_matrix, open_state, requested_principals
+from privtab.spark.matrix.question import AttributesLike, Question, Ways
 from privtab.spark.moments import Moment
 from privtab.spark.padding import without_padding
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
@@ -75,13 +73,7 @@ def entitlements(
     check_executors(session)
     opened_policy = open_policy(policy)
     source = open_state(opened_policy, state, session, at=at, most=SHIPPED)
-    question = Question(
-        operations=None if operations is None else frozenset(listed(operations, "operations")),
-        withs=objects(with_),
-        flags=frozenset(listed(flags, "flags")),
-        attributes=given(attributes),
-        ways=ways,
-    )
+    question = Question.of(operations, with_, flags, attributes, ways)
     if source.tables is not None:
         return _partitioned(session, opened_policy, source.tables, question, entities, users, principals, partitions)
     matrix = open_matrix(opened_policy, source, question, users=user_names(users), principals=principals)
@@ -137,7 +129,7 @@ def _partitioned(
     request = MatrixRequest(
         entities=_entities(session, entities),
         all_users=users is None and principals is None,
-        users=reduce(lambda first, second: first.union(second), frames).distinct() if frames else None,
+        users=union(*frames).distinct() if frames else None,
         principals=tuple(principal for principal in principal_list if not principal.startswith("user:")),
     )
     return partitioned_matrix(policy, state, matrix, request, partitions or _partitions(session))

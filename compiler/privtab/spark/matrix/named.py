@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from pathlib import Path
 
 from privtab import strict_json
@@ -35,29 +36,32 @@ def _of_index(index: Index) -> set[str]:
     return named | {key for scopes in index.scoped.values() for key in scopes}
 
 
-def texts(entities: Iterable[object]) -> list[str]:
-    """Entities as `type:path`; raises UsageError for anything else."""
+def texts(entities: Iterable[object], places: Iterable[str] = repeat("")) -> list[str]:
+    """Entities as `type:path`; raises UsageError for anything else, with its place in front."""
     if isinstance(entities, str):
         raise UsageError(f"entities is the text `{entities}`: give a list, or a DataFrame")
     found = []
-    for entity in entities:
+    for entity, place in zip(entities, places, strict=False):
         text = str(entity) if isinstance(entity, Entity) else entity
-        if not isinstance(text, str) or ":" not in text:
-            raise UsageError(f"`{text}` is not an entity: write type:path, as in table:m/c/s/t")
+        if not isinstance(text, str) or text.find(":") < 1:
+            raise UsageError(f"{place}`{text}` is not an entity: write type:path, as in table:m/c/s/t")
         found.append(text)
     return list(dict.fromkeys(found))
 
 
-def objects(with_: Mapping[str, str | Entity] | None) -> dict[str, Entity]:
-    """The `with` objects by slot; raises UsageError for a string that is no entity."""
-    return {slot: e if isinstance(e, Entity) else _entity(slot, e) for slot, e in (with_ or {}).items()}
-
-
-def _entity(slot: str, text: str) -> Entity:
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The non-empty lines of a text file with their numbers; raises FileError, with the line number for invalid UTF-8."""
     try:
-        return Entity.parse(text)
-    except ValueError as error:
-        raise UsageError(f"with_ `{slot}`: {error}") from error
+        content = path.read_bytes()
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}") from error
+    for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").splitlines(), start=1):
+        try:
+            text = line.decode().strip()
+        except UnicodeDecodeError as error:
+            raise FileError(f"{path}:{number}: not UTF-8: save the file as UTF-8") from error
+        if text:
+            yield number, text
 
 
 def from_file(path: Path) -> list[str]:
@@ -81,7 +85,8 @@ def from_file(path: Path) -> list[str]:
         elif suffix == ".json":
             return texts(strict_json.loads(path.read_bytes()))
         else:
-            return texts(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+            found = dict(lines(path))
+            return texts(found.values(), (f"{path}:{number}: " for number in found))
     except (OSError, ValueError) as error:
         raise FileError(f"{path}: {error}") from error
     names = set(table.column_names)

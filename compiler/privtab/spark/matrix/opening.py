@@ -17,7 +17,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.support import Feature
 from privtab.names import KINDS, bare_name, is_wildcard
 from privtab.spark.matrix.matrix import Matrix
-from privtab.spark.matrix.question import Question
+from privtab.spark.matrix.question import Question, listed
 from privtab.spark.moments import Moment, moment_of, state_at
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.state.bundles import bundled, is_bundle, require_complete
@@ -168,13 +168,6 @@ def user_names_of(policy: OpenPolicy, source: StateSource) -> list[str]:
 def _holders(index: Index) -> set[str]:
     members = (user for by_path in index.members.values() for users in by_path.values() for user in users)
     return {*index.users, *index.scoped, *index.service_admins, *index.user_attributes, *members}
-
-
-def listed(names: Iterable[str], what: str) -> list[str]:
-    """Names as a list; raises UsageError for a string, which would be split into letters."""
-    if isinstance(names, str):
-        raise UsageError(f"{what} is the text `{names}`: give a list")
-    return list(names)
 
 
 def _groups_and_roles(

@@ -18,6 +18,7 @@ from privtab.engines.conditions import ALWAYS, atoms_of
 from privtab.entitlements.universe import Universe
 from privtab.ir.nodes import Program
 from privtab.request import Entity
+from privtab.spark.frames import union
 from privtab.spark.matrix.matrix import DDL, Matrix
 from privtab.spark.matrix.opening import StateSource, open_matrix, user_names_of
 from privtab.spark.matrix.question import Question
@@ -34,12 +35,11 @@ from privtab.spark.portions import (
     depth_of,
     part,
     split,
-    union,
 )
 from privtab.spark.state.hierarchy import closed as with_chains
 from privtab.spark.state.schemas import CANONICAL, LOCATED, TABLES
 from privtab.spark.state.shards import by_root
-from privtab.spark.state.tables import from_arrow
+from privtab.spark.state.tables import from_arrow, whole
 from privtab.state.names import uses
 from privtab.state.written import as_written
 
@@ -289,11 +289,8 @@ def _work(
     with_all_users: bool,
 ) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: compute the matrix of each portion."""
-    found = [batch for batch in batches if batch.num_rows]
-    if not found:
+    if (table := whole(batches)) is None:
         return
-    table = pa.Table.from_batches(found)
-    del found
     for _, portion in by_root(table):
         parts = split(portion, (*TABLES, ENTITY, USER))
         source = StateSource(rows=as_written(policy.checked("a state"), from_arrow(parts)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -28,6 +28,43 @@ class Question:
     attributes: GivenAttributes = NONE_GIVEN
     """Those that every request gives: of the request itself and of `with` objects."""
     ways: Ways = "first"
+
+    @classmethod
+    def of(
+        cls,
+        operations: Iterable[str] | None,
+        with_: Mapping[str, str | Entity] | None,
+        flags: Iterable[str],
+        attributes: AttributesLike,
+        ways: Ways = "first",
+    ) -> Question:
+        """The question by the arguments of `entitlements`. Raises UsageError."""
+        return cls(
+            operations=None if operations is None else frozenset(listed(operations, "operations")),
+            withs=objects(with_),
+            flags=frozenset(listed(flags, "flags")),
+            attributes=given(attributes),
+            ways=ways,
+        )
+
+
+def listed(names: Iterable[str], what: str) -> list[str]:
+    """Names as a list; raises UsageError for a string, which would be split into letters."""
+    if isinstance(names, str):
+        raise UsageError(f"{what} is the text `{names}`: give a list")
+    return list(names)
+
+
+def objects(with_: Mapping[str, str | Entity] | None) -> dict[str, Entity]:
+    """The `with` objects by slot; raises UsageError for a string that is no entity."""
+    return {slot: e if isinstance(e, Entity) else _entity(slot, e) for slot, e in (with_ or {}).items()}
+
+
+def _entity(slot: str, text: str) -> Entity:
+    try:
+        return Entity.parse(text)
+    except ValueError as error:
+        raise UsageError(f"with_ `{slot}`: {error}") from error
 
 
 def given(attributes: AttributesLike) -> GivenAttributes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from privtab._lazy import lazily
 
 if TYPE_CHECKING:
     from privtab.spark.state.builder import build
@@ -12,30 +13,13 @@ if TYPE_CHECKING:
     from privtab.spark.state.read import Read, read_state
     from privtab.spark.state.tables import SparkState
 
-_WHERE = {
-    "Build": "privtab.spark.state.builds",
-    "Read": "privtab.spark.state.read",
-    "SparkState": "privtab.spark.state.tables",
-    "build": "privtab.spark.state.builder",
-    "import_state": "privtab.spark.state.opening",
-    "opened": "privtab.spark.state.builds",
-    "read_state": "privtab.spark.state.read",
-    "state_tables": "privtab.spark.state.opening",
+__all__ = ["Build", "Read", "SparkState", "build", "import_state", "opened", "read_state", "state_tables"]
+
+_PLACES = {
+    "builder": ("build",),
+    "builds": ("Build", "opened"),
+    "opening": ("import_state", "state_tables"),
+    "read": ("Read", "read_state"),
+    "tables": ("SparkState",),
 }
-
-__all__ = [
-    "Build",
-    "Read",
-    "SparkState",
-    "build",
-    "import_state",
-    "opened",
-    "read_state",
-    "state_tables",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_WHERE[name]), name)
+__getattr__ = lazily(__name__, {name: f"{__name__}.{module}" for module, names in _PLACES.items() for name in names})

@@ -29,12 +29,13 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
 from privtab.shard_names import combined
+from privtab.spark.frames import union
 from privtab.spark.state import scan
 from privtab.spark.state.builds import MANIFEST, PREVIOUS, Build, read_results
 from privtab.spark.state.files import Root, at_once, place
 from privtab.spark.state.hierarchy import closed
 from privtab.spark.state.read import SHOWN, Read, finding_of, read_state
-from privtab.spark.state.schemas import FINDINGS, schema, tables_of, windows_in
+from privtab.spark.state.schemas import schema, tables_of
 from privtab.spark.state.sealing import Parts, parts_of, parts_to_sign, signed_parts
 from privtab.spark.state.tables import policy_digest
 from privtab.spark.state.worker import RESULTS, build_shards, written_people
@@ -79,7 +80,7 @@ def build(
     """
     read = configuration if isinstance(configuration, Read) else read_state(spark, configuration, policy)
     check_support(read.program, Tool.SPARK_BUILD)
-    if any(windows_in(source.rows) for sources in read.sources.tables.values() for source in sources):
+    if read.sources.window(*read.sources.tables):
         refuse_windows(read.program)
     manifest_entries = {} if provenance is None else {"provenance": provenance.to_json()}
     return _Builder(spark, read, place(folder), progress or (lambda _: None), manifest_entries, signing).run(
@@ -211,8 +212,8 @@ class _Builder:
         paths = {t: self.root.spark(f"{work}/{t}") for t in BY_NAME if t in self.read.sources.tables}
         at_once([partial(self.read.counted(table).write.parquet, path) for table, path in paths.items()])
         for table, path in paths.items():
-            window = max((windows_in(source.rows) for source in self.read.sources.tables[table]), default=())
-            self.counts[table] = self.spark.read.schema(f"{schema(table, window)}, `rows` bigint").parquet(path)
+            columns = schema(table, self.read.sources.window(table))
+            self.counts[table] = self.spark.read.schema(f"{columns}, `rows` bigint").parquet(path)
             found[table] = self.read.listed(table, self.counts[table].drop("rows"))
         return found
 
@@ -246,7 +247,7 @@ class _Builder:
         """Write the results that do not come from the workers: those of unchanged shards, and findings in the tables of BY_NAME."""
         parts: list[DataFrame] = []
         if old:
-            old_results = self._results_of(old["results"])
+            old_results = read_results(self.spark, self.root, old["results"])
             parts.append(
                 old_results.filter(
                     fn.col("kind").isin("finding", "principal") & ~fn.col("root").isin([*gone, *BY_NAME])
@@ -255,22 +256,15 @@ class _Builder:
         for table, counts in self.counts.items():
             found = self.read.findings_of(table, counts)
             parts.append(found.withColumns({"kind": fn.lit("finding"), "root": fn.lit(table)}))
-        names = ["kind", "root", *(part.split("`")[1] for part in FINDINGS.split(", "))]
-        results = self.spark.createDataFrame([], RESULTS) if not parts else parts[0].select(*names)
-        for part in parts[1:]:
-            results = results.unionAll(part.select(*names))
+        results = union(self.spark.createDataFrame([], RESULTS), *parts)
         results.coalesce(8).write.parquet(self.root.spark(path))
-
-    def _results_of(self, results: str) -> DataFrame:
-        """The results of a build, from the workers and from `others`."""
-        return read_results(self.spark, self.root, results)
 
     def results(self, results: str) -> tuple[dict[str, dict[str, Any]], dict[str, list[int]], list[list[Any]]]:
         """The reports of the shards that were built, the fingerprints of their rows, and the counted findings.
 
         A counted finding is a list of table, code, severity and number of rows.
         """
-        result_rows = self._results_of(results).filter("kind != 'principal'")
+        result_rows = read_results(self.spark, self.root, results).filter("kind != 'principal'")
         not_finding = fn.col("kind") != "finding"
         keys = [fn.when(not_finding, fn.col(name)).alias(f"own_{name}") for name in ("root", "row")]
         rows = (
@@ -285,7 +279,7 @@ class _Builder:
 
     def reject(self, results: str) -> None:
         """Write the findings to `rejected/` and raise StateInvalid with the first of them."""
-        rows = self._results_of(results).filter("kind = 'finding'")
+        rows = read_results(self.spark, self.root, results).filter("kind = 'finding'")
         self.root.remove("rejected")
         rows.drop("kind", "root").write.parquet(self.root.spark("rejected"))
         wrong = rows.filter("severity = 'error'").orderBy("table", "code", "row").limit(SHOWN).collect()
@@ -295,7 +289,12 @@ class _Builder:
 
     def people(self, tables: Mapping[str, DataFrame], results: str, shards: list[str]) -> dict[str, Any]:
         """Build the `people` part in one task, and return its report."""
-        granted = self._results_of(results).filter("kind = 'principal'").select(fn.col("row").alias("who")).distinct()
+        granted = (
+            read_results(self.spark, self.root, results)
+            .filter("kind = 'principal'")
+            .select(fn.col("row").alias("who"))
+            .distinct()
+        )
         return written_people(self.program, tables, granted, shards, self.root, self.manifest_entries)
 
     def publish(self, before: Mapping[str, Any] | None, manifest: Mapping[str, Any]) -> None:

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 from privtab.ir.nodes import Program
 from privtab.state.nodes import State
-from privtab.state.raw import RawState
 
 DENIES = "they may include a denial, and ignoring it would widen access"
 """Why invalid rows make a state unusable."""
@@ -33,17 +32,12 @@ def program_of(policy: object) -> Program:
 
 def checked_rows(program: Program, path: Path) -> State:
     """The valid rows of files; raises StateInvalid if an invalid row may affect a denial, or if a file could not be read whole."""
-    from privtab.state.load import load
-
-    return _valid(program, load(path))
-
-
-def _valid(program: Program, rows: RawState) -> State:
     from privtab.errors import StateInvalid
     from privtab.state.findings import errors, stops
+    from privtab.state.load import load
     from privtab.state.validate import validate
 
-    state, findings = validate(program, rows)
+    state, findings = validate(program, load(path))
     stopping = tuple(error for error in errors(findings) if stops(program, error))
     if stopping:
         raise StateInvalid(stopping, UNREAD if program.semantics.deny == "none" else DENIES)

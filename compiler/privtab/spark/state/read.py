@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,12 @@ from pyspark.sql import functions as fn
 from privtab.errors import FileError, StateInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOW
+from privtab.spark.frames import row_counts, union
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import ShippedBytes
 from privtab.spark.state import files, row_checks
 from privtab.spark.state.checked import DENIES, program_of
-from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, schema, tables_of, windows_in
+from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, entity_column, schema, tables_of, windows_in
 from privtab.spark.state.sources import Sources, TableSource, open_sources
 from privtab.spark.state.tables import PACKED, SparkState, TimedTables, collected, names_of, unpacked
 from privtab.spark.state.together import WrongRows, shipped_places, wrong_rows
@@ -60,7 +61,7 @@ def read_state(spark: SparkSession, configuration: object, policy: object) -> Re
     return Read(spark=spark, program=program, sources=sources)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Read:
     """A state that is read by Spark; every part of it is a lazily evaluated DataFrame."""
 
@@ -69,17 +70,13 @@ class Read:
     sources: Sources
     _wrong: dict[str, WrongRows | None] = field(default_factory=dict, init=False, compare=False, repr=False)
     """By table, the rows that are wrong together with others, once they were looked for."""
-    _raw_counts: dict[str, int] = field(default_factory=dict, init=False, compare=False, repr=False)
-    _places: list[ShippedBytes | None] = field(default_factory=list, init=False, compare=False, repr=False)
-    """Where entities with flat ids lie, once that is known."""
 
     def _valid(self, table: str) -> DataFrame:
         """The rows of a table that are valid by themselves, with canonical columns."""
         frames = [self._examined(source).filter("__good") for source in self.sources.tables.get(table, ())]
         if not frames:
             return self.spark.createDataFrame([], schema(table))
-        rows = reduce(lambda united, frame: united.unionByName(frame, allowMissingColumns=True), frames)
-        return rows.drop("__good", "__findings", "__row")
+        return union(*frames, missing=True).drop("__good", "__findings", "__row")
 
     def _examined(self, source: TableSource) -> DataFrame:
         """The rows of a source as returned by `row_checks.examine`."""
@@ -98,11 +95,11 @@ class Read:
     def findings(self) -> DataFrame:
         """All findings about rows; rows with a finding of severity `error` are invalid."""
         found = [part for table in self.sources.tables for part in self._findings(table)]
-        return _union(found) if found else self.spark.createDataFrame([], FINDINGS)
+        return union(*found) if found else self.spark.createDataFrame([], FINDINGS)
 
     def findings_of(self, table: str, counted: DataFrame | None = None) -> DataFrame:
         """The findings about the rows of one table; `counted`: the result of `counted`, if already computed."""
-        return _union(self._findings(table, counted))
+        return union(*self._findings(table, counted))
 
     def counted(self, table: str) -> DataFrame:
         """The distinct valid rows of a table, including orphans, with the number of equal rows (`rows`)."""
@@ -131,7 +128,7 @@ class Read:
             for table in tables_of(self.program)
         ]  # fmt: skip
         counted = self.findings().groupBy("table", "code", "name", "severity").agg(fn.sum("rows").alias("rows"))
-        return _union([*good, counted]).orderBy("table", "code")
+        return union(*good, counted).orderBy("table", "code")
 
     def check(self) -> None:
         """Raise StateInvalid if an invalid row may affect a denial: leaving it out could widen access."""
@@ -155,18 +152,11 @@ class Read:
             )
         )
 
+    @cached_property
     def raw_counts(self) -> Mapping[str, int]:
         """The number of rows of each table before any of them is checked, counted once; many sources know it without reading."""
-        if not self._raw_counts:
-            frames = [
-                source.rows.select(fn.lit(table).alias("table"))
-                for table, sources in self.sources.tables.items()
-                for source in sources
-            ]
-            counted = reduce(lambda united, frame: united.unionAll(frame), frames).groupBy("table").count().collect()
-            self._raw_counts.update(dict.fromkeys(tables_of(self.program), 0))
-            self._raw_counts.update({row["table"]: row["count"] for row in counted})
-        return dict(self._raw_counts)
+        tables = {table: self.sources.tables.get(table, ()) for table in tables_of(self.program)}
+        return row_counts({table: [source.rows for source in sources] for table, sources in tables.items()})
 
     @property
     def plain(self) -> bool:
@@ -176,7 +166,7 @@ class Read:
 
     def raw(self, table: str) -> DataFrame:
         """The unchecked rows of all sources of a table that has any."""
-        return reduce(lambda united, frame: united.unionByName(frame), (s.rows for s in self.sources.tables[table]))
+        return union(*(source.rows for source in self.sources.tables[table]))
 
     def local(self, selected: Mapping[str, DataFrame] | None = None) -> State:
         """The valid rows in this process: each source is read once, and its rows are checked here, by columns.
@@ -192,7 +182,7 @@ class Read:
                     continue
             else:
                 rows = self.raw(table)
-                found = collected(rows) if self.raw_counts()[table] > PACKED else rows.toArrow()
+                found = collected(rows) if self.raw_counts[table] > PACKED else rows.toArrow()
             label = ", ".join(source.label for source in sources)
             columns = dict(zip(found.column_names, found.columns, strict=True))
             row_checks.read_rows(reader, label, table, {}, columns)
@@ -223,7 +213,7 @@ class Read:
                 fn.lit(table).alias("table"), none.alias("code"), none.alias("severity"), fn.lit(1).cast("bigint").alias("rows"))
             for table in frames if table != "findings"
         ]  # fmt: skip
-        findings_and_rows = _union([findings.select("table", "code", "severity", "rows"), *good])
+        findings_and_rows = union(findings.select("table", "code", "severity", "rows"), *good)
         counted = findings_and_rows.groupBy("table", "code", "severity").agg(fn.sum("rows").alias("rows")).collect()
         counts = dict.fromkeys(tables_of(self.program), 0) | {
             r["table"]: r["rows"] for r in counted if r["code"] is None
@@ -260,9 +250,11 @@ class Read:
         """Where entities with flat ids lie, for rows about them: not for those that say so, and not without such ids."""
         if table == ENTITIES or not self.program.flat:
             return None
-        if not self._places:
-            self._places.append(shipped_places(self.spark, self.good(ENTITIES)))
-        return self._places[0]
+        return self._places
+
+    @cached_property
+    def _places(self) -> ShippedBytes:
+        return shipped_places(self.spark, self.good(ENTITIES))
 
     def _known(self, table: str, rows: DataFrame, how: str) -> DataFrame:
         """The rows whose entity is listed in the entities (`left_semi`) or is not (`left_anti`)."""
@@ -339,9 +331,8 @@ class Read:
         program = self.program
         if not program.roles or uses(program).holds:
             return []
-        mentioned = self.good("grants").select(fn.col("grantee").alias("who")).unionAll(
-            self.good("owners").select(fn.col("owner").alias("who"))).unionAll(
-            counted.select(fn.col("principal").alias("who")))  # fmt: skip
+        naming = ((self.good("grants"), "grantee"), (self.good("owners"), "owner"), (counted, "principal"))
+        mentioned = union(*(rows.select(fn.col(column).alias("who")) for rows, column in naming))
         lone = counted.select("role").distinct().filter(~fn.col("role").isin(list(program.roles)))
         silent = lone.join(mentioned, fn.concat(fn.lit("role:"), fn.col("role")) == fn.col("who"), "left_anti")
         advised = silent.mapInArrow(partial(_advise, program), "`nearly` string, `advice` string")
@@ -378,7 +369,7 @@ def _raw_json(table: str, window: Sequence[str]) -> Column:
     columns: list[Column] = []
     for name in CANONICAL[table]:
         if name.endswith("type"):
-            raw = name[: -len("_type")] or ("of" if table == "members" else "entity")
+            raw = name[: -len("_type")] or entity_column(table) or ""
             columns.append(fn.concat(fn.col(name), fn.lit(":"), fn.col(name[:-4] + "path")).alias(raw))
         elif not name.endswith("path"):
             columns.append(fn.col(name))
@@ -460,10 +451,6 @@ def _advise(program: Program, batches: Any) -> Any:
         pairs = [(role, advice) for role, advice in advised if advice is not None]
         columns = [pa.array([pair[position] for pair in pairs], pa.string()) for position in (0, 1)]
         yield pa.RecordBatch.from_arrays(columns, names=["nearly", "advice"])
-
-
-def _union(frames: list[DataFrame]) -> DataFrame:
-    return reduce(lambda united, frame: united.unionByName(frame), frames)
 
 
 def granted_privileges(program: Program, grants: DataFrame) -> DataFrame:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as fn
 
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
+from privtab.spark.frames import union
 from privtab.spark.state.schemas import TABLES as ALL_TABLES
-from privtab.spark.state.schemas import windows_in
+from privtab.spark.state.schemas import entity_column, windows_in
 from privtab.spark.state.shards import ATTRIBUTE, ENTITY, NOT_TEXT, RAW, SCOPE, TABLES
 from privtab.state.raw import COLUMNS
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 LOST = 64
 """Number of buckets for invalid rows whose root entity is unknown."""
-_PLACES = {"grants": "entity", "owners": "entity", "members": "of", "assignments": "scope", "attributes": "entity"}
 
 
 def root(program: Program, column: str, *others: str) -> Column:
@@ -57,9 +56,7 @@ def scanned(
     """
     program = read.program
     frames: list[DataFrame] = []
-    window = max(
-        (windows_in(source.rows) for table in TABLES for source in read.sources.tables.get(table, ())), default=()
-    )
+    window = read.sources.window(*TABLES)
     for table in TABLES:
         frames += [_rows(program, source, window, prints=prints) for source in read.sources.tables.get(table, ())]
     if assignments is not None:
@@ -77,7 +74,7 @@ def scanned(
         frames.append(_plain(program, listed, ENTITY, window, prints=prints))
     if not frames:
         return None
-    all_rows = reduce(lambda a, b: a.unionAll(b), frames)
+    all_rows = union(*frames)
     return all_rows if roots is None else all_rows.filter(fn.col("root").isin(roots))
 
 
@@ -121,7 +118,7 @@ def fingerprints(read: Read, tables: Sequence[str] = ALL_TABLES) -> DataFrame | 
         frames += _hashed(program, "entities", read.sources.entities)
     if not frames:
         return None
-    hashed = reduce(lambda a, b: a.unionAll(b), frames).withColumn("g", fn.xxhash64("h"))
+    hashed = union(*frames).withColumn("g", fn.xxhash64("h"))
     low, high = "{} & 4294967295", "shiftrightunsigned({}, 32)"
     sums = [fn.sum(fn.expr(half.format(h))).alias(f"{h}{n}") for h in ("h", "g") for n, half in enumerate((low, high))]
     counted = [fn.sum(fn.expr("case when counts then 1L else 0L end")).alias("rows")]
@@ -138,7 +135,7 @@ def _hashed(program: Program, table: str, rows: DataFrame) -> list[DataFrame]:
     # The list of entities that exist is no table of the state: it does not say where they lie.
     columns = ("entity",) if table == "entities" else COLUMNS[table].names
     title, hash_ = fn.lit(table), _hash(table, (*columns, *windows_in(rows)))
-    place = "entity" if table == "entities" else _PLACES.get(table)
+    place = entity_column(table)
     found: list[DataFrame] = []
     counts = fn.lit(table in TABLES).alias("counts")
     if place is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOW
+from privtab.state.raw import COLUMNS, ENTITIES
 
 CANONICAL: Mapping[str, tuple[str, ...]] = {
     "members": ("user", "type", "path"),
@@ -45,6 +46,11 @@ def tables_of(program: Program) -> tuple[str, ...]:
     """The tables of a policy's states."""
     further = (("attributes", program.attributes), ("entities", program.flat))
     return (*TABLES, *(table for table, used in further if used))
+
+
+def entity_column(table: str) -> str | None:
+    """The raw column with the entity that a row is about, or within which it holds."""
+    return next((name for name in COLUMNS[table].names if name in ENTITIES), None)
 
 
 def schema(table: str, window: Sequence[str] = ()) -> str:

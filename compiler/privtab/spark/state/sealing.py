@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from privtab.bundle.sign import SigningKey
 
 Rows = list[dict[str, Any]]
-Work = Callable[[Root, Iterable[Any]], Iterator[Any]]
+Work = Callable[[Mapping[str, Any]], dict[str, Any]]
 Parts = Mapping[str, Mapping[str, Any]]
 """The reports of a manifest, by `people` or root key."""
 END = ".tar.gz"
@@ -66,19 +66,22 @@ def signed_parts(
         return found, []
     sources = {key: str(found[key]["file"]) for key in todo}
     is_small = sum(int(found[key]["bytes"]) for key in todo) <= FEW
-    run = partial(_on_driver if is_small else _on_executors, spark, root)
+
+    def run(rows: Rows, columns: str, work: Work, result: str) -> Rows:
+        return [work(row) for row in rows] if is_small else _on_executors(spark, rows, columns, work, result)
+
     texts: Mapping[str, str | None] = dict.fromkeys(todo)
     if signing is not None:
         from privtab.bundle.sign import signatures
 
         to_hash: Rows = [{"key": key, "file": sources[key], "sha256": found[key]["sha256"]} for key in todo]
-        hashed = run(to_hash, "`key` string, `file` string, `sha256` string", _hash, HASHES)
+        hashed = run(to_hash, "`key` string, `file` string, `sha256` string", partial(_hash, root), HASHES)
         texts = {row["key"]: signatures(json.loads(row["hashes"]), signing).decode() for row in hashed}
     plain = {key: _unsigned(found[key]) for key in todo}
     names = {key: _name(plain[key], signing) for key in todo}
     to_pack: Rows = [{"key": key, "file": sources[key], "out": names[key], "text": texts[key]} for key in todo]
     columns = "`key` string, `file` string, `out` string, `text` string"
-    packed = {row["key"]: row for row in run(to_pack, columns, _pack, PACKED)}
+    packed = {row["key"]: row for row in run(to_pack, columns, partial(_pack, root), PACKED)}
     for key in todo:
         row, part = packed[key], {k: v for k, v in found[key].items() if k != "signature"}
         part |= {"file": names[key], "bytes": row["bytes"], "sha256": row["sha256"]}
@@ -121,48 +124,40 @@ def _name(unsigned: str, signing: SigningKey | None) -> str:
     return f"{unsigned.removesuffix(END)}-{mark}{END}"
 
 
-def _on_driver(spark: SparkSession, root: Root, rows: Rows, columns: str, work: Work, result: str) -> Rows:  # noqa: ARG001
-    """Run `work` on rows in this process."""
-    import pyarrow as pa
-
-    return [row for batch in work(root, pa.Table.from_pylist(rows).to_batches()) for row in batch.to_pylist()]
-
-
-def _on_executors(spark: SparkSession, root: Root, row_dicts: Rows, columns: str, work: Work, result: str) -> Rows:
-    """Run `work` on rows on executors."""
+def _on_executors(spark: SparkSession, row_dicts: Rows, columns: str, work: Work, result: str) -> Rows:
+    """Run `work` on each row on executors."""
     rows = [tuple(row.values()) for row in row_dicts]
     frame = spark.createDataFrame(rows, columns).repartition(min(len(rows), MOST_TASKS), "key")
-    return [row.asDict() for row in frame.mapInArrow(partial(work, root), result).collect()]
+    return [row.asDict() for row in frame.mapInArrow(partial(_each, work), result).collect()]
 
 
-def _hash(root: Root, batches: Iterable[Any]) -> Iterator[Any]:
-    """For `mapInArrow`: the hashes of the files of bundles; raises BrokenBundle if a bundle was changed after its build."""
+def _each(work: Work, batches: Iterable[Any]) -> Iterator[Any]:
+    """For `mapInArrow`: what `work` gives for each row."""
+    import pyarrow as pa
+
+    for batch in batches:
+        if rows := [work(row) for row in batch.to_pylist()]:
+            yield from pa.Table.from_pylist(rows).to_batches()
+
+
+def _hash(root: Root, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The hashes of the files of a bundle; raises BrokenBundle if it was changed after its build."""
     from privtab.bundle.archive import digest
     from privtab.bundle.sign import digests
 
-    for batch in batches:
-        rows = []
-        for row in batch.to_pylist():
-            with root.open(row["file"]) as bundle:
-                if digest(bundle) != row["sha256"]:
-                    raise BrokenBundle(
-                        f"{row['file']} was changed after it was built, and is not signed: build with `--full`"
-                    )
-                bundle.seek(0)
-                rows.append({"key": row["key"], "hashes": json.dumps(digests(bundle, ours=True))})
-        yield from _out(rows)
+    with root.open(row["file"]) as bundle:
+        if digest(bundle) != row["sha256"]:
+            raise BrokenBundle(f"{row['file']} was changed after it was built, and is not signed: build with `--full`")
+        bundle.seek(0)
+        return {"key": row["key"], "hashes": json.dumps(digests(bundle, ours=True))}
 
 
-def _pack(root: Root, batches: Iterable[Any]) -> Iterator[Any]:
-    """For `mapInArrow`: write bundles with the given `.signatures.json` (null: without one)."""
-    for batch in batches:
-        rows = []
-        for row in batch.to_pylist():
-            written = _Written()
-            with root.open(row["file"]) as bundle:
-                root.write_pieces(row["out"], written.of(_packed(bundle, row["text"])))
-            rows.append({"key": row["key"], "bytes": written.bytes, "sha256": written.hash.hexdigest()})
-        yield from _out(rows)
+def _pack(root: Root, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a bundle with the given `.signatures.json` (null: without one)."""
+    written = _Written()
+    with root.open(row["file"]) as bundle:
+        root.write_pieces(row["out"], written.of(_packed(bundle, row["text"])))
+    return {"key": row["key"], "bytes": written.bytes, "sha256": written.hash.hexdigest()}
 
 
 def _packed(bundle: Any, text: str | None) -> Iterator[bytes]:
@@ -187,10 +182,3 @@ class _Written:
             self.bytes += len(piece)
             self.hash.update(piece)
             yield piece
-
-
-def _out(rows: list[dict[str, Any]]) -> Iterator[Any]:
-    import pyarrow as pa
-
-    if rows:
-        yield from pa.Table.from_pylist(rows).to_batches()

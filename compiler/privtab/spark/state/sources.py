@@ -87,6 +87,10 @@ class Sources:
     orphans: str = "report"
     """How rows about unlisted entities are treated: `report` or `quarantine`."""
 
+    def window(self, *tables: str) -> tuple[str, ...]:
+        """`from` and `until`, if rows of one of these tables may hold for a time."""
+        return max((windows_in(source.rows) for table in tables for source in self.tables.get(table, ())), default=())
+
 
 def with_same_columns(sources: Sequence[TableSource]) -> tuple[TableSource, ...]:
     """The sources of a table: `from` and `until` are in all of them if they are in any."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from privtab.ir.nodes import EntityType, Program
 from privtab.ir.serialise import program_json
 from privtab.moments import ALWAYS, WINDOW, Window
 from privtab.names import KINDS
+from privtab.spark.frames import row_counts, union
 from privtab.spark.state.checked import program_of
 from privtab.spark.state.schemas import CANONICAL, FINDINGS, TABLES, schema, tables_of
 from privtab.state.coded import CodedColumn, groups
@@ -90,13 +91,7 @@ class SparkState:
     def counts(self) -> Mapping[str, int]:
         """The number of rows of each table, counted once."""
         missing = [table for table in self.tables if table not in self._counts]
-        if missing:
-            counted = [self.tables[t].select(fn.lit(t).alias("table")) for t in missing]
-            all_counts = counted[0]
-            for frame in counted[1:]:
-                all_counts = all_counts.unionAll(frame)
-            found = {row["table"]: row["count"] for row in all_counts.groupBy("table").count().collect()}
-            self._counts.update({table: found.get(table, 0) for table in missing})
+        self._counts.update(row_counts({table: [self.tables[table]] for table in missing}))
         return dict(self._counts)
 
     def local(self, limit: int = 5_000_000) -> State | None:
@@ -140,6 +135,12 @@ def unpacked(batches: DataFrame) -> pa.Table | None:
     return pa.concat_tables(tables) if tables else None
 
 
+def whole(batches: Iterable[pa.RecordBatch]) -> pa.Table | None:
+    """The rows of a task; None if it has none."""
+    found = [batch for batch in batches if batch.num_rows]
+    return pa.Table.from_batches(found) if found else None
+
+
 @dataclass(frozen=True, eq=False)
 class TimedTables:
     """Valid rows of which some hold for a time: tables that have them also have `from` and `until`."""
@@ -179,7 +180,7 @@ class TimedTables:
             for frame in self.state.tables.values()
             if set(WINDOW) & set(frame.columns)
         ]
-        found = reduce(lambda left, right: left.unionAll(right), texts).filter("edge is not null").distinct()
+        found = union(*texts).filter("edge is not null").distinct()
         return sorted(moments.moment(row["edge"]) for row in found.collect())
 
 
@@ -218,6 +219,16 @@ def _entity(entities: pa.Array) -> list[pa.Array]:
     """The types and the paths of entities."""
     parts = pc.split_pattern(entities, ":", max_splits=1)
     return [pc.list_element(parts, number) if len(parts) else pa.array([], pa.string()) for number in (0, 1)]
+
+
+CELLS = ("a", "b", "c", "d", "e")
+"""The columns of rows of several tables that are united."""
+
+
+def cells(columns: Sequence[str]) -> list[Column]:
+    """The columns of a table as CELLS."""
+    found = [fn.col(f"`{column}`") for column in columns] + [fn.lit(None).cast("string")] * (len(CELLS) - len(columns))
+    return [column.alias(name) for column, name in zip(found, CELLS, strict=True)]
 
 
 def from_arrow(tables: Mapping[str, Any]) -> State:

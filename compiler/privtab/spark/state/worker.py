@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,10 +23,11 @@ from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.pack import shard_files
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, WINDOW
+from privtab.spark.frames import union
 from privtab.spark.state.files import Root
 from privtab.spark.state.schemas import CANONICAL, FINDINGS
 from privtab.spark.state.shards import TABLES, Findings, by_root, granted, root_state, texts_of
-from privtab.spark.state.tables import from_arrow
+from privtab.spark.state.tables import CELLS, cells, from_arrow, whole
 from privtab.state.coded import CodedColumn
 from privtab.state.findings import CODES
 from privtab.state.nodes import ColumnRows, State
@@ -45,11 +46,8 @@ def build_shards(
 
     If the rows have the columns `h` and `g`, also returns fingerprints, as `scan.fingerprints` over the same rows.
     """
-    found = [batch for batch in batches if batch.num_rows]
-    if not found:
+    if (table := whole(batches)) is None:
         return
-    table = pa.Table.from_batches(found)
-    del found
     for key, rows in by_root(table):
         findings: Findings = []
         state = root_state(program, rows, not_text, findings, orphans)
@@ -94,14 +92,13 @@ def _principals(key: str, state: State) -> Iterator[Any]:
     names = pc.unique(pa.chunked_array([column.array for column in named], pa.string()))
     if not len(names):
         return
-    count, schema = len(names), _arrow_schema()
-    columns = [
-        pa.array(["principal"] * count) if field.name == "kind"
-        else pa.array([key] * count) if field.name == "root"
-        else names if field.name == "row"
-        else pa.nulls(count, field.type)
-        for field in schema
-    ]  # fmt: skip
+    own = {
+        "kind": pa.repeat(pa.scalar("principal"), len(names)),
+        "root": pa.repeat(pa.scalar(key), len(names)),
+        "row": names,
+    }
+    schema = _arrow_schema()
+    columns = [own[field.name] if field.name in own else pa.nulls(len(names), field.type) for field in schema]
     yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -115,7 +112,6 @@ def file_name(key: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", key)[:60] + "-" + hashlib.sha256(key.encode()).hexdigest()[:10]
 
 
-CELLS = ("a", "b", "c", "d", "e")
 GRANTED = "granted"
 """The part with every principal that a grant or an owner names."""
 
@@ -140,21 +136,16 @@ def written_people(
         # The attributes of entities are in their shards.
         own = rows.filter("type is null") if table == "attributes" else rows
         parts.append(_cells(table, own, CANONICAL[table]))
-    rows = reduce(lambda first, second: first.unionAll(second), parts)
     worker = partial(_write, program, list(shards), root, more)
-    (row,) = rows.coalesce(1).mapInArrow(worker, "report string").collect()
+    (row,) = union(*parts).coalesce(1).mapInArrow(worker, "report string").collect()
     report: dict[str, Any] = json.loads(row["report"])
     return report
 
 
 def _cells(part: str, rows: DataFrame, names: Sequence[str]) -> DataFrame:
     """The rows of a table in the form in which those of all tables can be united."""
-    none = fn.lit(None).cast("string")
-    listed = [*(fn.col(name) for name in names), *[none] * (len(CELLS) - len(names))]
-    edges = [fn.col(name) if name in rows.columns else none.alias(name) for name in WINDOW]
-    return rows.select(
-        fn.lit(part).alias("part"), *(cell.alias(name) for name, cell in zip(CELLS, listed, strict=True)), *edges
-    )
+    edges = [(fn.col(name) if name in rows.columns else fn.lit(None).cast("string")).alias(name) for name in WINDOW]
+    return rows.select(fn.lit(part).alias("part"), *cells(names), *edges)
 
 
 def _write(
