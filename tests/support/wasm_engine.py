@@ -14,6 +14,8 @@ import wasmtime
 
 from privtab.client import Asker
 from privtab.client._protocol import ActiveSystem, Revision, read_active_system
+from privtab.errors import UsageError
+from privtab.filters.filter import Filter
 from privtab.ir.nodes import Program
 from privtab.opa.binary import build_wasm
 from privtab.pipeline import policy_artifacts, wasm_modules
@@ -162,6 +164,10 @@ class WasmEngine:
         """Decisions with explanations, by position."""
         answers = self.ask("explained", {"requests": [request.to_json() for request in requests]})
         return [Decision.from_engine(answer, request) for answer, request in zip(answers, requests, strict=True)]
+
+    def filter(self, request: Request) -> Filter:
+        """As ClientEngine.filter."""
+        raise UsageError("a module of Wasm decides about entities that it is given")
 
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
         """The positions of the allowed items, ascending; only the type of the request's resource is used."""

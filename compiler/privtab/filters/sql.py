@@ -195,7 +195,7 @@ def sql(
     return _with_parameters(tree.sql(target.name, pretty=pretty), values, style or target.style, prefix, form)
 
 
-def column_of(text: str, target: Dialect) -> exp.Expr:
+def column_of(text: str, target: Dialect) -> exp.Column:
     """The column that a text names, in the dialect's spelling. Raises UsageError for anything else, such as an expression."""
     try:
         found = sqlglot.parse_one(text, dialect=target.name)
@@ -204,11 +204,10 @@ def column_of(text: str, target: Dialect) -> exp.Expr:
         raise UsageError(
             f"`{text}` is not the name of a column in {target.name}: {str(error).splitlines()[0]}"
         ) from None
-    is_same = (
-        isinstance(found, exp.Column) and again == found and all(isinstance(part.this, str) for part in found.parts)
-    )
-    if is_same and _MARK not in text:
-        return found
+    column = found if isinstance(found, exp.Column) and found == again and _MARK not in text else None
+    # A quoted name with a dot may be read as several, which are no texts then.
+    if column is not None and all(isinstance(part.this, str) for part in column.parts):
+        return column
     raise UsageError(f"`{text}` is not the name of a column in {target.name}: write `name` or `table.name`")
 
 
