@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import product
 from random import Random
 from typing import NamedTuple, TypeAlias
 
@@ -19,7 +20,7 @@ from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, 
 from unusual_names import ALIKE, CARRIED, UNUSABLE
 
 from privtab.errors import UsageError
-from privtab.filters.expression import EVERYTHING, NOTHING, Expression, OneOf, all_of, any_of, is_valid
+from privtab.filters.expression import EVERYTHING, NOTHING, Expression, OneOf, Value, all_of, any_of, is_valid
 from privtab.filters.filter import Filter
 from privtab.filters.regions import Region, Regions, Split
 from privtab.names import encode_name
@@ -251,3 +252,60 @@ def test_spark_selects_what_the_filter_allows(spark: SparkSession, seed: int) ->
             where = found.sql("spark", {"catalog": "t.cat", "schema": "t.sch", "table": "t.name"})
             by_text = spark.sql(f"SELECT id FROM t WHERE {where.text}", args=list(where.parameters) or None).collect()
             assert {row[0] for row in by_text} == selected
+
+
+VALUES = (
+    Value("rank", (1, 3)),
+    Value("rank", between=(2, 5)),
+    Value("rank", absent=True),
+    Value("hidden", (False,)),
+    Value("hidden", (True,)),
+    Value("color", ("red",)),
+    Value("color", ("red", "Blue")),
+    Value("color", ("red", "o'brien"), other=True),
+    Value("color", (), other=True),
+    Value("absent", absent=True),
+    Value("absent", ("a",)),
+)
+ATTRIBUTES = [
+    {"id": number, "rank": rank, "hidden": hidden, "color": color}
+    for number, (rank, hidden, color) in enumerate(
+        product(
+            (None, 0, 1, 2, 3, 5, 6), (None, True, False), (None, "red", "RED", "blue", "Blue ", "o'brien", "", "a\nb")
+        )
+    )
+]
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "duckdb", "postgres", "mysql"])
+def test_attributes_in_columns_are_compared(dialect: str, run: Run) -> None:
+    text = {
+        "mysql": "TEXT",
+        "sqlite": "TEXT COLLATE NOCASE",
+        "duckdb": "TEXT COLLATE NOCASE",
+        "postgres": "TEXT COLLATE folding",
+    }
+    run("DROP TABLE IF EXISTS a", ())
+    run(f"CREATE TABLE a (id INT, rank_ INT, hidden BOOLEAN, color {text[dialect]})", ())
+    mark = MARKS[dialect]
+    for row in ATTRIBUTES:
+        run(f"INSERT INTO a VALUES ({mark}, {mark}, {mark}, {mark})", list(row.values()))
+    for value in VALUES:
+        found = Filter(
+            user="ann", action="load", type="t", expression=value, attributes=("absent", "color", "hidden", "rank")
+        )
+        where = found.sql(dialect, {"rank": "rank_", "hidden": "hidden", "color": "a.color"})
+        selected = {row[0] for row in run(f"SELECT id FROM a WHERE {where.text}", where.parameters)}
+        assert selected == {row["id"] for row in ATTRIBUTES if found.allows(**row)}, where
+
+
+def test_attributes_in_columns_are_compared_on_spark(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(
+        [tuple(row.values()) for row in ATTRIBUTES], "id INT, rank INT, hidden BOOLEAN, color STRING COLLATE UTF8_LCASE"
+    )
+    for value in VALUES:
+        found = Filter(
+            user="ann", action="load", type="t", expression=value, attributes=("absent", "color", "hidden", "rank")
+        )
+        selected = frame.where(found.spark({name: name for name in ("rank", "hidden", "color")})).select("id").collect()
+        assert {row[0] for row in selected} == {row["id"] for row in ATTRIBUTES if found.allows(**row)}, value

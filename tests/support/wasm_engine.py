@@ -165,7 +165,7 @@ class WasmEngine:
         answers = self.ask("explained", {"requests": [request.to_json() for request in requests]})
         return [Decision.from_engine(answer, request) for answer, request in zip(answers, requests, strict=True)]
 
-    def filter(self, request: Request) -> Filter:
+    def filter(self, request: Request) -> Filter:  # noqa: ARG002  (the protocol's)
         """As ClientEngine.filter."""
         raise UsageError("a module of Wasm decides about entities that it is given")
 

@@ -187,13 +187,18 @@ def filter_of(engine: RowEngine, request: Request, window: Window = ALWAYS) -> F
     beginnings = None
     with suppress(UnsupportedError):
         beginnings = None if values else tuple(found.beginnings(allowed))
+    attributes = tuple(sorted({value.attribute for value in values}))
+    if both := next((name for name in attributes if name in found.levels), None):
+        raise UnsupportedError(
+            f"`{both}` is an attribute and a level of a `{request.resource.type}`: columns cannot tell them apart"
+        )
     return Filter(
         user=request.user,
         action=request.action,
         type=request.resource.type,
         levels=found.levels,
         bounds=found.bounds,
-        attributes=tuple(sorted({value.attribute for value in values})),
+        attributes=attributes,
         expression=any_of(conditions),
         beginnings=beginnings,
         window=window,
