@@ -233,6 +233,13 @@ def table(*columns: str, rows: Iterable[Sequence[str | Text]] = (), right: Seque
     return grid
 
 
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    """CSV for programs: cells are as they are, also those that spreadsheets would take for formulas."""
+    file = StringIO()
+    csv.writer(file, lineterminator="\n").writerows(rows)
+    return file.getvalue()
+
+
 def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table as CSV to standard output, without cells that spreadsheets would take for formulas."""
     writer = csv.writer(sys.stdout, lineterminator="\n")

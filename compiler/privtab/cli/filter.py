@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import json
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from privtab._staged import write
 from privtab.cli._ask import RequestOptions, show_notes
 from privtab.cli._options import Question, load_for_queries, moment_of
-from privtab.cli._output import FormatOption, Terminal, fail_if, out, print_json, spinner, styled
+from privtab.cli._output import FormatOption, Terminal, as_json, csv_text, fail_if, out, print_json, spinner, styled
 from privtab.cli._parameters import argument, needing, option, with_options
 from privtab.key_values import key_values
 from privtab.moments import LAST, text
@@ -79,9 +76,7 @@ def run(
     listed = MOST_INLINE if most is None else most
     where = found.sql(dialect, columns, most=listed, table=table, pretty=format_ == "text")
     if rows is not None:
-        file = StringIO()
-        csv.writer(file, lineterminator="\n").writerows((found.columns_of_rows, *found.rows()))
-        write(rows, file.getvalue().encode())
+        write(rows, csv_text((found.columns_of_rows, *found.rows())).encode())
     notes = unknown(program, state, [f"user:{request.user}"])
     if format_ == "json":
         print_json(
@@ -97,6 +92,6 @@ def _show(console: Terminal, found: Filter, where: Sql) -> None:
     """The condition, and its parameters as comments of SQL."""
     console.print(where.text)
     for number, value in enumerate(where.parameters, start=1):
-        console.print(styled((f"-- {number}: {json.dumps(value, ensure_ascii=False)}", "dim")))
+        console.print(styled((f"-- {number}: {as_json(value).rstrip()}", "dim")))
     if found.window.end != LAST:
         console.print(styled((f"-- until {text(found.window.end)}", "dim")))
