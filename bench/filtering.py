@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -36,8 +36,9 @@ tables:
   table:
     load: USE (catalog) and (READ (table) or owner (table))
 """
-SOME = tuple(f"schema{number}" for number in range(0, 100, 3))
-HIDDEN = tuple(f"table_{number}" for number in range(4, 4_000, 10))
+SOME = {f"schema{number}": True for number in range(0, 100, 3)}
+HIDDEN = {f"table_{number}": True for number in range(4, 4_000, 10)}
+"""Names, in their order."""
 COLUMNS = {"catalog": "cat", "schema": "sch", "table": "name"}
 
 Run: TypeAlias = Callable[[str, Sequence[object]], Sequence[tuple[Any, ...]]]
@@ -63,13 +64,22 @@ def grants() -> list[dict[str, str]]:
 def by_hand() -> str:
     """What somebody would write who knows what ann may see."""
 
-    def listed(names: Sequence[str]) -> str:
+    def listed(names: Iterable[str]) -> str:
         return ", ".join(f"'{name}'" for name in names)
 
     return (
         f"(cat = 'cat3' AND sch IN ({listed(SOME)})) OR cat IN ('cat1', 'cat2', 'cat5') OR "
         f"(cat = 'cat4' AND sch NOT IN ('schema1', 'schema2') AND name NOT IN ({listed(HIDDEN)}))"
     )
+
+
+def _is_visible(catalog: str, schema: str, name: str) -> bool:
+    """The same, as the grants say it."""
+    if catalog == "cat3":
+        return schema in SOME
+    if catalog == "cat4":
+        return schema not in ("schema1", "schema2") and name not in HIDDEN
+    return catalog in ("cat1", "cat2", "cat5")
 
 
 def report(_sizes: Sequence[str], repetitions: int) -> Report:
@@ -119,8 +129,7 @@ def _client(folder: Path) -> Embedded:
 
 
 def _contestants(client: Embedded, dialect: str, run: Run) -> Iterator[Contestant]:
-    found = client.filter("ann", "load", "table")
-    visible = sum(found.allows(*names) for _, *names in rows())
+    visible = sum(_is_visible(*names) for _, *names in rows())
     truth = (True,) * COUNT  # one answer for each entity, so that rates are entities a second
 
     def counted(text: str, values: Sequence[object]) -> Sequence[bool]:
