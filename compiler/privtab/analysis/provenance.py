@@ -19,7 +19,7 @@ from privtab.state.chains import ROLE
 from privtab.state.names import StateNames
 from privtab.state.nodes import Effect, Grant, RowLocation, State
 from privtab.state.places import NOWHERE, Places
-from privtab.state.wording import row_text
+from privtab.state.wording import row_sentence
 
 StepKind: TypeAlias = Literal[
     "grant",
@@ -85,7 +85,7 @@ class Provenance:
         for row in state.column("grants", "grantee").where(all_principals):
             grant = state.grants[row]
             cells = {"grantee": grant.grantee, "effect": grant.effect, "privilege": grant.privilege}
-            text = row_text("grants", cells | {"entity": str(grant.entity)})
+            text = row_sentence("grants", cells | {"entity": str(grant.entity)})
             kind: StepKind = "grant" if grant.effect == "allow" else "deny"
             named = names.privileges(grant.privilege) or ()
             for privilege in names.privileges_of(grant.privilege, grant.entity.type, grant.effect):
@@ -97,7 +97,7 @@ class Provenance:
         self._owners: dict[str, list[tuple[str, ProvenanceStep]]] = defaultdict(list)
         for row in state.column("owners", "owner").where(all_principals):
             entity, owner = state.owners[row]
-            step = self._step("owner", row_text("owners", {"entity": str(entity), "owner": owner}), "owners", row)
+            step = self._step("owner", row_sentence("owners", {"entity": str(entity), "owner": owner}), "owners", row)
             self._owners[str(entity)].append((owner, step))
 
     def _link(self, principals: set[str]) -> None:
@@ -110,7 +110,7 @@ class Provenance:
             members |= {p for p in waiting if nested and p.startswith("group:")}
             for row in state.column("memberships", "user").where(members):
                 member, group = state.memberships[row]
-                text = row_text("memberships", {"user": member, "group": group})
+                text = row_sentence("memberships", {"user": member, "group": group})
                 holder = member if member.startswith("group:") else f"user:{member}"
                 step = self._step("membership", text, "memberships", row)
                 self._rows[f"group:{group}"].append((holder, None, step))
@@ -118,7 +118,7 @@ class Provenance:
                 assignment = state.assignments[row]
                 cells = {"principal": assignment.principal, "role": assignment.role}
                 scope = None if assignment.scope is None else str(assignment.scope)
-                text = row_text("assignments", cells | ({} if scope is None else {"scope": scope}))
+                text = row_sentence("assignments", cells | ({} if scope is None else {"scope": scope}))
                 step = self._step("assignment", text, "assignments", row)
                 self._rows[f"role:{assignment.role}"].append((assignment.principal, scope, step))
             waiting = set(self._rows) - before
@@ -174,10 +174,10 @@ class Provenance:
         if source.kind == "member":
             for row, entity in self._rows_of("members", "user", {user}, "of"):
                 if entity == source.on:
-                    yield self._step("member", row_text("members", {"user": user, "of": entity}), "members", row)
+                    yield self._step("member", row_sentence("members", {"user": user, "of": entity}), "members", row)
             return
         for row in self.state.column("service_admins", "user").where([user]):
-            yield self._step("service admin", row_text("service_admins", {"user": user}), "service_admins", row)
+            yield self._step("service admin", row_sentence("service_admins", {"user": user}), "service_admins", row)
 
     def denied(self, atom: Has) -> tuple[tuple[Grant, Chain], ...]:
         """Every denial that blocks a privilege on an object: its row, and the chain from it to the caller."""
@@ -205,7 +205,7 @@ class Provenance:
                 text = self.state.attributes[row].value
                 if attribute == term.attribute and text in shown:
                     cells = {holder[0]: holder[1], "attribute": attribute, "value": text}
-                    yield self._step("attribute", row_text("attributes", cells), "attributes", row)
+                    yield self._step("attribute", row_sentence("attributes", cells), "attributes", row)
 
     def _holding_chains(self, role: str) -> Iterable[Chain]:
         """The chains by which the caller holds a role anywhere, one for each row that gives it."""

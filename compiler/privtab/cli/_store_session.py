@@ -22,7 +22,7 @@ from privtab.effects import Change
 from privtab.errors import StateInvalid, StoreConflict, StoreError, UsageError
 from privtab.plural import count
 from privtab.request import Entity
-from privtab.state.row_text import row_text
+from privtab.state.wording import row_text
 
 if TYPE_CHECKING:
     from privtab.store.guarded import DesiredChange, GuardedStore

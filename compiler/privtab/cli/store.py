@@ -44,7 +44,7 @@ from privtab.errors import PrivtabError, StateInvalid, UsageError
 from privtab.plural import count
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import RawReader
-from privtab.state.row_text import row_text
+from privtab.state.wording import row_text
 
 if TYPE_CHECKING:
     from privtab.request import Request

@@ -1,10 +1,15 @@
-"""A row of a state as a sentence, as `explain` and `state diff` print it: `SELECT granted to role:analyst at schema:hive/sales`."""
+"""A row of a state in words, as `explain` and `state diff` print it; and on one line, as commands print and read it."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping
 
 from privtab.moments import WINDOW
+from privtab.state.raw import COLUMNS
+
+_PLAIN = re.compile(r"[A-Za-z][\w/.:%+-]*[\w]", re.ASCII)
 
 _SENTENCES: Mapping[str, Callable[[Mapping[str, str]], str]] = {
     "members": lambda row: f"{row['user']} is a member of {row['of']}",
@@ -25,7 +30,24 @@ _SENTENCES: Mapping[str, Callable[[Mapping[str, str]], str]] = {
 }
 
 
-def row_text(table: str, row: Mapping[str, str]) -> str:
-    """The sentence for a row; an optional column without a text has no key."""
+def row_sentence(table: str, row: Mapping[str, str]) -> str:
+    """A row as a sentence, `SELECT granted to role:analyst at schema:hive/sales`; an optional column without a text has no key."""
     window = " ".join(f"{name} {row[name]}" for name in WINDOW if name in row)
     return _SENTENCES[table](row) + (f", {window}" if window else "")
+
+
+def row_text(table: str, cells: Mapping[str, str | None]) -> str:
+    """A row with its columns in order, as YAML reads it.
+
+    >>> row_text("owners", {"owner": "user:a b", "entity": "lake:l"})
+    'owners:{entity: lake:l, owner: "user:a b"}'
+    """
+    order = {name: number for number, name in enumerate(COLUMNS[table].all)}
+    named = sorted(cells.items(), key=lambda cell: order.get(cell[0], len(order)))
+    written = ", ".join(f"{name}: {_cell(text or '')}" for name, text in named)
+    return f"{table}:{{{written}}}"
+
+
+def _cell(text: str) -> str:
+    """A cell as YAML reads it: in quotes where it is not plain."""
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

@@ -33,7 +33,7 @@ from privtab.state.names import uses
 from privtab.state.nodes import State
 from privtab.state.principal_rows import entity_named, may_be, place_of, types_of_kind
 from privtab.state.raw import COLUMNS
-from privtab.state.row_text import row_text
+from privtab.state.wording import row_text
 from privtab.store.excerpt import Excerpt
 
 Verb: TypeAlias = Literal["add", "remove"]

@@ -15,7 +15,7 @@ from privtab.effects import Change
 from privtab.errors import StoreError, UsageError
 from privtab.serving.page import page
 from privtab.state.raw import COLUMNS
-from privtab.state.row_text import row_text
+from privtab.state.wording import row_text
 from privtab.store.database import Database, address, check_version
 from privtab.store.lookups import Rows
 from privtab.store.schema import BEGINNING, HEAD, JOURNAL, STATE, canonical, entry_hash, row_id

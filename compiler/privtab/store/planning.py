@@ -21,7 +21,7 @@ from privtab.state.located import locations
 from privtab.state.nodes import State
 from privtab.state.principal_rows import about_principal, entity_named, may_be
 from privtab.state.raw import COLUMNS, RawState
-from privtab.state.row_text import row_text
+from privtab.state.wording import row_text
 from privtab.store.authority import check_delegated, check_named, check_reach
 from privtab.store.conflicts import check_conflicts
 from privtab.store.excerpt import Excerpt

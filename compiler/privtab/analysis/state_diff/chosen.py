@@ -14,7 +14,7 @@ from privtab.state.load import cells_of
 from privtab.state.nodes import ALL_TABLES, RowLocation, State
 from privtab.state.places import Places
 from privtab.state.raw import RawRow, RawState
-from privtab.state.wording import row_text
+from privtab.state.wording import row_sentence
 
 T = TypeVar("T")
 _LINE = re.compile(r"(?P<path>.+):(?P<line>[0-9]{1,9})")
@@ -49,7 +49,7 @@ def find_raw_rows(texts: Iterable[str], rows: RawState, shown: str) -> list[RawR
 
     def sentences() -> Iterator[tuple[str, tuple[str, int]]]:
         for table, table_rows in rows.rows.items():
-            yield from ((row_text(table, row.cells), (table, number)) for number, row in enumerate(table_rows))
+            yield from ((row_sentence(table, row.cells), (table, number)) for number, row in enumerate(table_rows))
 
     found = _find(texts, sentences, lambda table: rows.rows.get(table, ()), shown)
     return [rows.rows[table][number] for table, number in found]
@@ -58,7 +58,7 @@ def find_raw_rows(texts: Iterable[str], rows: RawState, shown: str) -> list[RawR
 def _sentences(state: State) -> Iterator[tuple[str, tuple[str, int]]]:
     for table in ALL_TABLES:
         for number, cells in enumerate(cells_of(state, table)):
-            yield row_text(table, cells), (table, number)
+            yield row_sentence(table, cells), (table, number)
 
 
 def _find(

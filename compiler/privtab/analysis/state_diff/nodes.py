@@ -13,7 +13,7 @@ from privtab.ir.nodes import RESOURCE, Rule
 from privtab.paths import PathShape
 from privtab.request import Entity
 from privtab.state.nodes import RowLocation
-from privtab.state.wording import row_text
+from privtab.state.wording import row_sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class ChangedRow:
     @property
     def text(self) -> str:
         """The row as a sentence."""
-        return row_text(self.table, self.cells)
+        return row_sentence(self.table, self.cells)
 
     def __hash__(self) -> int:
         return hash((self.table, self.added, *self.cells.values()))

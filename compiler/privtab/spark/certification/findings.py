@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from privtab.moments import now
 from privtab.names import quoted
 from privtab.state.load import cells_of
-from privtab.state.wording import row_text
+from privtab.state.wording import row_sentence
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program
@@ -90,7 +90,7 @@ def of_times(state: State) -> Iterator[Finding]:
     since = now()
     before = since + SOON_DAYS * 86_400 * 10**9
     ending = [
-        (window.end, row_text(table, cells), cells)
+        (window.end, row_sentence(table, cells), cells)
         for table, windows in state.windows.items()
         for window, cells in zip(windows, cells_of(state, table), strict=True)
         if window.holds(since) and window.end <= before
