@@ -104,3 +104,8 @@ def printable_output() -> Iterator[None]:
         yield
     finally:
         sys.stdout, sys.stderr = originals
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun: `1 policy`, `2 policies`, `1,000 grants`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

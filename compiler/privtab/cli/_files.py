@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from privtab import indented_json, strict_json
 from privtab._staged import write, write_all
 from privtab.cli._output import out
-from privtab.plural import count
+from privtab.printable import count
 
 if TYPE_CHECKING:
     from privtab.bundle.provenance import Provenance

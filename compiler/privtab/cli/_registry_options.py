@@ -13,7 +13,7 @@ from privtab.cli._output import out, print_error, table
 from privtab.cli._parameters import argument, channels, needing, option
 from privtab.errors import FileError, UsageError
 from privtab.key_values import key_values
-from privtab.plural import count
+from privtab.printable import count
 from privtab.source import read_text
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from privtab.cli._parameters import argument, needing, option
 from privtab.cli._registry_options import token_in
 from privtab.errors import UsageError
 from privtab.key_values import key_values
-from privtab.plural import count
+from privtab.printable import count
 from privtab.request import Entity
 from privtab.source import read_text
 from privtab.state.findings import to_json

@@ -20,7 +20,7 @@ from privtab.cli._registry_options import TOKEN_VARIABLE, is_http, token_of
 from privtab.cli._stored import load_policy, rows_of_store
 from privtab.effects import Change
 from privtab.errors import StateInvalid, StoreConflict, StoreError, UsageError
-from privtab.plural import count
+from privtab.printable import count
 from privtab.request import Entity
 from privtab.state.wording import row_text
 

@@ -22,7 +22,7 @@ from privtab.cli._parameters import needing
 from privtab.cli._registry_options import no_channel, open_registry, read_file, token_of
 from privtab.errors import BrokenBundle, FileError, RegistryError, UsageError
 from privtab.moments import EXAMPLE
-from privtab.plural import count
+from privtab.printable import count
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program

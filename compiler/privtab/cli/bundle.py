@@ -13,7 +13,7 @@ from privtab.cli._output import FormatOption, fail_if, out, print_error, print_i
 from privtab.cli._parameters import argument, option
 from privtab.cli._rollout import FleetOptions
 from privtab.errors import BrokenBundle, BundleWriteError, FileError, FleetError, SignatureRefused, UsageError
-from privtab.plural import count
+from privtab.printable import count
 
 if TYPE_CHECKING:
     from privtab.bundle.inspect import Inspection, Signature

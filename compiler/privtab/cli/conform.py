@@ -29,7 +29,7 @@ from privtab.cli._stored import load_policy
 from privtab.errors import SettingsInvalid, UsageError
 from privtab.exit_codes import ExitCode
 from privtab.key_values import key_values
-from privtab.plural import count
+from privtab.printable import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

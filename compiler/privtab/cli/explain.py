@@ -21,7 +21,7 @@ from privtab.cli._ask import (
 from privtab.cli._options import Question
 from privtab.cli._output import FormatOption, Terminal, delayed_spinner, fail_if, out, print_if_data, styled
 from privtab.cli._parameters import argument, option
-from privtab.plural import count
+from privtab.printable import count
 
 if TYPE_CHECKING:
     from privtab.analysis.changes import Change

@@ -14,7 +14,7 @@ from privtab.cli._output import FormatOption, fail_if, out, print_file, print_if
 from privtab.cli._parameters import option, paths_argument
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import UsageError
-from privtab.plural import count
+from privtab.printable import count
 
 if TYPE_CHECKING:
     from privtab.source import SourceFile

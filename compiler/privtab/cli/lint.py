@@ -31,7 +31,7 @@ from privtab.diagnostics import Diagnostic, Severity, Span, shown_columns
 from privtab.errors import UsageError
 from privtab.lint.codes import CatalogueEntry, codes, unknown
 from privtab.lint.settings import FailOn, LintFormat, LintResult
-from privtab.plural import count
+from privtab.printable import count
 from privtab.report.nodes import Case, Failure, Rule, Suite
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from privtab.cli._output import (
 )
 from privtab.cli._parameters import argument, needing, option
 from privtab.errors import UsageError
-from privtab.plural import count
+from privtab.printable import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -30,7 +30,7 @@ from privtab.cli._registry_options import (
 )
 from privtab.cli._stored import bundle_of, release_at
 from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
-from privtab.plural import count
+from privtab.printable import count
 from privtab.source import read_text
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from privtab.cli._stored import load_rows
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 from privtab.formats import STATE_HELP
-from privtab.plural import count
+from privtab.printable import count
 from privtab.state.findings import CODES, in_order, to_json
 from privtab.state.nodes import ALL_TABLES
 

@@ -16,7 +16,7 @@ from privtab.cli._options import OutputOption, ReadingOption, readings
 from privtab.cli._output import Report, as_json, deliver, err, fail_if, print_error, progress
 from privtab.cli._parameters import option, paths_argument
 from privtab.errors import UsageError
-from privtab.plural import count
+from privtab.printable import count
 
 if TYPE_CHECKING:
     from privtab.scenarios.nodes import CasePlan, Subject

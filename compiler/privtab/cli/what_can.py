@@ -10,7 +10,7 @@ from privtab.cli._options import Question
 from privtab.cli._output import TableFormatOption, Terminal, delayed_spinner, fail_if, out, print_error, print_if_data
 from privtab.cli._parameters import argument
 from privtab.errors import UsageError
-from privtab.plural import count
+from privtab.printable import count
 
 if TYPE_CHECKING:
     from privtab.analysis.what_can import AllowedOperation, WhatCan

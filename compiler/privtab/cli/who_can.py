@@ -28,7 +28,7 @@ from privtab.cli._output import (
 )
 from privtab.cli._parameters import argument, option
 from privtab.errors import UsageError
-from privtab.plural import count
+from privtab.printable import count
 from privtab.request import Request
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from privtab.conform.mistakes import mistakes
 from privtab.conform.nodes import QuestionPlan, Verdict
 from privtab.conform.report import ORDER, WRONG, Finding, Report, RowReport
 from privtab.ir.names import atom_text
-from privtab.plural import count
+from privtab.printable import count
 from privtab.report.junit import junit
 from privtab.report.nodes import Case, Failure, Suite
 from privtab.scenarios.results import row_json, row_lines

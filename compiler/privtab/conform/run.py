@@ -18,7 +18,7 @@ from privtab.conform.driver import Driver
 from privtab.conform.nodes import Question, QuestionPlan, SystemAnswer
 from privtab.conform.worlds import needed
 from privtab.errors import DriverError, FileError, UsageError
-from privtab.plural import count
+from privtab.printable import count
 
 CONTROLS = 5
 """How many questions are asked again at the end, to see whether the state is still the same."""

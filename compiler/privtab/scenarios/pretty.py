@@ -11,7 +11,7 @@ from rich.text import Text
 
 from privtab.ir.nodes import Rule
 from privtab.ir.serialise import source_text
-from privtab.plural import count
+from privtab.printable import count
 from privtab.scenarios.prove import Cell
 from privtab.scenarios.results import Result, because
 from privtab.scenarios.run import Failure

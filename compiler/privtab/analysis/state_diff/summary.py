@@ -13,7 +13,7 @@ from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDi
 from privtab.analysis.state_diff.subjects import ANY_OTHER
 from privtab.ir.names import value_text
 from privtab.ir.nodes import RESOURCE
-from privtab.plural import count
+from privtab.printable import count
 
 NAMES = 5
 """The most names that a line lists; the others are counted."""
