@@ -74,8 +74,11 @@ DIALECTS: Mapping[str, Dialect] = {
         column="CAST(:c AS TEXT) COLLATE BINARY",
         # SQLite knows no regular expressions but those of a function that an application gives it.
         finds="CAST(:c AS TEXT) REGEXP :v",
-        # GLOB ends at U+0000 and takes U+FFFE and U+FFFF for U+FFFD.
-        unusable="(CAST(:c AS TEXT) GLOB :v OR INSTR(:c, CHAR(0)) + INSTR(:c, CHAR(65534)) + INSTR(:c, CHAR(65535)) > 0)",
+        # Most names are printable ASCII, which is found out sooner. GLOB ends at U+0000 and takes U+FFFE and U+FFFF for U+FFFD.
+        unusable=(
+            "(CAST(:c AS TEXT) GLOB '*[^ -~]*' AND (CAST(:c AS TEXT) GLOB :v OR INSTR(:c, CHAR(65534)) + INSTR(:c, CHAR(65535)) > 0)"
+            " OR INSTR(:c, CHAR(0)) > 0)"
+        ),
         pattern=_CLASS_RAW,
     ),
     "duckdb": Dialect(name="duckdb", column="CAST(:c AS TEXT) COLLATE C", finds="REGEXP_MATCHES(CAST(:c AS TEXT), :v)"),
