@@ -47,7 +47,7 @@ def run(
 
     Example:
       privtab filter alice load table -p gravitino/1.1.0 -s state.yaml
-      privtab filter alice load table -p gravitino/1.1.0 -s state.yaml --dialect mysql --column table=t.name
+      privtab filter alice load table -p lake.yaml -s state.yaml --dialect mysql
     """
     from privtab.engines.python import Opener
     from privtab.entitlements.universe import notes as unknown
