@@ -6,7 +6,7 @@ and names that no request can have (empty ones, control characters) are among no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, TypeAlias, TypedDict
@@ -189,11 +189,11 @@ def sql(
         tree = fold(
             expression,
             leaf,
-            lambda parts: exp.and_(*parts) if parts else exp.true(),
-            lambda parts: exp.or_(*parts) if parts else exp.false(),
+            lambda parts: _all(parts) if parts else exp.true(),
+            lambda parts: _any(parts) if parts else exp.false(),
         )
     if isinstance(tree, exp.Or):
-        tree = exp.paren(tree)  # whatever stands beside it in a WHERE
+        tree = exp.paren(tree, copy=False)  # whatever stands beside it in a WHERE
     form: Form = "joined" if joined else "inline"
     return _with_parameters(tree.sql(target.name, pretty=pretty), values, style or target.style, prefix, form)
 
@@ -247,11 +247,11 @@ def _joined(
         if (depth, True) not in found:
             continue
         parts = [among(depth, 1)]
-        parts += [exp.not_(among(longer, 0)) for longer in range(depth + 1, len(exact) + 1) if (longer, False) in found]
+        parts += [_not(among(longer, 0)) for longer in range(depth + 1, len(exact) + 1) if (longer, False) in found]
         for column in columns[depth:]:
             parts += _Texts(column, target, values).valid(None)
-        ways.append(exp.and_(*parts))
-    return exp.or_(*ways) if ways else exp.false()
+        ways.append(_all(parts))
+    return _any(ways) if ways else exp.false()
 
 
 def quoted(name: str, dialect_name: str) -> str:
@@ -288,7 +288,7 @@ class _Texts:
     def usable(self) -> exp.Expr:
         """Whether the text has no character that names and values cannot have."""
         pattern = self.target.flags + self.target.pattern
-        return exp.not_(exp.paren(self.filled(self.target.unusable or self.target.finds, pattern)))
+        return _not(exp.paren(self.filled(self.target.unusable or self.target.finds, pattern), copy=False))
 
     def valid(self, most: int | None) -> Iterator[exp.Expr]:
         """What makes the text a name, or a path of at most so many names."""
@@ -313,7 +313,8 @@ def _value(one: Value, column: exp.Expr | None, target: Dialect, values: list[st
     listed = [texts.among([str(value) for value in one.values])] if one.values else []
     if not one.other:
         return listed[0]
-    return exp.and_(exp.not_(exp.Is(this=column.copy(), expression=exp.Null())), *map(exp.not_, listed), texts.usable())
+    is_null = exp.Is(this=column.copy(), expression=exp.Null())
+    return _all((_not(is_null), *map(_not, listed), texts.usable()))
 
 
 def _one_of(one: OneOf, column: exp.Expr, target: Dialect, most: int | None, values: list[str]) -> exp.Expr:
@@ -332,11 +333,11 @@ def _one_of(one: OneOf, column: exp.Expr, target: Dialect, most: int | None, val
         for length, begins in sorted(by_length.items())
     ]
     if one.other:
-        parts = [exp.not_(part) for part in (*listed, *below)]
-        return exp.and_(*parts, *texts.valid(most))
+        parts = [_not(part) for part in (*listed, *below)]
+        return _all((*parts, *texts.valid(most)))
     if below:
-        listed.append(exp.and_(exp.or_(*below), *texts.valid(most)))
-    return exp.or_(*listed) if listed else exp.false()
+        listed.append(_all((_any(below), *texts.valid(most))))
+    return _any(listed) if listed else exp.false()
 
 
 @cache
@@ -345,7 +346,23 @@ def _template(text: str, dialect_name: str) -> exp.Expr:
 
 
 def _filled(text: str, dialect_name: str, **parts: exp.Expr) -> exp.Expr:
-    return exp.replace_placeholders(_template(text, dialect_name), **parts)
+    copies = {name: part.copy() for name, part in parts.items()}
+    return exp.replace_placeholders(_template(text, dialect_name), **copies)
+
+
+# Parts are joined as they are: SQLGlot would copy all of them for each.
+
+
+def _all(parts: Iterable[exp.Expr]) -> exp.Expr:
+    return exp.and_(*parts, copy=False)
+
+
+def _any(parts: Iterable[exp.Expr]) -> exp.Expr:
+    return exp.or_(*parts, copy=False)
+
+
+def _not(part: exp.Expr) -> exp.Expr:
+    return exp.not_(part, copy=False)
 
 
 def _with_parameters(text: str, values: Sequence[str], style: ParameterStyle, prefix: str, form: Form) -> Sql:
