@@ -12,10 +12,15 @@ import pytest
 from privtab import AsyncClient, Client, Embedded
 from privtab.bundle.pack import state_bundle
 from privtab.cli import _app
+from privtab.engines.index import Index
+from privtab.engines.rows import RowEngine
 from privtab.errors import InvalidRequest, UnsupportedError, UsageError
-from privtab.filters.filter import Filter
-from privtab.pipeline import load_program, policy_bundle
-from privtab.state.load import load
+from privtab.filters.filter import Filter, filter_of
+from privtab.pipeline import load_program, policy_artifacts, policy_bundle, program_of
+from privtab.request import Entity, Request
+from privtab.source import SourceFile
+from privtab.state.index import index
+from privtab.state.load import from_tables, load
 from privtab.state.validate import validate
 
 POLICY = """\
@@ -146,3 +151,32 @@ def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
             ["ann look box", "3", "0", "s", "a", "o'brien"],
         ]
     assert _app.run([*ask[:2], "lok", *ask[3:]]) == 2
+
+
+def test_what_there_is_one_of_counts_however_deep_it_is() -> None:
+    """Conditions may ask about the only entity of a type in the only entity of another: it has the path of what is around both."""
+    text = """
+privtab: 1
+system: shop
+version: "1"
+entities: {shop: {config: {secret: }, box: }}
+types: {config: {single: true}, secret: {single: true}}
+privileges: [LOOK]
+semantics: {inheritance: down, deny: overrides}
+tables:
+  box:
+    look: LOOK (secret)
+"""
+    program = program_of(SourceFile(path="shop.yaml", text=text))
+    rows = [
+        {"grantee": "user:ann", "effect": "allow", "privilege": "LOOK", "entity": "secret:s"},
+        {"grantee": "user:ben", "effect": "allow", "privilege": "LOOK", "entity": "shop:s"},
+        {"grantee": "user:ben", "effect": "allow", "privilege": "LOOK", "entity": "shop:t"},
+        {"grantee": "user:ben", "effect": "deny", "privilege": "LOOK", "entity": "secret:t"},
+    ]
+    state, findings = validate(program, from_tables({"grants": rows}, "rows"))
+    assert not findings
+    engine = RowEngine(policy_artifacts(program).program, Index(index(program, state)))
+    for user in ("ann", "ben"):
+        found = filter_of(engine, Request(user=user, action="look", resource=Entity("box", "")))
+        assert [found.allows(shop, "x") for shop in ("s", "t")] == [True, False]

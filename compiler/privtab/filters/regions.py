@@ -175,10 +175,6 @@ def regions(engine: RowEngine, request: Request) -> Regions:
     types |= {
         name for name in chains if any(type_ in types and depth == chains[name][-1][1] for type_, depth in chains[name])
     }
-    caller = engine.caller(request)
-    types = {name for name, _ in shape.written.chain}
-    # Conditions may ask about what each of these has one of; it has the same path.
-    types |= {name for name, chain in engine.reader.chains.items() if engine.single(name) and chain[-2][0] in types}
     trie: Trie = {}
     # A request may give attributes of its objects, and these may lie on the path.
     for key in chained(_named(engine.index, caller), map(str, request.with_.values())):
