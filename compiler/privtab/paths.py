@@ -86,6 +86,15 @@ def count_names(id_: str) -> int:
     return id_.count("/") + 1 if id_ else 0
 
 
+def naming(links: Iterable[Link]) -> tuple[str, ...]:
+    """The type to which each name of a path belongs: the first in its chain that has so many names."""
+    found: list[str] = []
+    for type_, depth in links:
+        if depth > len(found):
+            found.append(type_)
+    return tuple(found)
+
+
 class PathShape:
     """The paths of the entities of one type: `chain` from the root to the type itself.
 
@@ -154,11 +163,7 @@ class PathShape:
         >>> PathShape((("catalog", 1), ("namespace", 2), ("table", 3)), nested=1, bound=16).types("c/a/b/t")
         ('catalog', 'namespace/1', 'namespace/2', 'table/2')
         """
-        found: list[str] = []
-        for type_, depth in self.links(self.levels(id_)):
-            if depth > len(found):
-                found.append(type_)
-        return tuple(found[: count_names(id_)])
+        return naming(self.links(self.levels(id_)))[: count_names(id_)]
 
     def named(self, id_: str) -> bool:
         """Whether a path has the last name of its entity."""

@@ -14,6 +14,7 @@ from privtab.moments import now
 from privtab.request import Decision, Request
 
 if TYPE_CHECKING:
+    from privtab.engines.python import OpenEngine
     from privtab.ir.nodes import Program
     from privtab.opa.server import OpaServer
     from privtab.state.nodes import State
@@ -43,13 +44,17 @@ def answering(engine: str, program: Program, state: State) -> AbstractContextMan
 
 def in_process(program: Program, state: State) -> Answers:
     """Answers from the engine in process, on the content of the bundles."""
+    return Answers(opened(program, state, now()).engine.decide_many)
+
+
+def opened(program: Program, state: State, moment: int) -> OpenEngine:
+    """The engine in process for a moment, on the content of the bundles."""
     from privtab.engines.python import Opener
     from privtab.pipeline import policy_artifacts
     from privtab.state.index import index
 
     opener = Opener()
-    opened = opener.open(policy_artifacts(program).program, [opener.keep(index(program, state))], now())
-    return Answers(opened.engine.decide_many)
+    return opener.open(policy_artifacts(program).program, [opener.keep(index(program, state))], moment)
 
 
 def reference(program: Program, state: State) -> Answers:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from privtab._staged import write
 from privtab.cli._ask import RequestOptions, show_notes
+from privtab.cli._engines import opened
 from privtab.cli._options import Question, load_for_queries, moment_of
 from privtab.cli._output import FormatOption, Terminal, as_json, csv_text, fail_if, out, print_json, spinner, styled
-from privtab.cli._parameters import argument, needing, option, with_options
+from privtab.cli._parameters import argument, needing, option
 from privtab.key_values import key_values
 from privtab.moments import LAST, text
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 PANEL = "Ask"
 
 
-@with_options
 def run(
     user: Annotated[str, argument("USER", "The user.")],
     operation: Annotated[str, argument("OPERATION", "An operation on entities of the type, such as `load`.")],
@@ -49,12 +49,9 @@ def run(
       privtab filter alice load table -p gravitino/1.1.0 -s state.yaml
       privtab filter alice load table -p lake.yaml -s state.yaml --dialect mysql
     """
-    from privtab.engines.python import Opener
     from privtab.entitlements.universe import notes as unknown
     from privtab.filters.filter import filter_of
     from privtab.ir.serialise import vocabulary
-    from privtab.pipeline import policy_artifacts
-    from privtab.state.index import index
 
     program = asked.program()
     request = details.request(program, user, operation, f"{type_}:")
@@ -65,11 +62,8 @@ def run(
         from privtab.filters.sql import MOST_INLINE, quoted
     with spinner("reading the state"):
         state, _, partial = load_for_queries(program, asked.state, allow_partial=asked.allow_partial)
-        opener = Opener()
-        opened = opener.open(
-            policy_artifacts(program).program, [opener.keep(index(program, state))], moment_of(asked.at)
-        )
-        found = filter_of(opened.engine, request, opened.window)
+        engine = opened(program, state, moment_of(asked.at))
+        found = filter_of(engine.engine, request, engine.window)
     columns = {level: quoted(level, dialect) for level in found.levels} | key_values(
         column, "--column", "LEVEL=COLUMN", example="table=t.name"
     )

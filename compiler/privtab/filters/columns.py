@@ -42,7 +42,7 @@ def spark_column(expression: Expression, columns: Mapping[str, Any], bounds: Map
         if one.level in bounds:
             valid &= name.rlike(f"^{path_pattern(bounds[one.level])}$")
         below = reduce(or_, (name.startswith(f"{path}/") for path in one.above), F.lit(False))  # noqa: FBT003  (a literal)
-        listed = name.isin(list(one.names)) if one.names else F.lit(False) & (name == "")  # noqa: FBT003
+        listed = name.isin(list(one.names)) if one.names else F.lit(False)  # noqa: FBT003
         return ~(listed | below) & valid if one.other else listed | (below & valid)
 
     true, false = F.lit(True), F.lit(False)  # noqa: FBT003
@@ -53,11 +53,13 @@ def sqlalchemy_names(columns: Mapping[str, Any], dialect: str) -> dict[str, str]
     """The text of each column; those that are texts stay."""
     from sqlalchemy.dialects import registry
 
-    compiled = registry.load({"postgres": "postgresql"}.get(dialect, dialect))()
-    found = {
-        level: column if isinstance(column, str) else str(column.compile(dialect=compiled))
-        for level, column in columns.items()
-    }
+    def text(column: Any) -> str:
+        if isinstance(column, str):
+            return column
+        compiled = registry.load({"postgres": "postgresql"}.get(dialect, dialect))()
+        return str(column.compile(dialect=compiled))
+
+    found = {level: text(column) for level, column in columns.items()}
     if wrong := next((text for text in found.values() if ":" in text), None):
         raise UsageError(f"the column `{wrong}` has a colon, which stands for a parameter in SQLAlchemy")
     return found

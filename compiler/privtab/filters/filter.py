@@ -174,19 +174,16 @@ def filter_of(engine: RowEngine, request: Request, window: Window = ALWAYS) -> F
         )
     found = regions(engine, request)
     values: tuple[Value, ...] = ()
-    by_answers: dict[tuple[int, ...], list[Expression]] = {}
+    by_answers: dict[tuple[bool, ...], list[Expression]] = {}
     for values, given in choices(engine, request, found.examples):
-        positions = _allowed(engine, request, found.examples, given)
-        by_answers.setdefault(tuple(positions), []).append(all_of(values))
-    conditions, allowed = list[Expression](), list[bool]()
-    for positions, of_values in by_answers.items():
-        allowed = [False] * len(found.examples)
-        for position in positions:
-            allowed[position] = True
-        conditions.append(all_of([any_of(of_values), found.expression(allowed)]))
+        positions = set(_allowed(engine, request, found.examples, given))
+        allowed = tuple(position in positions for position in range(len(found.examples)))
+        by_answers.setdefault(allowed, []).append(all_of(values))
+    conditions = (all_of([any_of(ways), found.expression(allowed)]) for allowed, ways in by_answers.items())
     beginnings = None
-    with suppress(UnsupportedError):
-        beginnings = None if values else tuple(found.beginnings(allowed))
+    if not values:  # then all have the same answers
+        with suppress(UnsupportedError):
+            beginnings = tuple(found.beginnings(next(iter(by_answers))))
     attributes = tuple(sorted({value.attribute for value in values}))
     if both := next((name for name in attributes if name in found.levels), None):
         raise UnsupportedError(

@@ -18,7 +18,7 @@ from privtab.engines.rows import RowEngine
 from privtab.errors import UnsupportedError
 from privtab.filters.expression import NOTHING, Expression, OneOf, all_of, any_of
 from privtab.names import encode_name, path_of, unencoded
-from privtab.paths import PathShape
+from privtab.paths import PathShape, naming
 from privtab.request import Entity, Request
 
 Trie: TypeAlias = dict[str, "Trie"]
@@ -155,15 +155,6 @@ class Regions:
         return found.pop()
 
 
-def levels(shape: PathShape) -> tuple[str, ...]:
-    """The type of each name in the ids of entities."""
-    found: list[str] = []
-    for type_, depth in shape.written.chain:
-        if depth > len(found):
-            found.append(type_)
-    return tuple(found)
-
-
 def regions(engine: RowEngine, request: Request) -> Regions:
     """The regions of the type of a request's resource. Raises UnsupportedError for what columns cannot say."""
     type_ = request.resource.type
@@ -188,7 +179,11 @@ def regions(engine: RowEngine, request: Request) -> Regions:
         for word in _words(engine.index, caller):
             _insert(trie, word.split("/")[: shape.depth])
     if shape.flat is not None:
-        _place(trie, engine.index.places, shape.chain[shape.flat][0])
+        # Only the state tells where entities with flat ids lie, so each of them is a region of its own.
+        flat = f"{shape.chain[shape.flat][0]}:"
+        for key in engine.index.places:
+            if key.startswith(flat):
+                trie.setdefault(path_of(key), {})
     return _Division(engine, request, caller, shape.written, trie).regions()
 
 
@@ -211,19 +206,17 @@ def _words(index: Index, caller: Caller) -> set[str]:
     return {word.partition(":")[2] for word in (*caller.principals, *roles)} | {caller.user}
 
 
-def _place(trie: Trie, places: Iterable[str], type_: str) -> None:
-    """Name every entity of a type with flat ids: only the state tells where it lies."""
-    for key in places:
-        if key.startswith(f"{type_}:"):
-            _insert(trie, [path_of(key)])
+def _nested_at(shape: PathShape) -> int | None:
+    """The position among the names, if those of a type that nests are one."""
+    return None if shape.nested is None else shape.chain[shape.nested][1] - 1
 
 
 def _columns(shape: PathShape, path: str) -> list[str]:
     """The names of a path, those of the type that nests as one."""
     names = path.split("/")
-    if shape.nested is None:
+    first = _nested_at(shape)
+    if first is None:
         return names
-    first = shape.chain[shape.nested][1] - 1
     last = len(names) - (shape.depth - first - 1)
     return [*names[:first], "/".join(names[first:last]), *names[last:]]
 
@@ -239,8 +232,8 @@ class _Division:
 
     def __init__(self, engine: RowEngine, request: Request, caller: Caller, shape: PathShape, trie: Trie) -> None:
         self._type = request.resource.type
-        self._levels = levels(shape)
-        self._nested = None if shape.nested is None else shape.chain[shape.nested][1] - 1
+        self._levels = naming(shape.chain)
+        self._nested = _nested_at(shape)
         self._bound = shape.bound
         self._trie = trie
         self._examples: list[Entity] = []
