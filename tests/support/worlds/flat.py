@@ -26,7 +26,7 @@ def placed(program: Program, state: State, seed: int) -> State:
     """The state with places for most entities, without the rows about the others."""
     rnd = Random(f"flat {seed}")
     rows: list[Placement] = []
-    for type_ in sorted(program.flat, key=lambda name: len(program.chain(name))):
+    for type_ in sorted(program.flat, key=lambda name: (len(program.chain(name)), name)):
         where = locations(program, State(entities=tuple(rows)))
         for name in sorted({entity(program, type_, rnd).id for _ in range(3 * len(names(program).entities))}):
             parents = [entity(program, vocabulary(program).containers(type_)[0], rnd) for _ in range(4)]

@@ -47,8 +47,11 @@ class Draft:
         return names
 
     def reachable(self, type_: str) -> list[str]:
-        chain = self.chain(type_)
-        return chain + [s for s in self.singles if s not in chain and self.parents[s] in chain]
+        found = self.chain(type_)
+        for single in sorted(self.singles):  # `config` before what it contains
+            if single not in found and self.parents[single] in found:
+                found.append(single)
+        return found
 
 
 FEATURES = ("implies", "below", "hierarchy", "active", "any")
@@ -156,6 +159,12 @@ def _entities(draft: Draft) -> None:
         draft.singles.add("config")
         if rnd.random() < 0.5:
             draft.parents["item"] = "config"
+        inside = Random(f"inside {draft.seed}")
+        if inside.random() < 0.4:
+            draft.parents["setting"] = "config"
+            draft.singles.add("setting")
+            if inside.random() < 0.5:
+                draft.parents["value"] = "setting"
 
 
 def _tree(draft: Draft, parent: str | None, depth: int) -> list[str]:
