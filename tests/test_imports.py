@@ -57,6 +57,7 @@ ALLOWED = {
         "state",
         "syntax",
     },
+    "pages": {"analysis", "backends", "entitlements", "ir", "reference", "scenarios", "serving", "state"},
     "conform": {
         "analysis",
         "bundle",
@@ -87,6 +88,7 @@ ALLOWED = {
         "ir",
         "lint",
         "opa",
+        "pages",
         "pipeline",
         "pushdown",
         "reference",

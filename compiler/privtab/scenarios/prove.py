@@ -19,7 +19,7 @@ from privtab.ir.support import Tool, check_support
 from privtab.scenarios.masks import SETTING_COST, Budget, Key, Mask, Observed, noticing
 from privtab.scenarios.mutants import Mutant, Mutants
 from privtab.scenarios.nodes import Case, CasePlan, Form
-from privtab.scenarios.run import ReferenceEngine, effect_text
+from privtab.scenarios.run import ReferenceEngine, effect_text, failures
 from privtab.scenarios.suggest import Setting, suggestions
 
 Proof: TypeAlias = Literal["allow", "lack", "default"]
@@ -284,6 +284,13 @@ def coverage(plan: CasePlan, observed: dict[Key, Observed]) -> Coverage:
     """The coverage of the plan's rules."""
     check_support(plan.program, Tool.COVERAGE)
     return Coverage(plan.program, plan.rules, observed)
+
+
+def proved(plan: CasePlan) -> Coverage:
+    """The coverage by the cases of a plan that the reference passes."""
+    engine = ReferenceEngine(plan.program)
+    failed = {id(failure.case) for failure in failures(plan, plan.cases, [engine])}
+    return coverage(plan, observe(plan, (case for case in plan.cases if id(case) not in failed), engine))
 
 
 def score(plan: CasePlan, observed: dict[Key, Observed], on_progress: Callable[[int], None] = lambda _: None) -> Score:

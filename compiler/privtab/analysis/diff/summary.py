@@ -124,6 +124,19 @@ def summary(diff: Diff) -> str:
     return f"{len(changes):,} of {_operations(len(diff.rows))} changed: {', '.join(counts)}{suffix}"
 
 
+def page_values(diff: Diff | None) -> dict[str, Any]:
+    """What the template `pages/diff` shows of a diff."""
+    return {
+        "diff": diff,
+        "summary": "" if diff is None else summary(diff),
+        "groups": () if diff is None else groups(diff),
+        **{
+            function.__name__: function
+            for function in (what_changed, pairs_of, request_text, answers_text, holding_texts)
+        },
+    }
+
+
 def _operations(number: int) -> str:
     return f"{number:,} operation{'s' * (number != 1)}"
 

@@ -6,15 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from privtab.analysis.diff import diff
-from privtab.analysis.diff.summary import (
-    answers_text,
-    groups,
-    holding_texts,
-    pairs_of,
-    request_text,
-    summary,
-    what_changed,
-)
+from privtab.analysis.diff.summary import page_values
 from privtab.errors import PrivtabError, UsageError
 from privtab.ir.nodes import Program
 from privtab.registry.deploy.program import program_in
@@ -79,14 +71,7 @@ def difference(registry: Registry, channel: str, system: str, number: int) -> st
         **_place(registry, channel, system),
         release=_release(before, release),
         problem=problem,
-        diff=found,
-        summary=found and summary(found),
-        groups=groups(found) if found else (),
-        pairs_of=pairs_of,
-        request_text=request_text,
-        answers_text=answers_text,
-        holding_texts=holding_texts,
-        what_changed=what_changed,
+        **page_values(found),
     )
 
 

@@ -1,0 +1,112 @@
+"""`privtab docs`: a policy as a page, and whether a committed page is what the policy says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from privtab._collection import no_collection
+from privtab.cli._options import OutputOption, PolicyArguments, load_state
+from privtab.cli._output import delayed_spinner, deliver, out, stop
+from privtab.cli._parameters import option
+from privtab.cli._stored import is_stored
+from privtab.errors import UsageError
+from privtab.formats import STATE_HELP
+
+if TYPE_CHECKING:
+    from privtab.analysis.diff.nodes import Diff
+    from privtab.ir.nodes import Program
+
+PANEL = "Write"
+
+PageFormat = Literal["markdown", "html"]
+"""Format of a page."""
+
+
+def run(
+    policy: PolicyArguments,
+    *,
+    state: Annotated[Path | None, option("--state -s STATE", f"Show the roles of this state. {STATE_HELP}")] = None,
+    since: Annotated[
+        str | None, option("--since POLICY", "Show what changed since this version: a name, a path, REVISION:path.")
+    ] = None,
+    check: Annotated[
+        bool, option("--check", "Write nothing; exit with 1 unless the file is what the policy says.")
+    ] = False,
+    format_: Annotated[
+        PageFormat | None, option("--format", "Format of the page. (default: by the name of the file)")
+    ] = None,
+    output: OutputOption = None,
+) -> None:
+    """Write a policy as a page: rows with links, roles, entities, readings, coverage, changes.
+
+    The same policy gives the same bytes, so that `--check` in CI tells when a committed page is out of date.
+
+    Example:
+      privtab docs cdap/final -o docs/cdap.md
+      privtab docs cdap/final -o cdap.html --since cdap/revised
+      privtab docs polaris/1.7 -o polaris.html --state policy_src/polaris/state.yaml
+      privtab docs cdap/final -o docs/cdap.md --check
+    """
+    from privtab.pages.policy import PolicyPage
+    from privtab.pages.roles import default_roles, roles_of_state
+    from privtab.pipeline import policy_revision
+
+    if check and output is None:
+        raise UsageError("`--check` compares with a file: name it by `--output`")
+    html = format_ == "html" or (format_ is None and output is not None and output.suffix in (".html", ".htm"))
+    with no_collection(keep=True), delayed_spinner("writing the page"):
+        program = policy.program()
+        page = PolicyPage(
+            program=program,
+            revision=policy_revision(program, parallel=True),
+            roles=default_roles(program) if state is None else roles_of_state(program, load_state(program, state)),
+            coverage=_coverage(policy),
+            changes=None if since is None else _changes(policy, since, program),
+        )
+        text = page.html() if html else page.markdown()
+    if not check or output is None:
+        deliver(text, output)
+        return
+    try:
+        written = output.read_bytes()
+    except FileNotFoundError:
+        stop(f"{output} is not there: the same command without `--check` writes it")
+    if written != text.encode():
+        stop(f"{output} is not what {policy.policy} says: the same command without `--check` writes it")
+    out().print(f"{output} is what {policy.policy} says")
+
+
+def _coverage(policy: PolicyArguments) -> dict[str, tuple[int, int]]:
+    """Of each row, the cells and how many of them the scenarios beside the policy prove; empty if there are none."""
+    from privtab.pipeline import find_policy
+    from privtab.scenarios.collect import plans
+    from privtab.scenarios.prove import proved
+
+    if is_stored(policy.policy):
+        return {}
+    chosen = policy.chosen()
+    plan = next(
+        (
+            plan
+            for plan in plans([find_policy(policy.policy)])
+            if plan.cases
+            and (plan.subject.variant, dict(plan.subject.readings)) == (chosen["variant"], chosen["readings"])
+        ),
+        None,
+    )
+    if plan is None:
+        return {}
+    return {id_: (cells, covered) for id_, (_, cells, covered) in proved(plan).by_rule().items()}
+
+
+def _changes(policy: PolicyArguments, since: str, program: Program) -> Diff:
+    from privtab.analysis.diff import diff
+    from privtab.cli._diff import Choice, programs, sides
+
+    found = list(sides(since, policy.policy, (Choice(), Choice(**policy.chosen()))))
+    if len(found) != 1:
+        raise UsageError(f"`--since {since}` is not one policy")
+    (before, after), *_ = found
+    old, _ = programs(before, after)
+    return diff(old, program, shown=(before.display_name, after.display_name))

@@ -1,0 +1,227 @@
+"""One policy as a page: its rows with links between them, roles, entities, sources, readings, coverage and changes.
+
+Everything comes from the description, the exact diff and the coverage that the commands print; a page decides nothing. The same policy
+gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from privtab._resources import environment
+from privtab.analysis.diff.markdown import as_code, as_text, markdown
+from privtab.analysis.diff.nodes import Diff
+from privtab.analysis.diff.summary import page_values
+from privtab.backends.describe import describe
+from privtab.ir.formula import walk
+from privtab.ir.nodes import Can, Formula, Program, Rule
+from privtab.pages.roles import RoleMatrix
+from privtab.serving.page import page
+
+_CAN = re.compile(r"\bcan (\w+) \(([^()]*)\)")
+INDENT, LINE, LETTER = 24, 26, 9
+"""Of the drawing of entities, in pixels."""
+
+
+class Piece(NamedTuple):
+    """A part of a condition; with a link, one that refers to another row."""
+
+    text: str
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One operation."""
+
+    anchor: str
+    operation: str
+    title: str
+    requires: Sequence[Piece]
+    each: Sequence[Piece]
+    sets: Sequence[str]
+    """The smallest sets that suffice."""
+    effects: Sequence[str]
+    source: str
+    remarks: Sequence[str]
+    coverage: str
+    roles: Sequence[str]
+
+
+class Node(NamedTuple):
+    """An entity type in the drawing of those that contain each other."""
+
+    name: str
+    note: str
+    depth: int
+    line: int
+    parent: int
+    """The line of what contains it; -1 at the root."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyPage:
+    """A policy and what is known of it beside its rows."""
+
+    program: Program
+    revision: str
+    roles: RoleMatrix | None = None
+    coverage: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Of each row that has cells, by the rule's id: how many, and how many of them scenarios prove."""
+    changes: Diff | None = None
+
+    def markdown(self) -> str:
+        """The page in GitHub's Markdown."""
+        templates = environment("docs")
+        templates.filters |= {"code": as_code, "text": as_text}
+        changes = "" if self.changes is None else markdown(self.changes, level=3)
+        text = templates.get_template("policy.md.j2").render(**self._view(), changes=changes)
+        return re.sub(r"\n{3,}", "\n\n", text).rstrip("\n") + "\n"
+
+    def html(self) -> str:
+        """The page as one HTML file, which loads nothing."""
+        return page("docs/policy", **self._view(), **page_values(self.changes))
+
+    def _view(self) -> dict[str, Any]:
+        policy = describe(self.program, revision=self.revision)
+        nodes = list(_nodes(policy["entities"]))
+        sections: dict[str, list[Row]] = {entity: [] for entity in policy["entities"]}
+        for described, rule in zip(policy["operations"], self.program.rules.values(), strict=True):
+            sections[rule.entity].append(self._row(described, rule))
+        readings = [row for row in policy["operations"] if row["ambiguous"]]
+        cells, covered = (
+            (sum(numbers) for numbers in zip(*self.coverage.values(), strict=True)) if self.coverage else (0, 0)
+        )
+        return {
+            "policy": policy,
+            "semantics": {
+                key: _value(value) for key, value in policy["semantics"].items() if value not in (None, [], "")
+            },
+            "privileges": [*_privileges(policy)],
+            "sections": {entity: rows for entity, rows in sections.items() if rows},
+            "nodes": nodes,
+            "width": max(INDENT * node.depth + LETTER * len(node.name + node.note) + 2 * INDENT for node in nodes),
+            "indent": INDENT,
+            "line": LINE,
+            "matrix": self.roles,
+            "readings": [(_anchor(row["entity"], row["operation"]), row) for row in readings],
+            "cells": cells,
+            "covered": covered,
+        }
+
+    def _row(self, described: Mapping[str, Any], rule: Rule) -> Row:
+        cells = self.coverage.get(rule.id)
+        return Row(
+            anchor=_anchor(rule.entity, rule.operation),
+            operation=rule.operation,
+            title=rule.title if rule.title and rule.title != rule.operation.replace("_", " ") else "",
+            requires=self._pieces(described["requires"] or "", rule.requires, rule),
+            each=self._pieces(described["each"] or "", rule.each, rule),
+            sets=list(_sets(described)),
+            effects=described["effects"],
+            source=_source(described["source"], self.program.sources),
+            remarks=list(_remarks(described)),
+            coverage="" if cells is None else f"{cells[1]} of {cells[0]}",
+            roles=() if self.roles is None else self.roles.cells[rule.entity, rule.operation],
+        )
+
+    def _pieces(self, text: str, condition: Formula | None, rule: Rule) -> list[Piece]:
+        """The text of a condition with links to the rows that it asks about, where it is plain which these are."""
+        asked = {} if condition is None else _asked(condition)
+        found, start = [], 0
+        for match in _CAN.finditer(text):
+            types = asked.get(match[1], ())
+            named = {"entity": rule.entity}.get(match[2], match[2])
+            type_ = named if named in types else types[0] if len(types) == 1 else None
+            if type_ is not None and (type_, match[1]) in self.program.rules:
+                found += [Piece(text[start : match.start()]), Piece(match[0], _anchor(type_, match[1]))]
+                start = match.end()
+        return [piece for piece in (*found, Piece(text[start:])) if piece.text]
+
+
+def _asked(condition: Formula) -> dict[str, tuple[str, ...]]:
+    """The operations that a condition asks about, with the types on which it does."""
+    found: dict[str, dict[str, None]] = {}
+    for node in walk(condition):
+        if isinstance(node, Can):
+            found.setdefault(node.operation, {})[node.target.type] = None
+    return {operation: tuple(types) for operation, types in found.items()}
+
+
+def _anchor(entity: str, operation: str) -> str:
+    return f"{entity}.{operation}"
+
+
+def _sets(described: Mapping[str, Any]) -> Iterator[str]:
+    if described["requires"] or described["minimal_sets"] != [[]]:
+        yield from _alternatives(described["minimal_sets"])
+    if described["each_minimal_sets"] is not None:
+        yield from (f"each: {text}" for text in _alternatives(described["each_minimal_sets"]))
+    for flag, sets in described.get("when", {}).items():
+        yield from (f"with {flag}: {text}" for text in _alternatives(sets))
+
+
+def _alternatives(sets: list[list[str]]) -> list[str]:
+    return [" and ".join(atoms) or "anyone" for atoms in sets] or ["never"]
+
+
+def _remarks(described: Mapping[str, Any]) -> Iterator[str]:
+    yield from (word for word in ("destructive", "sensitive") if word in described)
+    if described["from"] == "core":
+        yield "the same for several types"
+    if objects := described.get("with"):
+        yield "with " + ", ".join(f"{slot}: {' or '.join(types)}" for slot, types in objects.items())
+    yield from (f"every request says {flag}: true or false" for flag in described.get("required_flags", ()))
+    if "minimal_sets_complete" in described:
+        yield "has more smallest sets than are listed"
+    if described["deprecated"]:
+        yield f"deprecated: {described['deprecated']}"
+    if described["note"]:
+        yield described["note"]
+
+
+def _privileges(policy: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The names that grants may use, the types that they can be granted on, and what else is said of them."""
+    for name, privilege in policy["privileges"].items():
+        notes = [privilege["title"]] if "title" in privilege else []
+        notes += [f"alias of {privilege['alias_of']}"] if "alias_of" in privilege else []
+        notes += [f"implies {', '.join(privilege['implies'])}"] if "implies" in privilege else []
+        notes += [f"inheritance {privilege['inheritance']}"] if "inheritance" in privilege else []
+        notes += [f"deprecated: {privilege['deprecated']}"] if "deprecated" in privilege else []
+        every = len(privilege["on"]) == len(policy["entities"])
+        yield name, "every type" if every else ", ".join(privilege["on"]), "; ".join(notes)
+    yield from ((name, "", f"the set {', '.join(members)}") for name, members in policy["sets"].items())
+
+
+def _source(source: Mapping[str, Any] | None, sources: Mapping[str, str]) -> str:
+    if source is None:
+        return ""
+    name = next((name for name, document in sources.items() if document == source["document"]), source["document"])
+    return f"{name} {source['line']}" if source["line"] else name
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_value(inner)}" for key, inner in value.items() if inner not in (None, [], ""))
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value).lower()
+
+
+def _nodes(entities: Mapping[str, Mapping[str, Any]]) -> Iterator[Node]:
+    """The types from the roots down, each after what contains it."""
+    inside: dict[str | None, list[str]] = {}
+    for name, entity in entities.items():
+        inside.setdefault(entity["parent"], []).append(name)
+    lines: dict[str | None, int] = {None: -1}
+    waiting = [(name, 0) for name in reversed(inside.get(None, []))]
+    while waiting:
+        name, depth = waiting.pop()
+        entity = entities[name]
+        lines[name] = len(lines) - 1
+        notes = [word for word in ("single", "flat", "opaque") if word in entity]
+        notes += [f"{key} {entity[key]}" for key in ("principal", "nested") if key in entity]
+        notes += [entity["title"]] if "title" in entity else []
+        yield Node(name, ", ".join(notes), depth, lines[name], lines[entity["parent"]])
+        waiting += [(inner, depth + 1) for inner in reversed(inside.get(name, []))]

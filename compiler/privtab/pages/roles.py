@@ -1,0 +1,107 @@
+"""Which operations each role gives: what a user may do who holds it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from privtab.analysis.what_can import what_can
+from privtab.entitlements.universe import names, universe
+from privtab.ir.formula import atoms
+from privtab.ir.nodes import Member, Program
+from privtab.reference.evaluate import Reference
+from privtab.request import Entity
+from privtab.scenarios.callers import at_or_below
+from privtab.state.nodes import Assignment, Placement, State
+
+HOLDER = "holder"
+"""The user who is asked about; a made-up state names nobody else."""
+Key: TypeAlias = tuple[str, str]
+"""An operation: (entity type, operation)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleMatrix:
+    """Roles by operations."""
+
+    roles: tuple[str, ...]
+    cells: Mapping[Key, tuple[str, ...]]
+    """What each role gives, in the order of `roles`; empty for nothing."""
+    about: str
+    """What the cells say, in a sentence."""
+
+
+def default_roles(program: Program) -> RoleMatrix | None:
+    """The roles that a policy declares, each asked about with a made-up entity of every type; None if it declares none."""
+    if not program.roles:
+        return None
+    named = list(_one_of_each(program))
+    placed = tuple(
+        Placement(entity=entity, parent=Entity.parse(container))
+        for entity, container in named
+        if program.entities[entity.type].flat and container
+    )
+    scopes = {
+        name: [None if role.scope is None else next(e for e, _ in named if e.type == role.scope)]
+        for name, role in program.roles.items()
+    }
+    # A row about each entity: what a state does not name is not asked about.
+    state = State(members=tuple((HOLDER, entity) for entity, _ in named), entities=placed)
+    about = "What a user may do who holds the role alone, within its scope, as a member of what contains the entity."
+    return _matrix(program, state, scopes, HOLDER, about, lambda number: "yes" if number else "")
+
+
+def roles_of_state(program: Program, state: State) -> RoleMatrix | None:
+    """The roles that rows of a state name, each with the number of entities on which it gives an operation; None without roles."""
+    scopes: dict[str, list[Entity | None]] = {}
+    for row in state.assignments:
+        scopes.setdefault(row.role, []).append(row.scope)
+    holders = [row.grantee for row in state.grants] + [owner for _, owner in state.owners]
+    for holder in holders:
+        if holder.startswith("role:"):
+            scopes.setdefault(holder.removeprefix("role:"), [None])
+    if not scopes:
+        return None
+    known = names(program, state)
+    holder = next(name for number in range(len(known) + 1) if (name := f"{HOLDER}{number or ''}") not in known)
+    asked = (condition for rule in program.rules.values() for condition in (rule.gate, rule.requires, rule.each))
+    types = {atom.target.type for part in asked if part for atom in atoms(part) if isinstance(atom, Member)}
+    joined = [(holder, entity) for entity in universe(program, state, types) if entity.type in types] if types else []
+    about = "On how many of the entities that the state names a user may do it who holds the role alone, as a member of what contains them."
+    return _matrix(
+        program,
+        replace(state, members=(*state.members, *joined)),
+        {role: list(dict.fromkeys(scopes[role])) for role in sorted(scopes)},
+        holder,
+        about,
+        lambda number: str(number) if number else "",
+    )
+
+
+def _matrix(
+    program: Program,
+    state: State,
+    scopes: Mapping[str, Sequence[Entity | None]],
+    holder: str,
+    about: str,
+    cell: Callable[[int], str],
+) -> RoleMatrix:
+    """What `holder` may do who has one role at a time, within its scopes."""
+    counts: dict[Key, list[int]] = {key: [0] * len(scopes) for key in program.rules}
+    for at, (role, within) in enumerate(scopes.items()):
+        rows = (Assignment(principal=f"user:{holder}", role=role, scope=scope) for scope in within)
+        held = replace(state, assignments=(*state.assignments, *rows))
+        for allowed in what_can(Reference(program, held), held, holder).allowed:
+            counts[allowed.resource.type, allowed.operation][at] += 1
+    return RoleMatrix(
+        roles=tuple(scopes), cells={key: tuple(map(cell, numbers)) for key, numbers in counts.items()}, about=about
+    )
+
+
+def _one_of_each(program: Program) -> Iterator[tuple[Entity, str]]:
+    """An entity of each type, each with the key of what contains it."""
+    for type_ in program.entities.values():
+        if type_.parent is None:
+            key = f"{type_.name}:" if type_.single else f"{type_.name}:{type_.name}"
+            yield from ((Entity.parse(lower), container) for lower, container in at_or_below(program, key))

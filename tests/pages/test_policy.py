@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import generated_programs
+import pytest
+import worlds
+
+from privtab.entitlements.universe import universe
+from privtab.ir.nodes import Program
+from privtab.pages.policy import PolicyPage
+from privtab.pages.roles import HOLDER, RoleMatrix, default_roles, roles_of_state
+from privtab.pipeline import load_program, policy_names
+from privtab.reference.evaluate import Reference
+from privtab.request import Entity, Request
+from privtab.state.nodes import Assignment, State
+
+HOSTILE = '<script>alert("1")</script> | `x` [y](z) *w*'
+
+
+class Html(HTMLParser):
+    """The names and links of a page, and its elements."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.elements: set[str] = set()
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.add(tag)
+        given = dict(attrs)
+        self.ids += [given["id"] or ""] if "id" in given else []
+        self.links += [given["href"] or ""] if "href" in given else []
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.parametrize("name", policy_names())
+def test_links_lead_to_rows_of_the_same_page(name: str) -> None:
+    program = load_program(name)
+    page = PolicyPage(program=program, revision="", roles=default_roles(program))
+    html = Html(page.html())
+    assert len(html.ids) == len(set(html.ids))
+    assert {f"{entity}.{operation}" for entity, operation in program.rules} <= set(html.ids)
+    assert {link.removeprefix("#") for link in html.links} <= set(html.ids)
+    assert "script" not in html.elements
+    markdown = page.markdown()
+    anchors = set(re.findall(r'<a id="([^"]+)"></a>', markdown))
+    assert set(re.findall(r"\]\(#([^)]+)\)", markdown)) <= anchors
+    assert anchors == {f"{entity}.{operation}" for entity, operation in program.rules}
+    widths = [line.count("|") - line.count("\\|") for line in markdown.splitlines() if line.startswith("|")]
+    assert min(widths) > 2
+
+
+def test_a_condition_links_to_the_row_it_asks_about() -> None:
+    page = PolicyPage(program=load_program("gravitino/1.3.0"), revision="")
+    assert "[`can load (schema)`](#schema.load)" in page.markdown()
+    assert '<a href="#schema.load">can load (schema)</a>' in page.html()
+
+
+def test_names_and_texts_are_only_texts(tmp_path: Path) -> None:
+    path = tmp_path / "hostile.yaml"
+    path.write_text(
+        f"privtab: 1\nsystem: shop\nversion: '1'\ntitle: '{HOSTILE}'\nentities: {{shop: }}\n"
+        f"types: {{shop: {{title: '{HOSTILE}'}}}}\nprivileges: {{READ: {{on: [shop], title: '{HOSTILE}'}}}}\n"
+        f"tables: {{shop: {{see: {{requires: READ (shop), note: '{HOSTILE}', title: '{HOSTILE}'}}}}}}\n",
+        encoding="utf-8",
+    )
+    page = PolicyPage(program=load_program(path), revision="")
+    html = Html(page.html())
+    assert "script" not in html.elements
+    assert html.text.count(HOSTILE) == 5
+    assert "<script>" not in page.markdown()
+    rows = [line for line in page.markdown().splitlines() if "see" in line]
+    assert [line.count("|") - line.count("\\|") for line in rows] == [6]
+
+
+def decided(program: Program, state: State, role: str, scope: Entity | None, user: str) -> Iterator[tuple[str, str]]:
+    """The operations without objects that the reference allows to a holder of a role, on each entity that a state names."""
+    held = Assignment(principal=f"user:{user}", role=role, scope=scope)
+    entities = list(universe(program, state))
+    members = (*state.members, *((user, entity) for entity in entities))
+    state = replace(state, assignments=(*state.assignments, held), members=members)
+    reference = Reference(program, state)
+    for entity in entities:
+        for rule in program.rules.values():
+            if rule.entity == entity.type and not rule.creates and not rule.withs:
+                request = Request(
+                    user=user, action=rule.operation, resource=entity, flags=worlds.stated_flags(rule, frozenset())
+                )
+                if reference.decide(request).allowed:
+                    yield entity.type, rule.operation
+
+
+def test_default_roles_are_those_of_the_reference() -> None:
+    program = load_program("streams/teracloud")
+    matrix = default_roles(program)
+    assert matrix is not None
+    assert matrix.roles == tuple(program.roles)
+    domain, user = (matrix.roles.index(name) for name in ("domain_administrator", "domain_user"))
+    assert matrix.cells["domain", "remove"][domain] == "yes"
+    assert matrix.cells["domain", "remove"][user] == ""
+    assert matrix.cells["domain_config", "view_tags"][user] == "yes"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_roles_of_a_state_are_those_of_the_reference(seed: int) -> None:
+    program = generated_programs.program(seed, "hierarchy", "implies")
+    state = worlds.state(program, seed)
+    matrix = roles_of_state(program, state)
+    if matrix is None:
+        pytest.skip("nobody holds a role")
+    for at, role in enumerate(matrix.roles):
+        scopes = [row.scope for row in state.assignments if row.role == role] or [None]
+        if len(set(scopes)) > 1:
+            continue
+        found: dict[tuple[str, str], int] = {}
+        for key in decided(program, state, role, scopes[0], HOLDER):
+            found[key] = found.get(key, 0) + 1
+        for (type_, operation), cells in matrix.cells.items():
+            rule = program.rules[type_, operation]
+            if not rule.creates and not rule.withs and not rule.unnamed:
+                assert cells[at] == str(found.get((type_, operation), "")), (role, type_, operation)
+
+
+def test_a_holder_is_nobody_whom_the_state_names() -> None:
+    program = load_program("streams/teracloud")
+    role = next(name for name, declared in program.roles.items() if declared.scope == "domain")
+    scope = Entity("domain", "d")
+    held = State(assignments=(Assignment(principal=f"user:{HOLDER}", role=role, scope=scope),))
+    others = State(assignments=(Assignment(principal="user:someone", role=role, scope=scope),))
+    assert cells(roles_of_state(program, held)) == cells(roles_of_state(program, others))
+
+
+def cells(matrix: RoleMatrix | None) -> object:
+    assert matrix is not None
+    return matrix.cells
+
+
+def test_a_policy_without_roles_has_no_matrix() -> None:
+    program = load_program("cdap/final")
+    assert default_roles(program) is None
+    assert roles_of_state(program, State()) is None
+    assert "## Roles" not in PolicyPage(program=program, revision="").markdown()
