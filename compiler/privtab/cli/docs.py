@@ -62,6 +62,7 @@ def run(
             revision=policy_revision(program, parallel=True),
             roles=default_roles(program) if state is None else roles_of_state(program, load_state(program, state)),
             coverage=_coverage(policy),
+            source=_source(policy),
             changes=None if since is None else _changes(policy, since, program),
         )
         text = page.html() if html else page.markdown()
@@ -75,6 +76,15 @@ def run(
     if written != text.encode():
         stop(f"{output} is not what {policy.policy} says: the same command without `--check` writes it")
     out().print(f"{output} is what {policy.policy} says")
+
+
+def _source(policy: PolicyArguments) -> str:
+    """The policy as `privtab fmt` writes it; empty for a bundle."""
+    from privtab.fmt import format_source
+    from privtab.pipeline import find_policy
+    from privtab.source import load
+
+    return "" if is_stored(policy.policy) else format_source(load(find_policy(policy.policy)))[0] or ""
 
 
 def _coverage(policy: PolicyArguments) -> dict[str, tuple[int, int]]:

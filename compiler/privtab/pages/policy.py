@@ -72,6 +72,8 @@ class PolicyPage:
     coverage: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Of each row that has cells, by the rule's id: how many, and how many of them scenarios prove."""
     changes: Diff | None = None
+    source: str = ""
+    """The policy itself, formatted: a page carries it, so that `privtab import table` gives it back."""
 
     def markdown(self) -> str:
         """The page in GitHub's Markdown."""
@@ -109,6 +111,8 @@ class PolicyPage:
             "matrix": self.roles,
             "readings": [(_anchor(row["entity"], row["operation"]), row) for row in readings],
             "cells": cells,
+            "source": self.source,
+            "fence": "`" * max(3, 1 + max(map(len, re.findall("`+", self.source)), default=0)),
             "covered": covered,
         }
 

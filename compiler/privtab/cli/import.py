@@ -1,0 +1,102 @@
+"""`privtab import`: policies from the tables of pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from privtab.cli._app import Commands
+from privtab.cli._options import OutputOption
+from privtab.cli._output import deliver, err, fail_if, show_diagnostics
+from privtab.cli._parameters import argument, option
+from privtab.errors import UsageError
+from privtab.key_values import key_values
+from privtab.printable import count
+
+PANEL = "Write"
+
+app = Commands(help="Import policies from the tables of pages.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Import policies from the tables of pages."""
+
+
+@app.command()
+def table(
+    page: Annotated[Path, argument("PAGE", "A page with tables: Markdown, HTML, CSV or XLSX.")],
+    *,
+    system: Annotated[str | None, option("--system NAME", "The system. (default: the name of the file)")] = None,
+    version: Annotated[str, option("--policy-version TEXT", "The version of the policy.")] = "draft",
+    column: Annotated[
+        list[str] | None,
+        option("--column PART=NAME", "The column of a part: entity, operation, requires, effects, note."),
+    ] = None,
+    name: Annotated[
+        list[str] | None, option("--name TEXT=TYPE", "A type that the page calls otherwise: `Programs=program`.")
+    ] = None,
+    inside: Annotated[
+        list[str] | None, option("--inside TYPE=PARENT", "A type that lies in another; the others are roots.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, option("--set NAME=A,B", "A name on the page that stands for several privileges.")
+    ] = None,
+    allow_partial: Annotated[
+        bool, option("--allow-partial", "Leave out rows that could not be read instead of stopping.")
+    ] = False,
+    output: OutputOption = None,
+) -> None:
+    """Read the privilege tables of a page as a policy.
+
+    A page that `privtab docs` made gives back its policy as it was. In other tables, cells are read that follow the language
+    or a common way to write it (`READ on the table`); every other cell is reported, and nothing is guessed: without
+    `--allow-partial`, nothing is written then, and with it, operations of such rows are denied. Check what was read against
+    the page before you use it.
+
+    Example:
+      privtab import table docs/cdap.md -o policy.yaml
+      privtab import table wiki.html --system lake --inside schema=catalog --inside table=schema -o lake.yaml
+      privtab import table matrix.csv --column requires=Needed --name Programs=program --set ALL=READ,WRITE
+    """
+    from privtab.fmt import format_source
+    from privtab.ir.nodes import Program
+    from privtab.pages.imported import TableReader, edited, no_table, own_policy
+    from privtab.pages.policy import PolicyPage
+    from privtab.pages.tables import page_source, tables
+    from privtab.pipeline import program_of
+    from privtab.source import SourceFile
+
+    source = page_source(page)
+    found_tables = tables(source)
+    if own := own_policy(source):
+        made: Program = program_of(SourceFile.of(str(page), own))
+        again = PolicyPage(program=made, revision="")
+        text = again.html() if page.suffix in (".html", ".htm") else again.markdown()
+        found = list(edited(found_tables, tables(SourceFile.of(str(page), text))))
+        show_diagnostics(found, {str(page): source.text})
+        fail_if(found)
+        deliver(own, output)
+        return
+    parts = key_values(column, "--column", "PART=NAME", example="requires=Needed")
+    if unknown := parts.keys() - {"entity", "operation", "requires", "effects", "note"}:
+        raise UsageError(f"`{min(unknown)}` is no part of a row: entity, operation, requires, effects, note")
+    reader = TableReader(
+        system=system or page.stem.partition(".")[0],
+        version=version,
+        document=page.name,
+        columns=parts,
+        names=key_values(name, "--name", "TEXT=TYPE", example="Programs=program"),
+        inside=key_values(inside, "--inside", "TYPE=PARENT", example="table=schema"),
+        sets=key_values(set_, "--set", "NAME=A,B", example="ALL=READ,WRITE"),
+    )
+    policy = reader.read(found_tables)
+    if policy is None:
+        raise no_table(str(page), found_tables)
+    show_diagnostics(reader.found, {str(page): source.text})
+    if reader.shifted:
+        err().print(f"{count(reader.shifted, 'row')} without a first cell: read as of the entity above")
+    if not reader.found or allow_partial:
+        program_of(SourceFile.of("policy.yaml", policy))
+        deliver(format_source(SourceFile.of("policy.yaml", policy))[0] or policy, output)
+    fail_if(reader.found and not allow_partial)

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from privtab.analysis.diff import diff
+from privtab.diagnostics import Diagnostic
+from privtab.fmt import format_source
+from privtab.pages.imported import TableReader, edited, own_policy
+from privtab.pages.policy import PolicyPage
+from privtab.pages.tables import page_source, tables
+from privtab.pipeline import find_policy, policy_names, program_of
+from privtab.source import SourceFile, load
+
+HEAD = "privtab: 1\nsystem: shop\nversion: draft\nentities: {shop: {shelf: {}}}\nprivileges: [READ, WRITE]\n"
+EXPECTED = f"""{HEAD}semantics: {{owner: {{creator: false}}}}
+tables:
+  shop: {{open: READ/WRITE (shop), close: anyone}}
+  shelf: {{fill: WRITE (shop) or owner (shelf), see: READ (shelf)}}
+"""
+MARKDOWN = """
+# A wiki
+
+Object | Action | Required privileges | Notes |
+---|---|---|---|
+Shop | open | READ/WRITE (Shop) | |
+close | none | ||
+Shelf | fill | WRITE on the shop OR owner of the shelf | at night |
+see | READ (Shelf) | ||
+"""
+HTML = """<h1>A wiki</h1><table><tr><th>Object<th>Action<th>Required privileges<th>Notes
+<tr><td rowspan="2">Shop<td>open<td>READ/WRITE <b>(Shop)</b><td></tr>
+<tr><td>close<td>none<td></tr>
+<tr><td rowspan=2>Shelf</td><td>fill</td><td>WRITE on the shop<br>OR owner of the shelf</td><td>at night</td></tr>
+<tr><td>see</td><td>READ (Shelf)</td></tr></table>"""
+ROWS = (
+    ("Object", "Action", "Required privileges", "Notes"),
+    ("Shop", "open", "READ/WRITE (Shop)", ""),
+    ("", "close", "none", ""),
+    ("Shelf", "fill", "WRITE on the shop OR owner of the shelf", "at night"),
+    ("", "see", "READ (Shelf)", ""),
+)
+
+
+def reader(**options: dict[str, str]) -> TableReader:
+    return TableReader(system="shop", version="draft", document="wiki", **{"inside": {"shelf": "shop"}, **options})  # type: ignore[arg-type]
+
+
+def read(path: Path, text: str, **options: dict[str, str]) -> tuple[str | None, list[Diagnostic]]:
+    path.write_text(text, encoding="utf-8")
+    table_reader = reader(**options)
+    policy = table_reader.read(tables(page_source(path)))
+    return policy, table_reader.found
+
+
+def same(policy: str | None) -> bool:
+    assert policy is not None
+    before, after = (program_of(SourceFile.of("policy.yaml", text)) for text in (EXPECTED, policy))
+    return not diff(before, after).changes
+
+
+@pytest.mark.parametrize(("name", "text"), [("wiki.md", MARKDOWN), ("wiki.html", HTML)])
+def test_cells_are_read_that_follow_a_pattern(name: str, text: str, tmp_path: Path) -> None:
+    policy, found = read(tmp_path / name, text)
+    assert found == []
+    assert same(policy)
+
+
+def test_csv_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "wiki.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(ROWS)
+    table_reader = reader()
+    assert same(table_reader.read(tables(page_source(tmp_path / "wiki.csv"))))
+
+
+def test_a_workbook_is_read(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in ROWS:
+        book.active.append(row)
+    book.save(tmp_path / "wiki.xlsx")
+    assert same(reader().read(tables(page_source(tmp_path / "wiki.xlsx"))))
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("whatever the admin says", "cannot read `whatever the admin says`"),
+        ("READ (Shopp)", "`Shopp` is no type"),
+        ("READ (Shop", "cannot read `READ (Shop`"),
+        ("READ (Shop) | WRITE (Shop)", ""),
+        ("", "cannot read ``: the cell is empty"),
+        ("READ (Shop) and (see below)", "cannot read"),
+        ("not READ (Shop)", "cannot read"),
+        ("READ", "cannot read"),
+    ],
+)
+def test_a_cell_that_follows_no_pattern_is_reported_and_its_operation_left_out(
+    cell: str, message: str, tmp_path: Path
+) -> None:
+    text = f"Object | Action | Requires |\n---|---|---|\nShop | open | {cell} |\nShop | close | READ (Shop) |\n"
+    policy, found = read(tmp_path / "wiki.md", text)
+    assert policy is not None
+    program = program_of(SourceFile.of("policy.yaml", policy))
+    if not message:
+        # A bar ends the cell: what is behind it stands in a column without a name.
+        assert program.rules["shop", "open"].requires_text == "READ (shop)"
+        return
+    assert set(program.rules) == {("shop", "close")}
+    (finding,) = found
+    assert message in finding.message
+    assert finding.span.line == 3
+
+
+def test_names_for_several_privileges_are_not_guessed(tmp_path: Path) -> None:
+    text = "Object | Action | Requires | Grants |\n---|---|---|---|\nShop | open | READ (Shop) | ALL (Shop) |\n"
+    _, found = read(tmp_path / "wiki.md", text)
+    assert [finding.help for finding in found] == ["if it stands for several: `--set ALL=READ,WRITE`"]
+    policy, found = read(tmp_path / "wiki.md", text, sets={"ALL": "READ"})
+    assert found == []
+    assert policy is not None
+    assert "grants: ALL (shop)" in policy
+
+
+def test_rows_twice_are_reported(tmp_path: Path) -> None:
+    text = "Object | Action | Requires |\n---|---|---|\nShop | open | READ (Shop) |\nShop | open | WRITE (Shop) |\n"
+    _, found = read(tmp_path / "wiki.md", text)
+    assert [finding.name for finding in found] == ["row-twice"]
+
+
+def test_a_page_without_such_a_table_gives_nothing(tmp_path: Path) -> None:
+    assert read(tmp_path / "wiki.md", "a | b |\n---|---|\n1 | 2 |\n") == (None, [])
+    assert read(tmp_path / "wiki.csv", "") == (None, [])
+    assert read(tmp_path / "wiki.html", "<table>") == (None, [])
+
+
+@pytest.mark.parametrize("name", policy_names())
+def test_own_pages_give_back_their_policy(name: str) -> None:
+    path = find_policy(name)
+    text, _ = format_source(load(path))
+    assert text is not None
+    page = PolicyPage(program=program_of(load(path)), revision="", source=text)
+    for suffix, written in ((".md", page.markdown()), (".html", page.html())):
+        source = SourceFile.of(f"page{suffix}", written)
+        assert own_policy(source) == text
+        assert list(edited(tables(source), tables(source))) == []
+
+
+def test_an_edited_page_is_refused() -> None:
+    path = find_policy("cdap/final")
+    page = PolicyPage(program=program_of(load(path)), revision="", source="privtab: 1\n")
+    for suffix, text, old, new in (
+        (".md", page.markdown(), "| `READ (namespace)` |", "| `WRITE (namespace)` |"),
+        (".html", page.html(), "<code>READ (namespace)</code>", "<code>WRITE (namespace)</code>"),
+    ):
+        assert old in text
+        given, made = (tables(SourceFile.of(f"page{suffix}", t)) for t in (text.replace(old, new, 1), text))
+        (finding,) = edited(given, made)
+        assert finding.message == "the page says `WRITE (namespace)`, its policy `READ (namespace)`"
+        without = "\n".join(line for line in text.splitlines() if 'id="stream.truncate"' not in line)
+        (missing,) = edited(tables(SourceFile.of(f"page{suffix}", without)), made)
+        assert "`stream.truncate`" in missing.message
