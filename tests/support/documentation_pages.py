@@ -23,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     "README.md",
+    "docs/tutorial/tour.md",
     "docs/reference/language.md",
     "docs/reference/one-page.md",
     "docs/reference/state.md",
