@@ -11,7 +11,7 @@ JOBS   ?= 4
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test lock demo stack test test-full test-long coverage connect format lint types tests policies rego bench clean
+.PHONY: help setup setup-test lock demo site stack test test-full test-long coverage connect format lint types tests policies rego bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,10 @@ lock: $(STAMPS)/venv ## renew the lock files after a change of pyproject.toml; U
 
 demo: setup ## compile every policy, run OPA, gate Spark reads, walk through an example
 	@$(BIN)/python examples/demo.py
+
+site: setup-test ## the documentation as a site, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "build/site/index.html"
 
 stack: setup ## registry server, OPA sidecars and a Spark job, as docker-compose.yml wires them; Ctrl-C ends it
 	@$(BIN)/python examples/stack.py --folder build/stack

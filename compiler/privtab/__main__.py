@@ -2,4 +2,5 @@
 
 from privtab.cli import main
 
-main()
+if __name__ == "__main__":  # tools that document the package import every module
+    main()
