@@ -220,8 +220,8 @@ def render(
     several_words = any(" " in privilege for privilege in program.grantable)
     base = f"privtab/{name}"
     modules = {
-        f"{base}/policy.rego": _template("policy.rego.j2").render(**common),
-        f"{base}/lib/lib.rego": _template("lib.rego.j2").render(
+        f"{base}/policy.rego": template("policy.rego.j2").render(**common),
+        f"{base}/lib/lib.rego": template("lib.rego.j2").render(
             **common,
             **_named_groups(program),
             layout="sharded" if sharded else "whole",
@@ -234,7 +234,7 @@ def render(
             defaults=any(attribute.default is not None for attribute in program.attributes.request.values()),
             held=_held_attributes(program),
         ),
-        f"{base}/explain/explain.rego": _template("explain.rego.j2").render(
+        f"{base}/explain/explain.rego": template("explain.rego.j2").render(
             **common,
             levels_compared=any(term.target and term.target.level in SEVERAL for term in compared_terms(program)),
             attributes=bool(program.attributes),
@@ -245,10 +245,10 @@ def render(
     }
     if not indexed:
         rows, found = dispatched(rows, emitter)
-        modules[f"{base}/dispatch.rego"] = _template("dispatch.rego.j2").render(**common, dispatch=found)
-    template = _template("rows.rego.j2")
+        modules[f"{base}/dispatch.rego"] = template("dispatch.rego.j2").render(**common, dispatch=found)
+    rows_template = template("rows.rego.j2")
     for entity, entity_rows in rows.items():
-        modules[f"{base}/rows_{entity}.rego"] = template.render(name=name, rows=entity_rows)
+        modules[f"{base}/rows_{entity}.rego"] = rows_template.render(name=name, rows=entity_rows)
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
 
 
@@ -438,11 +438,12 @@ def set_of(name: str, values: Sequence[str]) -> str:
     return "\n\t".join([f"{name} := {{", *(f"{item}," for item in items)]) + "\n}"
 
 
-def _template(name: str) -> Template:
+def template(name: str) -> Template:
+    """A template of this back end, with its filters."""
     return _environment().get_template(name)
 
 
-__all__ = ["files", "render"]
+__all__ = ["files", "quoted", "render", "template"]
 
 
 def files(policy: Compilation) -> Mapping[str, str]:
