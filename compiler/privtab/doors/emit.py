@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
-from privtab.backends.rego import quoted, template
+from privtab.backends.rego import links, quoted, template
 from privtab.characters import PLAIN
 from privtab.doors.document import Alternative, Answer, Door, Form, Kind, Shape
+from privtab.doors.places import Place
+from privtab.ir.nodes import Program, nested_on
 
+_WORD = re.compile(r"[a-zA-Z_]\w*")
 _VALUES: Mapping[Form, str] = {"boolean": "{allowed}", "positions": "{positions}", "refusal": "{refused}"}
 """What stands for an answer in its shape; `{refused}` may stand in that of a boolean too."""
 _TITLES: Mapping[Form, str] = {
@@ -18,47 +22,113 @@ _TITLES: Mapping[Form, str] = {
 }
 
 
-def modules(door: Door, name: str) -> dict[str, str]:
+def modules(door: Door, program: Program, name: str) -> dict[str, str]:
     """The Rego modules of a door, by path inside the bundle of the policy with this name."""
     base = f"privtab/{name}/doors/{door.name}"
-    common = {"name": name, "door": door.name, "title": door.title, "plain": PLAIN.replace("/", "")}
-    answers = [_answer_view(answer) for answer in door.answers]
+    common = {"name": name, "door": door.name, "title": door.title}
+    views = {
+        "answers": {"answers": [_answer_view(answer) for answer in door.answers]},
+        "lib/lib": {
+            "plain": PLAIN.replace("/", ""),
+            "subject": program.semantics.subjects[0],
+            "user": list(door.user.at),
+            "groups": door.groups and list(door.groups.at),
+            "roles": door.roles and list(door.roles.at),
+            "kinds": [_kind_view(name_of_kind, kind, program) for name_of_kind, kind in door.kinds.items()],
+        },
+    }
     return {
-        f"{base}/answers.rego": template("door/answers.rego.j2").render(**common, answers=answers).rstrip("\n") + "\n",
-        f"{base}/lib/lib.rego": template("door/lib.rego.j2").render(**common).rstrip("\n") + "\n",
+        f"{base}/{path}.rego": template(f"door/{path.rpartition('/')[2]}.rego.j2").render(**common, **view).rstrip("\n") + "\n"
+        for path, view in views.items()
     }
 
 
 def door_json(door: Door) -> dict[str, Any]:
-    """What the Rego reads, and the names of the answers, which alone may be asked for."""
+    """What the Rego looks up: the rows of operations, and the answers, which alone may be asked for."""
     return {
         "title": door.title,
-        "subject": door.subject,
-        "user": list(door.user.at),
-        **({"groups": list(door.groups.at)} if door.groups else {}),
-        **({"roles": list(door.roles.at)} if door.roles else {}),
         "operation": list(door.operation.at),
         "answers": {answer.name: answer.about.to_json() for answer in door.answers},
-        "kinds": {name: _kind_json(kind) for name, kind in door.kinds.items()},
-        "operations": {name: [_alternative_json(a) for a in found] for name, found in door.operations.items()},
+        "operations": {
+            name: [_alternative_json(door, found[:number], a) for number, a in enumerate(found)]
+            for name, found in door.operations.items()
+        },
     }
 
 
-def _kind_json(kind: Kind) -> dict[str, Any]:
+def _alternative_json(door: Door, before: Sequence[Alternative], alternative: Alternative) -> dict[str, Any]:
     return {
-        "type": kind.type,
-        "path": [{"item": True} if place is None else place.to_json() for place in kind.path],
-        "end": [""] if kind.unnamed else [],
-        **({"each": kind.each.to_json()} if kind.each else {}),
-        "is": [{"at": place.to_json(), "values": list(values)} for place, values in kind.conditions],
-        "least": kind.least,
-        "most": kind.most,
+        "kind": alternative.kind,
+        "type": door.kinds[alternative.kind].type,
+        "row": alternative.row,
+        "before": [other.kind for other in before],
+        "with": {
+            slot: {"kind": kind, "type": door.kinds[kind].type, "about": place.to_json()}
+            for slot, (kind, place) in alternative.objects.items()
+        },
     }
 
 
-def _alternative_json(alternative: Alternative) -> dict[str, Any]:
-    objects = {slot: {"kind": kind, "about": place.to_json()} for slot, (kind, place) in alternative.objects.items()}
-    return {"kind": alternative.kind, "row": alternative.row, "with": objects}
+def _kind_view(name: str, kind: Kind, program: Program) -> dict[str, Any]:
+    """How a kind is written in Rego: its conditions, the list of its items, and the keys of an entity with the lines that they need."""
+    fixed = all(place is None or place.items is None for place in kind.path)
+    if fixed and kind.type not in nested_on(program.entities):
+        names = [f"name_{number}" for number in range(1, len(kind.path) + 1)]
+        lines = [f"{n} := encoded({_single(place)})" for n, place in zip(names, kind.path, strict=True)]
+        chain = links(program)[kind.type][: -1 if kind.unnamed else None]
+        levels = (f"{type_}:{'/'.join(f'{{{n}}}' for n in names[:depth])}" for type_, depth in chain)
+        keys = [f"${quoted(level)}" if "{" in level else quoted(level) for level in levels]
+        value = "[\n" + "".join(f"\t{key},\n" for key in keys) + "]" if len(keys) > 1 else f"[{', '.join(keys)}]"
+    else:
+        found = _joined(kind.path)
+        lines = [
+            f"names := all_encoded({found})",
+            f"count(names) >= {kind.least}",
+            f"count(names) <= {kind.most}",
+        ]
+        names_used = 'array.concat(names, [""])' if kind.unnamed else "names"
+        value = f'policy.lib.path({{"type": {quoted(kind.type)}, "id": concat("/", {names_used})}})'
+    text = " ".join(lines)
+    return {
+        "name": name,
+        "conditions": [line for place, values in kind.conditions for line in _condition(place, values)],
+        "each": kind.each and (_list(kind.each) if kind.each.items or kind.each.skip else _reference(kind.each.at)),
+        "value": value,
+        "lines": lines,
+        "arguments": ", ".join(name if name in text else "_" for name in ("given", "item")),
+    }
+
+
+def _reference(keys: Sequence[str], base: str = "given") -> str:
+    return base + "".join(f".{key}" if _WORD.fullmatch(key) else f"[{quoted(key)}]" for key in keys)
+
+
+def _single(place: Place | None) -> str:
+    return "item" if place is None else _reference(place.at)
+
+
+def _list(place: Place) -> str:
+    """The values of a list."""
+    items = _reference(place.at)
+    if place.skip is not None:
+        keys, value = place.skip
+        items = f"[kept | some kept in {items}; value(kept, {quoted(list(keys))}) != {quoted(value)}]"
+    return f"values({items}, {quoted(list(place.items or ()))})"
+
+
+def _joined(path: Sequence[Place | None]) -> str:
+    parts = [f"[{_single(place)}]" if place is None or place.items is None else _list(place) for place in path]
+    joined = parts[0]
+    for part in parts[1:]:
+        joined = f"array.concat({joined}, {part})"
+    return joined
+
+
+def _condition(place: Place, values: Sequence[str | list[str]]) -> list[str]:
+    allowed = f"== {quoted(values[0])}" if len(values) == 1 else f"in {{{', '.join(map(quoted, values))}}}"
+    if place.items is None:
+        return [f"{_reference(place.at)} {allowed}"]
+    return [f"count({_reference(place.at)}) > 0", f"every found in {_list(place)} {{\n\t\tfound {allowed}\n\t}}"]
 
 
 def _answer_view(answer: Answer) -> dict[str, Any]:
