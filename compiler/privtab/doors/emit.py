@@ -48,7 +48,10 @@ def door_json(door: Door) -> dict[str, Any]:
     return {
         "title": door.title,
         "operation": list(door.operation.at),
-        "answers": {answer.name: answer.about.to_json() for answer in door.answers},
+        "answers": {
+            answer.name: answer.about.to_json() | ({"listed": True} if answer.form == "positions" else {})
+            for answer in door.answers
+        },
         "operations": {
             name: [_alternative_json(door, found[:number], a) for number, a in enumerate(found)]
             for name, found in door.operations.items()
