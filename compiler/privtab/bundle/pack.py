@@ -105,7 +105,11 @@ def pack_policy(
     program_document = program_json(program, optimised) | {"name": name} | layout | doors_document
     # Each part is written once, for the revision and for the bundle.
     parts = {key: json_bytes(value) for key, value in program_document.items()}
-    modules = {path: text for part in (rendered(), *(door_modules(d, program, name) for d in doors)) for path, text in part.items()}
+    modules = {
+        path: text
+        for part in (rendered(), *(door_modules(d, program, name) for d in doors))
+        for path, text in part.items()
+    }
     digest = hashlib.sha256(json_object({"modules": json_bytes(dict(modules)), "program": json_object(parts)}))
     revision = digest.hexdigest()[:REVISION_DIGITS]
     return PolicyArtifacts(

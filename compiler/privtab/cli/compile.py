@@ -114,9 +114,7 @@ def run(
     from privtab.syntax.schema import policy_schema
 
     policies = policies_at(paths)
-    if len(policies) > 1 and (
-        compiling.as_name or compiling.variant or compiling.reading or compiling.door or state
-    ):
+    if len(policies) > 1 and (compiling.as_name or compiling.variant or compiling.reading or compiling.door or state):
         raise UsageError(
             f"`--as`, `--variant`, `--reading`, `--door` and `--state` take a single policy; these are {len(policies)}"
         )

@@ -259,9 +259,7 @@ class _Reader(DocumentReader):
 
     # --- operations ---
 
-    def operations(
-        self, node: Node, kinds: MappingOf[str, Kind], *, lower: bool
-    ) -> dict[str, tuple[Alternative, ...]]:
+    def operations(self, node: Node, kinds: MappingOf[str, Kind], *, lower: bool) -> dict[str, tuple[Alternative, ...]]:
         """The rows of each operation; a key may name several operations."""
         found: dict[str, tuple[Alternative, ...]] = {}
         for key, value in self.entries(node, "`operations`"):
@@ -347,7 +345,9 @@ class _Reader(DocumentReader):
     ) -> tuple[Diagnostic, ...]:
         """A note with the rows that no operation reaches."""
         reached = {(kinds[a.kind].type, a.row) for alternatives in operations.values() for a in alternatives}
-        missing = [f"{type_}/{operation}" for type_, operation in self._program.rules if (type_, operation) not in reached]
+        missing = [
+            f"{type_}/{operation}" for type_, operation in self._program.rules if (type_, operation) not in reached
+        ]
         if not missing:
             return ()
         message = f"no operation reaches {', '.join(f'`{row}`' for row in missing)}"

@@ -26,7 +26,7 @@ def modules(door: Door, program: Program, name: str) -> dict[str, str]:
     """The Rego modules of a door, by path inside the bundle of the policy with this name."""
     base = f"privtab/{name}/doors/{door.name}"
     common = {"name": name, "door": door.name, "title": door.title}
-    views = {
+    views: dict[str, dict[str, Any]] = {
         "answers": {"answers": [_answer_view(answer) for answer in door.answers]},
         "lib/lib": {
             "plain": PLAIN.replace("/", ""),
@@ -38,7 +38,8 @@ def modules(door: Door, program: Program, name: str) -> dict[str, str]:
         },
     }
     return {
-        f"{base}/{path}.rego": template(f"door/{path.rpartition('/')[2]}.rego.j2").render(**common, **view).rstrip("\n") + "\n"
+        f"{base}/{path}.rego": template(f"door/{path.rpartition('/')[2]}.rego.j2").render(**common, **view).rstrip("\n")
+        + "\n"
         for path, view in views.items()
     }
 
@@ -149,7 +150,10 @@ def _answer_view(answer: Answer) -> dict[str, Any]:
             if not _mentions(answer.shape, refused):
                 del rules[1]
         case "positions":
-            rules, otherwise = [({"{positions}": "positions"}, f"positions := lib.positions({about})")], {"{positions}": "[]"}
+            rules, otherwise = (
+                [({"{positions}": "positions"}, f"positions := lib.positions({about})")],
+                {"{positions}": "[]"},
+            )
         case "refusal":
             rules, otherwise = [({"{refused}": "refusal"}, f"refusal := lib.refusal({about})")], {"{refused}": "null"}
         case _:
@@ -164,7 +168,11 @@ def _answer_view(answer: Answer) -> dict[str, Any]:
 
 
 def _mentions(shape: Shape, placeholder: str) -> bool:
-    return any(_mentions(part, placeholder) for part in shape.values()) if isinstance(shape, Mapping) else shape == placeholder
+    return (
+        any(_mentions(part, placeholder) for part in shape.values())
+        if isinstance(shape, Mapping)
+        else shape == placeholder
+    )
 
 
 def _value(shape: Shape, values: Mapping[str, str]) -> str:
