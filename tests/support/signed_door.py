@@ -12,6 +12,7 @@ from typing import Any
 import requests
 from signing_keys import pair
 
+from privtab import Embedded
 from privtab.bundle.sign import opa_configuration, public_keys
 from privtab.cli._app import run
 from privtab.opa.server import OpaServer
@@ -37,6 +38,10 @@ class DoorServer:
         response = self.session.post(f"{self.url}/{answer}", json={"input": request}, timeout=60)
         assert response.status_code == 200, response.text
         return response.json().get("result")
+
+    def embedded(self) -> Embedded:
+        """The same policy and state, in this process."""
+        return Embedded(self.opa.bundles["policy"], state=self.opa.bundles["state"])
 
     def decision_logs(self) -> list[dict[str, Any]]:
         """What OPA logged of decisions."""

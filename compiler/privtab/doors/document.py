@@ -68,8 +68,8 @@ class Alternative:
 
     kind: str
     row: str
-    objects: MappingOf[str, tuple[str, Place]]
-    """For each further object of the row its kind, and where a request has it."""
+    objects: MappingOf[str, tuple[tuple[str, ...], Place]]
+    """For each further object of the row the kinds that it may be, and where a request has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,26 +318,30 @@ class _Reader(DocumentReader):
 
     def objects(
         self, node: Node | None, at: Node, rule: Rule, kinds: MappingOf[str, Kind]
-    ) -> dict[str, tuple[str, Place]]:
+    ) -> dict[str, tuple[tuple[str, ...], Place]]:
         """The further objects of a row."""
         slots = {slot.name: slot.types for slot in rule.withs}
+        row = f"`{rule.entity}/{rule.operation}`"
         found = {}
-        for key, value in self.entries(node, "`with`"):
+        entries = self.entries(node, "`with`")
+        for key, value in entries:
             fields = self.fields(value, f"`{key.text}`", ("kind", "about"), ("kind", "about"))
             if key.text not in slots:
-                advice = near(key.text, slots, "its objects are")
-                self.report("W001", key, f"`{rule.entity}/{rule.operation}` has no object `{key.text}`", advice)
+                self.report("W001", key, f"{row} has no object `{key.text}`", near(key.text, slots, "its objects are"))
             elif fields is not None:
-                kind = self.known_kind(fields["kind"], kinds)
                 about = self.place(fields["about"], "`about`", single=False)
-                if kind is not None and kinds[kind].type not in slots[key.text]:
+                kind_nodes = fields["kind"].items if isinstance(fields["kind"], Sequence) else (fields["kind"],)
+                names = [name for kind_node in kind_nodes if (name := self.known_kind(kind_node, kinds)) is not None]
+                wrong = [name for name in names if kinds[name].type not in slots[key.text]]
+                if wrong:
                     types = " or ".join(name for name in slots[key.text] if name != LEFT_OUT)
-                    self.report("W001", fields["kind"], f"`{key.text}` is a {types}, not a {kinds[kind].type}")
-                elif kind is not None and about is not None:
-                    found[key.text] = (kind, about)
-        given = {key.text for key, _ in self.entries(node, "`with`")} if node is not None else set()
+                    message = f"`{key.text}` is a {types}, and `{wrong[0]}` a {kinds[wrong[0]].type}"
+                    self.report("W001", fields["kind"], message)
+                elif about is not None:
+                    found[key.text] = (tuple(names), about)
+        given = {key.text for key, _ in entries}
         for name in sorted(slot for slot, types in slots.items() if slot not in given and LEFT_OUT not in types):
-            self.report("W001", at, f"`{rule.entity}/{rule.operation}` needs an object `{name}`", "say it under `with`")
+            self.report("W001", at, f"{row} needs an object `{name}`", "say it under `with`")
         return found
 
     def unreached(

@@ -67,8 +67,8 @@ def _alternative_json(door: Door, before: Sequence[Alternative], alternative: Al
         "row": alternative.row,
         "before": [other.kind for other in before],
         "with": {
-            slot: {"kind": kind, "type": door.kinds[kind].type, "about": place.to_json()}
-            for slot, (kind, place) in alternative.objects.items()
+            slot: {"kinds": [{"kind": k, "type": door.kinds[k].type} for k in kinds], "about": place.to_json()}
+            for slot, (kinds, place) in alternative.objects.items()
         },
     }
 
