@@ -26,6 +26,8 @@ REVISION_DIGITS = 16
 SHARDED = "sharded"
 """The value of `state` in the metadata of a sharded state's bundles and in the policy that reads them."""
 ENTRYPOINTS = ("allow", "decision", "decisions", "explained", "visible")
+OF_FILTERS = ("filters/applied", "filters/applied_many")
+"""Those of policies with row filters or column masks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,8 @@ class PolicyArtifacts:
     @property
     def entrypoints(self) -> tuple[str, ...]:
         """The paths of the rules that are queried."""
-        return tuple(f"privtab/{self.name}/{rule}" for rule in ENTRYPOINTS)
+        rules = (*ENTRYPOINTS, *(OF_FILTERS if "filters" in self.program else ()))
+        return tuple(f"privtab/{self.name}/{rule}" for rule in rules)
 
 
 def manifest(revision: str, roots: list[str], metadata: Mapping[str, Any]) -> bytes:

@@ -23,7 +23,9 @@ from privtab.client._observe import LOG, Observer
 from privtab.client._protocol import ActiveSystem, Revision
 from privtab.effects import Effect
 from privtab.errors import AccessDenied, DecisionError, InvalidRequest
+from privtab.names import decode_name
 from privtab.request import Decision, Entity, Request, exact
+from privtab.sql_text import DIALECTS, AppliedFilter, FilterKind, identifier
 from privtab.vocabulary import OperationShape, Vocabulary
 
 if TYPE_CHECKING:
@@ -306,7 +308,47 @@ class ClientFlows:
         answer_kind: _AnswerKind[list[Item]] = _AnswerKind("filter", len(all_items), len, lambda *_: all_items)
         return (yield from self._apply_mode(answer_kind, None, body()))
 
+    def row_filter(self, user: str, resource: EntityLike, **details: Unpack[Details]) -> Flow[AppliedFilter]:
+        """Which rows of an entity `user` sees: the row filter that applies, as SQL. InvalidRequest: its type declares none."""
+        return (yield from self._applied("row_filter", user, [resource], details))[0]
+
+    def column_masks(
+        self, user: str, resources: Iterable[EntityLike], **details: Unpack[Details]
+    ) -> Flow[list[AppliedFilter]]:
+        """How `user` sees columns: the mask that applies to each, as SQL, by position. InvalidRequest: a type declares none."""
+        return (yield from self._applied("column_mask", user, list(resources), details))
+
     # --- private ---
+
+    def _applied(
+        self, kind: FilterKind, user: str, resources: Sequence[EntityLike], details: Details
+    ) -> Flow[list[AppliedFilter]]:
+        """The filters of one kind that apply to entities; where the mode lets everything pass, texts that show everything."""
+        dialect = next(iter(DIALECTS))
+
+        def passing(found: list[AppliedFilter] | None, _: Mode) -> list[AppliedFilter]:
+            shown = [_shows_all(kind, arguments.entity(resource), dialect) for resource in resources]
+            return shown if found is None else [o if not o.denied else s for o, s in zip(found, shown, strict=True)]
+
+        def body() -> Flow[tuple[list[AppliedFilter], ActiveSystem]]:
+            nonlocal dialect
+            requests = [arguments.request(user, kind, resource, **details) for resource in resources]
+
+            def check(active: ActiveSystem) -> str:
+                for request in requests:
+                    active.vocabulary.check_filtered(request)
+                    arguments.check_context(request, active)
+                return active.vocabulary.dialect
+
+            dialect, active = yield from self._check_names(check)
+            return (yield partial(self.engine.applied, requests)), active
+
+        if self.mode is Mode.OFF:
+            return passing(None, self.mode)
+        answer_kind: _AnswerKind[list[AppliedFilter]] = _AnswerKind(
+            kind, len(resources), lambda answers: sum(not answer.denied for answer in answers), passing
+        )
+        return (yield from self._apply_mode(answer_kind, None, body()))
 
     def _condition(self, user: str, action: str, type_: str, details: Details) -> Flow[Filter]:
         """Where `user` may do `action` on entities of a type."""
@@ -414,6 +456,14 @@ def described_as(flow: Callable[..., Any]) -> Callable[[Method], Method]:
         return described  # type: ignore[no-any-return]
 
     return describe
+
+
+def _shows_all(kind: FilterKind, resource: Entity, dialect: str) -> AppliedFilter:
+    """What shows every row, or a column as it is."""
+    column = identifier(decode_name(resource.names[-1]), dialect) if kind == "column_mask" else "TRUE"
+    if column is None:
+        raise InvalidRequest(f"`{resource}` has no name that a column can have")
+    return AppliedFilter(None, column)
 
 
 def _allowed_by_mode(decision: Decision | None, mode: Mode) -> Decision:

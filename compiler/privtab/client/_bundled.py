@@ -31,6 +31,7 @@ from privtab.errors import (
 )
 from privtab.moments import ALWAYS
 from privtab.request import Decision, Entity, Request
+from privtab.sql_text import AppliedFilter
 from privtab.vocabulary import OperationShape
 
 if TYPE_CHECKING:
@@ -190,8 +191,11 @@ class ActiveBundles:
     def check_shards(self, request: Request, items: Sequence[Entity] = ()) -> None:
         """Raise DecisionUnavailable for a request that needs a missing shard; its names were checked."""
         chains = self.active.vocabulary.chains
-        shape = self.active.vocabulary.check_operation(request.resource.type, request.action)
-        entities = (*request.objects(shape.withs).values(), *items)
+        operations = self.active.vocabulary.operations[request.resource.type]
+        withs = (
+            operations[request.action].withs if request.action in operations else ()
+        )  # no operation: a kind of filters
+        entities = (*request.objects(withs).values(), *items)
         needed = {f"{chains[entity.type][0][0]}:{entity.id.partition('/')[0]}" for entity in entities}
         if not needed.isdisjoint(self.opened.missing):
             raise protocol.no_shard(self.active.system, needed & self.opened.missing)
@@ -430,6 +434,16 @@ class BundledEngine:
         if loaded.active is not getattr(self._last_known, "active", None):
             plan.check_listing(request, (), loaded.active)
         return filter_of(loaded.engine, request, loaded.opened.window)
+
+    def applied(self, requests: Sequence[Request]) -> list[AppliedFilter]:
+        """As ClientEngine.applied."""
+        loaded = self.now()
+        for request in requests:
+            if loaded.active is not getattr(self._last_known, "active", None):
+                loaded.active.vocabulary.check_filtered(request)
+            if loaded.opened.missing:
+                loaded.check_shards(request)
+        return [loaded.engine.applied(request) for request in requests]
 
     def columns(self, requests: Sequence[Request]) -> list[bool] | None:
         """Decide unchecked requests column by column; None if they must be checked and decided as usual."""

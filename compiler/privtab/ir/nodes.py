@@ -18,6 +18,7 @@ from privtab.effects import BY_ACTIVE_ROLE, EffectKind
 from privtab.ir.semantics import Inheritance, OwnerKind, Semantics
 from privtab.names import LEFT_OUT, NO_OBJECT
 from privtab.paths import Level
+from privtab.sql_text import FilterKind, operation_of
 
 RESOURCE = ""
 """The slot of the request's resource; other slots are the names of its `with` objects."""
@@ -344,6 +345,49 @@ class Conflict:
     why: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlValue:
+    """A placeholder of an SQL text: one of `sql_text.WORDS`, or an attribute."""
+
+    word: str = ""
+    term: Term | None = None
+
+    def __str__(self) -> str:
+        """As it is written, between braces."""
+        if self.term is None:
+            return self.word
+        target = self.term.target
+        of = self.term.kind if target is None else target.type
+        level = "" if target is None or target.level == "nearest" else f"{target.level} "
+        return f"{level}{of}.{self.term.attribute}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlFilter:
+    """A row filter or a column mask of a type: the rule of its operation says for whom it is."""
+
+    kind: FilterKind
+    entity: str
+    name: str
+    parts: tuple[str | SqlValue, ...]
+
+    @property
+    def operation(self) -> str:
+        """The operation whose rule decides it."""
+        return operation_of(self.kind, self.name)
+
+    @property
+    def values(self) -> tuple[SqlValue, ...]:
+        """The placeholders of the text."""
+        return tuple(part for part in self.parts if isinstance(part, SqlValue))
+
+    @property
+    def text(self) -> str:
+        """The text with its placeholders, as a policy has it."""
+        braces = str.maketrans({"{": "{{", "}": "}}"})
+        return "".join(part.translate(braces) if isinstance(part, str) else f"{{{part}}}" for part in self.parts)
+
+
 @once
 def chains(entities: Mapping[str, EntityType]) -> Mapping[str, tuple[str, ...]]:
     """`Program.chain` of every type; programs that share their types share it."""
@@ -394,6 +438,10 @@ class Program:
     """Document names by their short name in the file."""
     conflicts: tuple[Conflict, ...] = ()
     attributes: Attributes = NO_ATTRIBUTES
+    filters: tuple[SqlFilter, ...] = ()
+    """Row filters and column masks, those of one type and kind in the order in which they are tried."""
+    dialect: str = ""
+    """The dialect of their texts."""
 
     def chain(self, type_: str) -> tuple[str, ...]:
         """The types on the path of a `type_` entity, from the root to itself."""
@@ -414,6 +462,14 @@ class Program:
         if found is None or (term.target is not None and term.target.type not in found.on):
             return None
         return replace(found, on=())
+
+    @property
+    def filter_lists(self) -> Mapping[tuple[str, FilterKind], tuple[SqlFilter, ...]]:
+        """The filters by entity type and kind."""
+        lists: dict[tuple[str, FilterKind], tuple[SqlFilter, ...]] = {}
+        for one in self.filters:
+            lists[one.entity, one.kind] = (*lists.get((one.entity, one.kind), ()), one)
+        return lists
 
     @property
     def sensitive(self) -> frozenset[tuple[str, str]]:

@@ -35,6 +35,7 @@ from privtab.ir.nodes import (
     Self,
     ServiceAdmin,
     Source,
+    SqlValue,
     Target,
     Term,
     When,
@@ -101,8 +102,23 @@ def _declarations(program: Program) -> dict[str, Any]:
             for name, role in program.roles.items()
         },
         **({"attributes": program.attributes.to_json()} if program.attributes else {}),
+        **({"filters": _filters(program)} if program.filters else {}),
         "semantics": semantics_json(program.semantics),
     }
+
+
+def _filters(program: Program) -> dict[str, Any]:
+    """The row filters and column masks by kind and type; in a list of parts, what is no text is a placeholder."""
+    found: dict[str, Any] = {"dialect": program.dialect}
+    for (entity, kind), listed in program.filter_lists.items():
+        found.setdefault(kind, {})[entity] = [{"name": one.name, "sql": [*map(_sql_part, one.parts)]} for one in listed]
+    return found
+
+
+def _sql_part(part: str | SqlValue) -> str | dict[str, Any]:
+    if isinstance(part, str):
+        return part
+    return {"word": part.word} if part.term is None else _term(part.term, _place)
 
 
 def _rules_with_conditions_of(program: Program, optimised: Program) -> dict[str, dict[str, dict[str, Any]]]:
@@ -159,6 +175,7 @@ def vocabulary(program: Program) -> Vocabulary:
             "system": program.system,
             "entities": {name: _entity(program, entity) for name, entity in program.entities.items()},
             "attributes": program.attributes.to_json(),
+            "filters": _filters(program),
             "semantics": semantics_json(program.semantics),
             "rules": rules,
         }

@@ -16,6 +16,7 @@ from privtab.model.rows import Rows
 from privtab.model.select import ChosenRow, find_variant, read_as, select
 from privtab.names import ANY_PRIVILEGE, LEFT_OUT
 from privtab.paths import Level
+from privtab.sql_text import Placeholder
 from privtab.syntax.nodes import Reading, RowDecl, rows_of
 
 _Pair: TypeAlias = tuple[str, str]
@@ -40,6 +41,8 @@ def lower(policy: m.Policy) -> ir.Program:
         sources=policy.sources,
         conflicts=policy.conflicts,
         attributes=policy.attributes,
+        filters=tuple(map(lowering.filter, policy.filters)),
+        dialect=policy.tables.dialect or "",
     )
 
 
@@ -97,6 +100,15 @@ class Lowering:
             source=row.source,
             ambiguous=row.ambiguous,
         )
+
+    def filter(self, filter_: m.Filter) -> ir.SqlFilter:
+        """Lower the text of one row filter or column mask."""
+        parts = tuple(part if isinstance(part, str) else self.sql_value(part) for part in filter_.parts)
+        return ir.SqlFilter(kind=filter_.kind, entity=filter_.entity, name=filter_.name, parts=parts)
+
+    def sql_value(self, part: Placeholder | m.TermUse) -> ir.SqlValue:
+        """Lower one placeholder."""
+        return ir.SqlValue(word=part.words) if isinstance(part, Placeholder) else ir.SqlValue(term=self.term(part))
 
     def effect(self, outcome: m.ResolvedEffect) -> ir.Effect:
         """Lower one effect."""
