@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
+import trino_filters
 from signed_door import DoorServer, door_server
 from trino_server import Trino, trino
 
@@ -31,7 +32,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("trino")
     with door_server(folder, "trino/476", "trino", STATE) as door:
         addresses = {"opa.policy.uri": "allow", "opa.policy.batched-uri": "batch"}
-        with trino({key: f"{door.url}/{answer}" for key, answer in addresses.items()}, folder / "trino.log") as sql:
+        with trino({key: f"{door.url}/{answer}" for key, answer in addresses.items()}, "olga") as sql:
             for user, statement in (
                 ("olga", "CREATE SCHEMA memory.lab"),
                 ("olga", "CREATE SCHEMA memory.secret"),
@@ -148,15 +149,51 @@ def test_a_list_is_one_decision(world: World) -> None:
     assert [log["input"]["action"]["operation"] for log in asked].count("FilterTables") == 1
 
 
-def test_without_opa_everything_is_denied(tmp_path: Path) -> None:
-    rows = yaml.safe_load(STATE.read_text(encoding="utf-8"))
-    assert {"entity": "server:", "owner": "user:olga"} in rows["owners"]
-    with door_server(tmp_path, "trino/476", "trino", STATE) as door:
-        addresses = {"opa.policy.uri": "allow", "opa.policy.batched-uri": "batch"}
-        with trino({key: f"{door.url}/{answer}" for key, answer in addresses.items()}) as sql:
-            assert sql.run("olga", "SELECT count(*) FROM tpch.tiny.nation").rows == [[25]]
-            door.opa.stop()
-            for statement in ("SELECT 1", "SHOW CATALOGS", "SELECT count(*) FROM tpch.tiny.nation"):
-                found = sql.run("olga", statement)
-                assert found.error is not None, (statement, found)
-                assert not found.rows
+@pytest.fixture(scope="module")
+def filtered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A table with row filters and column masks."""
+    folder = tmp_path_factory.mktemp("filtered")
+    (folder / "trino.yaml").write_text(trino_filters.policy(), encoding="utf-8")
+    (folder / "state.json").write_text(json.dumps(trino_filters.state()), encoding="utf-8")
+    addresses = {
+        "opa.policy.uri": "allow",
+        "opa.policy.batched-uri": "batch",
+        "opa.policy.row-filters-uri": "rowFilters",
+        "opa.policy.batch-column-masking-uri": "batchColumnMasks",
+    }
+    with (
+        door_server(folder, folder / "trino.yaml", "trino", folder / "state.json") as door,
+        trino({key: f"{door.url}/{answer}" for key, answer in addresses.items()}, "olga") as sql,
+    ):
+        yield World(sql, door)
+
+
+def test_results_are_filtered_and_masked(filtered: World) -> None:
+    def rows(user: str, statement: str) -> list[list[object]]:
+        found = filtered.sql.run(user, statement)
+        assert found.error is None, found
+        return found.rows
+
+    nations = "SELECT count(*), min(regionkey), max(regionkey) FROM tpch.tiny.nation"
+    assert rows("zoe", nations) == [[5, 1, 1]]
+    assert rows("ann", nations) == [[5, 2, 2]]
+    assert rows("eve", nations) == [[0, None, None]]  # no region: none of the filters has a text
+    assert rows("olga", nations) == [[25, 0, 4]]
+    assert rows("zoe", "SELECT count(*) FROM tpch.tiny.region") == [[5]]
+    address = "SELECT min(length(address)), max(length(address)), count(address) FROM tpch.tiny.customer"
+    assert rows("zoe", address) == [[4, 4, 1500]]
+    assert rows("olga", address)[0][1] > 10
+    name = "SELECT max(length(name)) FROM tpch.tiny.customer"
+    assert rows("zoe", name) == rows("olga", name)
+    assert rows("zoe", "EXECUTE IMMEDIATE 'SELECT count(*) FROM tpch.tiny.nation'") == [[5]]
+    assert rows("zoe", "SELECT count(*) FROM (SELECT * FROM tpch.tiny.nation) n, tpch.tiny.region r") == [[25]]
+    assert len(rows("zoe", "SHOW TABLES FROM tpch.tiny")) == 8
+
+
+def test_without_opa_everything_is_denied(filtered: World) -> None:
+    assert filtered.sql.run("olga", "SELECT count(*) FROM tpch.tiny.nation").rows == [[25]]
+    filtered.door.opa.stop()
+    for statement in ("SELECT 1", "SHOW CATALOGS", "SELECT count(*) FROM tpch.tiny.nation"):
+        found = filtered.sql.run("olga", statement)
+        assert found.error is not None, (statement, found)
+        assert not found.rows

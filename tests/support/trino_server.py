@@ -30,6 +30,8 @@ ARTIFACT = f"io.trino:trino-server:{VERSION}:tar.gz"
 FOLDER_VARIABLE, JAVA_VARIABLE = "PRIVTAB_TRINO", "PRIVTAB_TRINO_JAVA_HOME"
 START_SECONDS = 240
 DENIED = "PERMISSION_DENIED"
+PROBE = "SELECT count(*) FROM tpch.tiny.region"
+"""What fails until Trino has found its node."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,6 @@ class Trino:
         headers = {"X-Trino-User": user}
         if through is not None:
             headers["Authorization"] = f"Basic {b64encode(f'{through}:'.encode()).decode()}"
-        while (found := self._once(sql, headers)).error == "NO_NODES_AVAILABLE":
-            time.sleep(0.5)  # it has just started
-        return found
-
-    def _once(self, sql: str, headers: Mapping[str, str]) -> Result:
         answer = self._json(self.session.post(f"{self.url}/v1/statement", sql.encode(), headers=headers, timeout=60))
         rows: list[list[Any]] = []
         while True:
@@ -129,8 +126,8 @@ def java() -> Path:
 
 
 @contextmanager
-def trino(access_control: Mapping[str, str], log: Path | None = None) -> Iterator[Trino]:
-    """A Trino with the catalogs `tpch` and `memory` that asks an OPA, as the properties say."""
+def trino(access_control: Mapping[str, str], owner: str, log: Path | None = None) -> Iterator[Trino]:
+    """A Trino with the catalogs `tpch` and `memory` that asks an OPA, as the properties say. `owner`: who may read `tpch`."""
     server, program = distribution(), java()
     with tempfile.TemporaryDirectory(prefix="privtab-trino-") as name:
         folder, port = Path(name), free_port()
@@ -170,6 +167,8 @@ def trino(access_control: Mapping[str, str], log: Path | None = None) -> Iterato
                 text = path.read_text(encoding="utf-8", errors="replace")
                 assert process.poll() is None, f"Trino ended:\n{text[-4000:]}"
                 assert time.monotonic() < deadline, f"Trino did not start:\n{text[-4000:]}"
+                time.sleep(0.5)
+            while running.run(owner, PROBE).error == "NO_NODES_AVAILABLE":
                 time.sleep(0.5)
             yield running
         finally:

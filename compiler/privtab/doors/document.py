@@ -14,6 +14,7 @@ from privtab.errors import PolicyInvalid
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.names import LEFT_OUT
+from privtab.sql_text import FILTER_KINDS
 from privtab.syntax.node_reader import DocumentProblem, DocumentReader, near
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
 
@@ -22,8 +23,8 @@ KEYS = ("title", "caller", "operation", "rows", "answers", "kinds", "operations"
 ITEM = "@"
 """In the path of a kind: the value of `each`."""
 CASES = ("same", "lower")
-Form: TypeAlias = Literal["boolean", "positions", "refusal"]
-FORMS: tuple[Form, ...] = ("boolean", "positions", "refusal")
+Form: TypeAlias = Literal["boolean", "positions", "filters", "mask", "masks", "refusal"]
+FORMS: tuple[Form, ...] = ("boolean", "positions", "filters", "mask", "masks", "refusal")
 RESERVED = ("lib",)
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 _DOOR = re.compile(r"[a-z][a-z0-9_]*")
@@ -68,6 +69,9 @@ class Alternative:
 
     kind: str
     row: str
+    """An operation of the policy, or the kind of its filters."""
+    filters: bool
+    """Whether it asks for filters or masks."""
     objects: MappingOf[str, tuple[tuple[str, ...], Place]]
     """For each further object of the row the kinds that it may be, and where a request has it."""
 
@@ -281,7 +285,7 @@ class _Reader(DocumentReader):
         """One row that an operation may be: the name of a kind, or `kind`, `row` and `with`."""
         fields: MappingOf[str, Node] = {"kind": node}
         if isinstance(node, Mapping):
-            fields = self.fields(node, "an operation", ("kind", "row", "with"), ("kind",)) or {}
+            fields = self.fields(node, "an operation", ("kind", "row", "with", "filter"), ("kind",)) or {}
         kind_name = self.known_kind(fields.get("kind"), kinds)
         own = self.text(fields.get("row"), "`row`")
         row = row if own is None else own.value
@@ -290,6 +294,11 @@ class _Reader(DocumentReader):
         kind = kinds[kind_name]
         if not last and not kind.conditions:
             self.report("W001", node, f"every object is `{kind_name}`, so that what follows is never reached")
+        if "filter" in fields:
+            filter_kind = self.word(fields["filter"], "`filter`", FILTER_KINDS)
+            return (
+                None if filter_kind is None else Alternative(kind=kind_name, row=filter_kind, filters=True, objects={})
+            )
         rule = self._program.rules.get((kind.type, row))
         if rule is None:
             rows = [operation for type_, operation in self._program.rules if type_ == kind.type]
@@ -299,7 +308,7 @@ class _Reader(DocumentReader):
         objects = self.objects(fields.get("with"), node, rule, kinds)
         for problem in self.unanswerable(rule, kind):
             self.report("W001", node, f"`{rule.entity}/{rule.operation}` {problem}")
-        return Alternative(kind=kind_name, row=row, objects=objects)
+        return Alternative(kind=kind_name, row=row, filters=False, objects=objects)
 
     def unanswerable(self, rule: Rule, kind: Kind) -> list[str]:
         """What a row needs of requests that a door cannot give."""
@@ -348,15 +357,22 @@ class _Reader(DocumentReader):
         self, node: Node, kinds: MappingOf[str, Kind], operations: MappingOf[str, tuple[Alternative, ...]]
     ) -> tuple[Diagnostic, ...]:
         """A note with the rows that no operation reaches."""
-        reached = {(kinds[a.kind].type, a.row) for alternatives in operations.values() for a in alternatives}
+        found = [alternative for alternatives in operations.values() for alternative in alternatives]
+        reached = {(kinds[a.kind].type, a.row) for a in found}
+        asked = [
+            (type_, operation.partition(".")[0] if (type_, operation) in self._filter_rules else operation)
+            for type_, operation in self._program.rules
+        ]
         missing = [
-            f"{type_}/{operation}" for type_, operation in self._program.rules if (type_, operation) not in reached
+            f"{type_}/{operation}" for type_, operation in dict.fromkeys(asked) if (type_, operation) not in reached
         ]
         if not missing:
             return ()
         message = f"no operation reaches {', '.join(f'`{row}`' for row in missing)}"
-        return (
-            Diagnostic(
-                code="W002", name=self.NAMES["W002"], severity=Severity.NOTE, message=message, span=self.span(node)
-            ),
-        )
+        note = Severity.NOTE
+        return (Diagnostic(code="W002", name=self.NAMES["W002"], severity=note, message=message, span=self.span(node)),)
+
+    @property
+    def _filter_rules(self) -> set[tuple[str, str]]:
+        """The rules that decide filters and masks, which are asked for by their kind."""
+        return {(one.entity, one.operation) for one in self._program.filters}

@@ -11,13 +11,24 @@ from privtab.characters import PLAIN
 from privtab.doors.document import Alternative, Answer, Door, Form, Kind, Shape
 from privtab.doors.places import Place
 from privtab.ir.nodes import Program, nested_on
+from privtab.sql_text import DENIAL
 
 _WORD = re.compile(r"[a-zA-Z_]\w*")
-_VALUES: Mapping[Form, str] = {"boolean": "{allowed}", "positions": "{positions}", "refusal": "{refused}"}
-"""What stands for an answer in its shape; `{refused}` may stand in that of a boolean too."""
+_SHAPES: Mapping[Form, Shape] = {
+    "boolean": "{allowed}",
+    "positions": "{positions}",
+    "filters": "{sql}",
+    "mask": "{sql}",
+    "masks": {"position": "{position}", "sql": "{sql}"},
+    "refusal": "{refused}",
+}
+"""The shape of an answer, or of each item of a list of filters or masks, where the document has none."""
 _TITLES: Mapping[Form, str] = {
     "boolean": "whether all that a request is about is allowed",
     "positions": "the positions of those in a list that the caller may see",
+    "filters": "the row filters; without one, all rows are shown",
+    "mask": "the mask of a column, or null for none",
+    "masks": "the masks of those columns in a list that have one",
     "refusal": "why a request cannot be one of the policy's",
 }
 
@@ -53,10 +64,16 @@ def door_json(door: Door) -> dict[str, Any]:
             answer.name: answer.about.to_json() | ({"listed": True} if answer.form == "positions" else {})
             for answer in door.answers
         },
-        "operations": {
-            name: [_alternative_json(door, found[:number], a) for number, a in enumerate(found)]
-            for name, found in door.operations.items()
-        },
+        "operations": _rows(door, filters=False),
+        "filters": _rows(door, filters=True),
+    }
+
+
+def _rows(door: Door, *, filters: bool) -> dict[str, Any]:
+    """The alternatives of each operation that ask for rows, or those that ask for filters and masks."""
+    return {
+        name: [_alternative_json(door, found[:n], a) for n, a in enumerate(found) if a.filters == filters]
+        for name, found in door.operations.items()
     }
 
 
@@ -136,34 +153,47 @@ def _condition(place: Place, values: Sequence[str | list[str]]) -> list[str]:
 
 
 def _answer_view(answer: Answer) -> dict[str, Any]:
-    """How an answer is written in Rego: values with the condition of each, the first that holds counts; and what it is otherwise."""
+    """How an answer is written in Rego: values with the condition of each, the first that holds counts; and what it is otherwise.
+
+    Without a value a system might filter and mask nothing: there, what is otherwise shows nothing, or is no list.
+    """
     about = f"door.answers.{answer.name}"
-    rules: list[tuple[Mapping[str, str], str]]
+    shape = _SHAPES[answer.form] if answer.shape is None else answer.shape
+    rules: list[tuple[str, str]]
     match answer.form:
         case "boolean":
-            denied, refused = "{allowed}", "{refused}"
-            rules = [
-                ({denied: "true", refused: "null"}, f"lib.allowed({about})"),
-                ({denied: "false", refused: "refusal"}, f"refusal := lib.refusal({about})"),
-            ]
-            otherwise = {denied: "false", refused: "null"}
-            if not _mentions(answer.shape, refused):
-                del rules[1]
+            rules = [(_value(shape, {"{allowed}": "true", "{refused}": "null"}), f"lib.allowed({about})")]
+            if _mentions(shape, "{refused}"):
+                refused = _value(shape, {"{allowed}": "false", "{refused}": "refusal"})
+                rules.append((refused, f"refusal := lib.refusal({about})"))
+            otherwise = _value(shape, {"{allowed}": "false", "{refused}": "null"})
         case "positions":
-            rules, otherwise = (
-                [({"{positions}": "positions"}, f"positions := lib.positions({about})")],
-                {"{positions}": "[]"},
-            )
+            value = _value(shape, {"{positions}": "positions"})
+            rules, otherwise = [(value, f"positions := lib.positions({about})")], _value(shape, {"{positions}": "[]"})
+        case "filters":
+            nothing = quoted(DENIAL["row_filter"])
+            item = _value(shape, {"{sql}": "sql"})
+            rules = [(f"[{item} | some sql in found]", f"found := lib.filters({about}, {nothing})")]
+            otherwise = f"[{_value(shape, {'{sql}': nothing})}]"
+        case "mask":
+            nothing = quoted(DENIAL["column_mask"])
+            found = f"lib.filters({about}, {nothing})"
+            rules = [(_value(shape, {"{sql}": "sql"}), f"[sql] = {found}"), ("null", f"[] = {found}")]
+            otherwise = _value(shape, {"{sql}": nothing})
+        case "masks":
+            item = _value(shape, {"{position}": "position", "{sql}": "sql"})
+            found = f"lib.masks({about}, {quoted(DENIAL['column_mask'])})"
+            rules, otherwise = [(f"[{item} | some [position, sql] in found]", f"found := {found}")], "null"
         case "refusal":
-            rules, otherwise = [({"{refused}": "refusal"}, f"refusal := lib.refusal({about})")], {"{refused}": "null"}
+            value = _value(shape, {"{refused}": "refusal"})
+            rules, otherwise = [(value, f"refusal := lib.refusal({about})")], _value(shape, {"{refused}": "null"})
         case _:
             assert_never(answer.form)
-    shape = _VALUES[answer.form] if answer.shape is None else answer.shape
     return {
         "name": answer.name,
         "title": f"`{answer.name}`: {_TITLES[answer.form]}",
-        "rules": [(_value(shape, values), condition) for values, condition in rules],
-        "otherwise": _value(shape, otherwise),
+        "rules": rules,
+        "otherwise": otherwise,
     }
 
 

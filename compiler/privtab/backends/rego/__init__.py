@@ -245,7 +245,7 @@ def render(
         ),
     }
     if program.filters:
-        modules[f"{base}/filters.rego"] = _template("filters.rego.j2").render(
+        modules[f"{base}/filters.rego"] = template("filters.rego.j2").render(
             name=name, lists=_filter_lists(program, emitter), quoting=DIALECTS[program.dialect], denial=DENIAL
         )
     if not indexed:
