@@ -182,7 +182,7 @@ def test_results_are_filtered_and_masked(filtered: World) -> None:
     assert rows("zoe", "SELECT count(*) FROM tpch.tiny.region") == [[5]]
     address = "SELECT min(length(address)), max(length(address)), count(address) FROM tpch.tiny.customer"
     assert rows("zoe", address) == [[4, 4, 1500]]
-    assert rows("olga", address)[0][1] > 10
+    assert rows("olga", address) != rows("zoe", address)
     name = "SELECT max(length(name)) FROM tpch.tiny.customer"
     assert rows("zoe", name) == rows("olga", name)
     assert rows("zoe", "EXECUTE IMMEDIATE 'SELECT count(*) FROM tpch.tiny.nation'") == [[5]]
