@@ -33,6 +33,9 @@ PLACE_EXAMPLE = "a place is written `table.name`, `parents[].name` or `parents[t
 Shape: TypeAlias = MappingOf[str, "Shape"] | str | None
 """An answer with keys around it: a mapping whose texts may be placeholders; None for the answer itself."""
 
+Conditions: TypeAlias = tuple[tuple[Place, tuple[str | list[str], ...]], ...]
+"""The values that stand at some places, each one of several; a list means an empty one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -56,8 +59,8 @@ class Kind:
     """Whether the path leaves off the entity's own name."""
     each: Place | None
     """Places of values, each of which makes an entity."""
-    conditions: tuple[tuple[Place, tuple[str | list[str], ...]], ...]
-    """The values that an object of this kind has; a list means an empty one."""
+    conditions: Conditions
+    """The values that an object of this kind has."""
     least: int
     most: int
     """How many names a path has."""
@@ -82,11 +85,11 @@ class Door:
 
     name: str
     title: str
-    subject: str
-    """The type of the policy's subjects."""
     user: Place
     groups: Place | None
     roles: Place | None
+    caller: Conditions
+    """The values that a request about a caller has."""
     operation: Place
     answers: tuple[Answer, ...]
     kinds: MappingOf[str, Kind]
@@ -130,7 +133,7 @@ class _Reader(DocumentReader):
             message = f"the name of the file, `{self._name}`, is a part of addresses: small letters, digits and `_`"
             self.report("W001", fields[MARK], message)
         case = self.word(fields["rows"], "`rows`", CASES) if "rows" in fields else "same"
-        caller = self.fields(fields["caller"], "`caller`", ("user", "groups", "roles"), ("user",)) or {}
+        caller = self.fields(fields["caller"], "`caller`", ("user", "groups", "roles", "is"), ("user",)) or {}
         user, groups, roles = (self.place(caller.get(key), f"`{key}`") for key in ("user", "groups", "roles"))
         self.check_caller(caller)
         kinds = self.kinds(fields["kinds"])
@@ -142,10 +145,10 @@ class _Reader(DocumentReader):
         return Door(
             name=self._name,
             title=title.value,
-            subject=self._program.semantics.subjects[0],
             user=user,
             groups=groups,
             roles=roles,
+            caller=self.conditions(caller.get("is")),
             operation=operation,
             answers=answers,
             kinds=kinds,
@@ -251,7 +254,7 @@ class _Reader(DocumentReader):
             most=most,
         )
 
-    def conditions(self, node: Node | None) -> tuple[tuple[Place, tuple[str | list[str], ...]], ...]:
+    def conditions(self, node: Node | None) -> Conditions:
         """The values that an object has at some places: a text, one of a list, or an empty list."""
         found: list[tuple[Place, tuple[str | list[str], ...]]] = []
         for key, value in self.entries(node, "`is`"):

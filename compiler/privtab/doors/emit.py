@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 from privtab.backends.rego import links, quoted, template
 from privtab.characters import PLAIN
-from privtab.doors.document import Alternative, Answer, Door, Form, Kind, Shape
+from privtab.doors.document import Alternative, Answer, Conditions, Door, Form, Kind, Shape
 from privtab.doors.places import Place
 from privtab.ir.nodes import Program, nested_on
 from privtab.sql_text import DENIAL
@@ -45,6 +45,7 @@ def modules(door: Door, program: Program, name: str) -> dict[str, str]:
             "user": list(door.user.at),
             "groups": door.groups and list(door.groups.at),
             "roles": door.roles and list(door.roles.at),
+            "caller": _conditions(door.caller, "input"),
             "kinds": [_kind_view(name_of_kind, kind, program) for name_of_kind, kind in door.kinds.items()],
         },
     }
@@ -112,7 +113,7 @@ def _kind_view(name: str, kind: Kind, program: Program) -> dict[str, Any]:
     text = " ".join(lines)
     return {
         "name": name,
-        "conditions": [line for place, values in kind.conditions for line in _condition(place, values)],
+        "conditions": _conditions(kind.conditions),
         "each": kind.each and (_list(kind.each) if kind.each.items or kind.each.skip else _reference(kind.each.at)),
         "value": value,
         "lines": lines,
@@ -128,9 +129,9 @@ def _single(place: Place | None) -> str:
     return "item" if place is None else _reference(place.at)
 
 
-def _list(place: Place) -> str:
+def _list(place: Place, base: str = "given") -> str:
     """The values of a list."""
-    items = _reference(place.at)
+    items = _reference(place.at, base)
     if place.skip is not None:
         keys, value = place.skip
         items = f"[kept | some kept in {items}; value(kept, {quoted(list(keys))}) != {quoted(value)}]"
@@ -145,11 +146,16 @@ def _joined(path: Sequence[Place | None]) -> str:
     return joined
 
 
-def _condition(place: Place, values: Sequence[str | list[str]]) -> list[str]:
-    allowed = f"== {quoted(values[0])}" if len(values) == 1 else f"in {{{', '.join(map(quoted, values))}}}"
-    if place.items is None:
-        return [f"{_reference(place.at)} {allowed}"]
-    return [f"count({_reference(place.at)}) > 0", f"every found in {_list(place)} {{\n\t\tfound {allowed}\n\t}}"]
+def _conditions(conditions: Conditions, base: str = "given") -> list[str]:
+    lines = []
+    for place, values in conditions:
+        allowed = f"== {quoted(values[0])}" if len(values) == 1 else f"in {{{', '.join(map(quoted, values))}}}"
+        if place.items is None:
+            lines.append(f"{_reference(place.at, base)} {allowed}")
+        else:
+            lines.append(f"count({_reference(place.at, base)}) > 0")
+            lines.append(f"every found in {_list(place, base)} {{\n\t\tfound {allowed}\n\t}}")
+    return lines
 
 
 def _answer_view(answer: Answer) -> dict[str, Any]:
