@@ -51,14 +51,20 @@ class DoorServer:
 
 @contextmanager
 def door_server(
-    folder: Path, policy: str | Path, door: str | Path, state: Path, *more: str, paths: tuple[Path, ...] = ()
+    folder: Path,
+    policy: str | Path,
+    door: str | Path,
+    state: Path,
+    *,
+    paths: tuple[Path, ...] = (),
+    options: tuple[str, ...] = (),
 ) -> Iterator[DoorServer]:
-    """Compile and sign both bundles in the folder, and serve them. `more`: arguments for `compile`, `paths`: more for OPA."""
+    """Compile and sign both bundles in the folder, and serve them. `paths`, `options`: more for OPA."""
     keys = pair()
     private, public = keys.write(folder)
     built = folder / "built"
     signing = ["--signing-key", str(private), "--scope", SCOPE]
-    arguments = ["compile", str(policy), "--door", str(door), "--state", str(state), "-o", str(built), *signing, *more]
+    arguments = ["compile", str(policy), "--door", str(door), "--state", str(state), "-o", str(built), *signing]
     assert run(arguments) == 0
     (bundle,) = built.glob("*/*/policy.tar.gz")
     bundles = {"policy": bundle, "state": bundle.with_name("state.tar.gz")}
@@ -66,6 +72,9 @@ def door_server(
     found = opa_configuration(public_keys([public.read_text(encoding="utf-8")]), SCOPE, list(bundles))
     config.write_text(json.dumps(found | {"decision_logs": {"console": True}}), encoding="utf-8")
     log = folder / "opa.log"
-    with OpaServer(bundles, config=config, paths=paths, log=log) as opa, requests.Session() as session:
+    with (
+        OpaServer(bundles, config=config, paths=paths, extra_args=options, log=log) as opa,
+        requests.Session() as session,
+    ):
         session.trust_env = False
         yield DoorServer(opa, session, bundle.parents[1].name, Path(door).stem)
