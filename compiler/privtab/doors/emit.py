@@ -96,7 +96,7 @@ def _kind_view(name: str, kind: Kind, program: Program) -> dict[str, Any]:
     fixed = all(place is None or place.items is None for place in kind.path)
     if fixed and kind.type not in nested_on(program.entities):
         names = [f"name_{number}" for number in range(1, len(kind.path) + 1)]
-        lines = [f"{n} := encoded({_single(place)})" for n, place in zip(names, kind.path, strict=True)]
+        lines = [f"[{', '.join(names)}] := spelt([{', '.join(map(_single, kind.path))}])"] if names else []
         chain = links(program)[kind.type][: -1 if kind.unnamed else None]
         levels = (f"{type_}:{'/'.join(f'{{{n}}}' for n in names[:depth])}" for type_, depth in chain)
         keys = [f"${quoted(level)}" if "{" in level else quoted(level) for level in levels]
@@ -104,7 +104,7 @@ def _kind_view(name: str, kind: Kind, program: Program) -> dict[str, Any]:
     else:
         found = _joined(kind.path)
         lines = [
-            f"names := all_encoded({found})",
+            f"names := spelt({found})",
             f"count(names) >= {kind.least}",
             f"count(names) <= {kind.most}",
         ]
