@@ -50,7 +50,7 @@ WORDS = (
 )
 TEXTS = (
     "manager = {user}",
-    "a IN (1, 2) AND {user} = b OR c LIKE '%''{{of' || {user}",
+    "a IN (1, 2) AND {user} = b OR c LIKE 'of {{%' || {user}",
     "(SELECT max(v) FROM acl WHERE acl.who = {user} AND acl.id = t.id) >= 3",
 )
 PIECES = (*"'\"`\\()[]{}$#;-/*, =ax", "''", '""', "--", "/*", "*/", "$$", "$q$", "E'", "r'", "'''", "{{", "}}", " = ", " || ", "{user}", "{user}", " {user} ")  # fmt: skip
@@ -71,12 +71,10 @@ def rendered(text: str, dialect: str, value: str) -> str | None:
 def tree(sql: str, dialect: str, value: str) -> exp.Expression | None:
     """The text as SQLGlot reads it, with a mark in the place of each literal that is the value; None if it is no expression."""
     try:
-        [found] = sqlglot.parse(f"SELECT {sql}", read=dialect)
+        found = sqlglot.parse_one(sql, read=dialect, into=exp.Condition)
     except (SqlglotError, ValueError):
         return None
-    return found and found.transform(
-        lambda node: exp.Literal.string("\ue000") if node == exp.Literal.string(value) else node
-    )
+    return found.transform(lambda node: exp.Literal.string("\ue000") if node == exp.Literal.string(value) else node)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -114,7 +112,7 @@ def test_databases_read_the_value_back() -> None:
         "duckdb": lambda sql: duck.execute(sql).fetchall(),
     }
     values = sorted({hostile(rng) for _ in range(10_000)})
-    assert len(values) > 8_000
+    assert len(values) > 7_000
     for dialect, query in run.items():
         for start in range(0, len(values), 200):
             some = values[start : start + 200]
