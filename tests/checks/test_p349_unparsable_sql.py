@@ -20,7 +20,7 @@ tables: {{item: {{read: READ (item)}}}}
 def test_what_is_no_expression(only: Callable[..., Any], sql: str, under: str | None) -> None:
     found = only(FILTERS.format(dialect="trino", sql=sql if sql[0] == '"' else f'"{sql}"'), "P349")
     assert found.message == "the text of `mine` is no expression in the dialect `trino`"
-    assert found.help.startswith("SQLGlot says: ")
+    assert found.help.startswith("the parser says: ")
     assert under in (found.under, None)
 
 

@@ -67,7 +67,7 @@ def unparsable_sql(policy: Policy) -> Iterator[Diagnostic]:
         except (SqlglotError, ValueError) as error:
             why = str(error)
         message = f"the text of `{one.name}` is no expression in the dialect `{policy.tables.dialect}`"
-        yield UNPARSABLE_SQL.at(span, message, f"SQLGlot says: {why}")
+        yield UNPARSABLE_SQL.at(span, message, f"the parser says: {why}")
 
 
 # P350: a text that was not checked.
