@@ -42,6 +42,7 @@ def describe(program: Program, *, revision: str) -> dict[str, Any]:
         ],
         "semantics": semantics_json(program.semantics) | {"gate": program.semantics.gate},
         "sources": dict(program.sources),
+        **({"dialect": program.dialect} if program.filters else {}),
         "operations": [describe_rule(program, rule) for rule in program.rules.values()],
     }
 
@@ -76,6 +77,8 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
         "defined": {"file": rule.span.path, "line": rule.span.line},
         **sets,
     }
+    if (filter_ := program.filter_of(rule.entity, rule.operation)) is not None:
+        described["sql"] = filter_.text
     if rule.required_flags:
         described["required_flags"] = list(rule.required_flags)
     if rule.withs:

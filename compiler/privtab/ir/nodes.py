@@ -471,6 +471,17 @@ class Program:
             lists[one.entity, one.kind] = (*lists.get((one.entity, one.kind), ()), one)
         return lists
 
+    def filter_of(self, entity: str, operation: str) -> SqlFilter | None:
+        """The row filter or column mask that an operation decides, if it is one."""
+        of_type = (one for one in self.filters if one.entity == entity)
+        return next((one for one in of_type if one.operation == operation), None)
+
+    def earlier(self, entity: str, operation: str) -> tuple[Rule, ...]:
+        """The rules of the filters that are tried before one: it applies only where none of these holds."""
+        own = self.filter_of(entity, operation)
+        listed = () if own is None else self.filter_lists[entity, own.kind]
+        return tuple(self.rules[entity, one.operation] for one in listed[: listed.index(own) if own else 0])
+
     @property
     def sensitive(self) -> frozenset[tuple[str, str]]:
         """The sensitive operations: those that are declared, or every one, for caution, of a policy that declares none."""

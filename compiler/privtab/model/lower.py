@@ -49,6 +49,10 @@ def lower(policy: m.Policy) -> ir.Program:
 def _with_required_flags(policy: m.Policy, rules: dict[_Pair, ir.Rule]) -> dict[_Pair, ir.Rule]:
     """Add the flags that requests must state, also those behind a `can`: a request that omits one would need less there, too."""
     required = {pair: {f.name.value for f in row.decl.flags if f.required} for pair, row in policy.rows.items()}
+    for listed in {(one.entity, one.kind): None for one in policy.filters}:
+        # A filter that does not hold for want of a flag would leave the caller to the next one, so a list has one set of flags.
+        pairs = [pair for pair in required if pair[0] == listed[0] and pair[1].startswith(f"{listed[1]}.")]
+        required |= dict.fromkeys(pairs, set().union(*(required[pair] for pair in pairs)))
     waiting = [pair for pair, flags in required.items() if flags]
     if not waiting:
         return rules

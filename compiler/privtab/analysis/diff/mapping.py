@@ -16,6 +16,8 @@ from privtab.ir.nodes import (
     HasBelow,
     Program,
     Rule,
+    SqlFilter,
+    SqlValue,
     Target,
 )
 
@@ -83,6 +85,16 @@ class Renaming:
             delegations=tuple(map(self.effect, rule.delegations)),
         )
 
+    def filter(self, filter_: SqlFilter) -> SqlFilter:
+        """The row filter or column mask with the new names of types."""
+        return replace(filter_, entity=self.type(filter_.entity), parts=tuple(map(self._sql_part, filter_.parts)))
+
+    def _sql_part(self, part: str | SqlValue) -> str | SqlValue:
+        term = None if isinstance(part, str) else part.term
+        if isinstance(part, str) or term is None or term.target is None:
+            return part
+        return replace(part, term=replace(term, target=self.target(term.target)))
+
     def program(self, program: Program, aliases: Mapping[str, Alias] | None = None) -> Program:
         """The program with the new names. `aliases`: additional aliases of its privileges."""
         owner = program.semantics.owner
@@ -127,6 +139,7 @@ class Renaming:
             },
             semantics=semantics,
             rules={self.pair(*pair): self.rule(rule) for pair, rule in program.rules.items()},
+            filters=tuple(map(self.filter, program.filters)),
             attributes=replace(
                 program.attributes,
                 entity={

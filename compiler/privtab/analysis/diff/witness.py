@@ -154,7 +154,12 @@ def answer(program: Program, tables: Tables, request: Request) -> tuple[Decided,
     assert rule is not None
     # As in `Reference.decide`, without looking for other ways to an allow.
     evaluation = EvaluationContext(reference, request)
+    earlier = program.earlier(rule.entity, rule.operation)
     if evaluation.unheld or not evaluation.holds(evaluation.condition(rule)):
         return "deny", ()
+    if any(map(evaluation.holds, map(evaluation.condition, earlier))):
+        return "deny", ()
+    if (filter_ := program.filter_of(rule.entity, rule.operation)) is not None:
+        return "allow", (filter_.text,)
     explanation = Explanation(evaluation, rule, Listing(()), allowed=True)
     return "allow", tuple(map(explanation.effect_text, (*rule.effects, *rule.delegations)))
