@@ -117,6 +117,7 @@ def test_who_loses_a_filter_is_shown() -> None:
     assert verdicts(found) == {"row_filter.all_rows": Verdict.WIDER, "row_filter.eu_only": Verdict.NARROWER}
     [lost] = next(row for row in found.rows if row.operation == "row_filter.eu_only").witnesses
     assert (lost.shows, lost.before, lost.after) == ("narrower", "allow", "deny")
+    assert found.rows[-1].because == ("row_filter.all_rows, which is tried before",)
     assert [grant["privilege"] for grant in lost.state["grants"]] == ["B"]
 
 

@@ -99,7 +99,9 @@ class Comparison:
             condition=condition,
             effects=effects,
             parts=(*parts(before, after), *self._parts_of_filter(pair)),
-            because=() if unchanged else (*self._changed_references(pair), *self._declarations(pair)),
+            because=()
+            if unchanged
+            else (*self._changed_references(pair), *self._changed_before(pair), *self._declarations(pair)),
             before=cell(self.before, before),
             after=cell(self.after, after),
             witnesses=witnesses,
@@ -140,6 +142,13 @@ class Comparison:
                 and all(self.same((pair[0], operation)) for operation in _operations(self.after.earlier(*pair)))
             )
         return self._same[pair]
+
+    def _changed_before(self, pair: Pair) -> Iterator[str]:
+        """The filters that are tried before one on both sides, and whose own rows differ."""
+        for earlier in self.after.earlier(*pair):
+            other = self.before.rules.get((earlier.entity, earlier.operation))
+            if other is not None and _content(other) != _content(earlier):
+                yield f"{earlier.operation}, which is tried before"
 
     def _parts_of_filter(self, pair: Pair) -> Iterator[str]:
         """What differs of a filter besides its row."""
