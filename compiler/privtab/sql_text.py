@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from privtab.characters import unusable
+from privtab.errors import InvalidRequest
+from privtab.names import decode_name
 
 FilterKind: TypeAlias = Literal["row_filter", "column_mask"]
 FILTER_KINDS: tuple[FilterKind, ...] = ("row_filter", "column_mask")
@@ -46,6 +48,13 @@ DIALECTS: Mapping[str, Quoting] = {
     "bigquery": Quoting(identifier="`", escapes=_BACKSLASHES, refused=""),
 }
 """By the names that SQLGlot gives the dialects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A placeholder that is one of WORDS."""
+
+    text: str
 
 
 def operation_of(kind: FilterKind, name: str) -> str:
@@ -221,6 +230,14 @@ def identifier(name: str, dialect: str) -> str | None:
     """A name as a quoted identifier; None for names with signs that end it in some dialect."""
     quote = DIALECTS[dialect].identifier
     return f"{quote}{name}{quote}" if name and unusable(name) is None and not {quote, "\\"} & {*name} else None
+
+
+def shows_all(kind: FilterKind, name: str, dialect: str) -> AppliedFilter:
+    """What shows every row, or a column as it is; `name`: the last one on its path. Raises InvalidRequest for one that no column has."""
+    text = identifier(decode_name(name), dialect) if kind == "column_mask" else "TRUE"
+    if text is None:
+        raise InvalidRequest(f"`{name}` is not the name of a column")
+    return AppliedFilter(None, text)
 
 
 def written(parts: Iterable[object], value: Callable[[Mapping[str, str]], str | None]) -> str | None:
