@@ -187,7 +187,8 @@ def _misplaced(text: str, start: int, end: int) -> TextError | None:
     if (not before or before in _BEFORE) and (not after or after in _AFTER):
         return None
     advice = "a value stands on its own: put blanks around it, and `||` between it and other text"
-    return TextError(start, end, f"`{text[start:end]}` touches `{before if before not in _BEFORE else after}`", advice)
+    touched = before if before and before not in _BEFORE else after
+    return TextError(start, end, f"`{text[start:end]}` touches `{touched}`", advice)
 
 
 def _wrong_quoted(sign: str, start: int, dialect: str) -> TextError | None:
@@ -213,8 +214,10 @@ def literal(value: object, dialect: str) -> str | None:
     match value:
         case bool():
             return "TRUE" if value else "FALSE"
-        case int() | float() if value == int(value):
-            return str(int(value)) if value >= 0 else f"({int(value)})"
+        case int():
+            return str(value) if value >= 0 else f"({value})"
+        case float() if value.is_integer():
+            return literal(int(value), dialect)
         case str() if unusable(value) is None:
             for sign, escaped in DIALECTS[dialect].escapes:
                 value = value.replace(sign, escaped)
