@@ -161,6 +161,7 @@ def test_what_no_name_can_have_is_no_value() -> None:
         ("a) OR (b", "no parenthesis is open here"),
         ("(a", "the parenthesis does not end"),
         ("a = {user", "a placeholder does not end"),
+        ("{{ {user} }}", "braces stand in quotes only"),
         ("a = user}", "no placeholder begins here"),
         ("", "the text is empty"),
     ],

@@ -131,8 +131,8 @@ _REFUSED = {
     "\\": ("a backslash has no meaning outside of quotes", "leave it out"),
     "'": ("the quoted text does not end", "write `''` for a single quote in it"),
     '"': ("the quoted name does not end", 'write `""` for a double quote in it'),
-    "{": ("a placeholder does not end", "write `{{` for a brace"),
-    "}": ("no placeholder begins here", "write `}}` for a brace"),
+    "{": ("a placeholder does not end", "write `}` behind it"),
+    "}": ("no placeholder begins here", "write `{` before it"),
 }
 
 
@@ -159,7 +159,8 @@ def read(text: str, dialect: str) -> tuple[str | Placeholder, ...] | TextError:
             parts.append("")
             sign = ""
         elif token["brace"]:
-            sign = sign[0]
+            advice = "write a function in its place, such as `struct_pack(…)`"
+            wrong = TextError(start, end, "braces stand in quotes only", advice)
         elif token["quoted"]:
             wrong = _wrong_quoted(sign, start, dialect)
             sign = sign.replace("{{", "{").replace("}}", "}")
