@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from privtab.characters import unusable
+from privtab.errors import InvalidRequest
+from privtab.names import decode_name
 
 FilterKind: TypeAlias = Literal["row_filter", "column_mask"]
 FILTER_KINDS: tuple[FilterKind, ...] = ("row_filter", "column_mask")
@@ -46,6 +48,13 @@ DIALECTS: Mapping[str, Quoting] = {
     "bigquery": Quoting(identifier="`", escapes=_BACKSLASHES, refused=""),
 }
 """By the names that SQLGlot gives the dialects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A placeholder that is one of WORDS."""
+
+    text: str
 
 
 def operation_of(kind: FilterKind, name: str) -> str:
@@ -122,8 +131,8 @@ _REFUSED = {
     "\\": ("a backslash has no meaning outside of quotes", "leave it out"),
     "'": ("the quoted text does not end", "write `''` for a single quote in it"),
     '"': ("the quoted name does not end", 'write `""` for a double quote in it'),
-    "{": ("a placeholder does not end", "write `{{` for a brace"),
-    "}": ("no placeholder begins here", "write `}}` for a brace"),
+    "{": ("a placeholder does not end", "write `}` behind it"),
+    "}": ("no placeholder begins here", "write `{` before it"),
 }
 
 
@@ -150,7 +159,8 @@ def read(text: str, dialect: str) -> tuple[str | Placeholder, ...] | TextError:
             parts.append("")
             sign = ""
         elif token["brace"]:
-            sign = sign[0]
+            advice = "write a function in its place, such as `struct_pack(…)`"
+            wrong = TextError(start, end, "braces stand in quotes only", advice)
         elif token["quoted"]:
             wrong = _wrong_quoted(sign, start, dialect)
             sign = sign.replace("{{", "{").replace("}}", "}")
@@ -178,7 +188,8 @@ def _misplaced(text: str, start: int, end: int) -> TextError | None:
     if (not before or before in _BEFORE) and (not after or after in _AFTER):
         return None
     advice = "a value stands on its own: put blanks around it, and `||` between it and other text"
-    return TextError(start, end, f"`{text[start:end]}` touches `{before if before not in _BEFORE else after}`", advice)
+    touched = before if before and before not in _BEFORE else after
+    return TextError(start, end, f"`{text[start:end]}` touches `{touched}`", advice)
 
 
 def _wrong_quoted(sign: str, start: int, dialect: str) -> TextError | None:
@@ -204,8 +215,10 @@ def literal(value: object, dialect: str) -> str | None:
     match value:
         case bool():
             return "TRUE" if value else "FALSE"
-        case int() | float() if value == int(value):
-            return str(int(value)) if value >= 0 else f"({int(value)})"
+        case int():
+            return str(value) if value >= 0 else f"({value})"
+        case float() if value.is_integer():
+            return literal(int(value), dialect)
         case str() if unusable(value) is None:
             for sign, escaped in DIALECTS[dialect].escapes:
                 value = value.replace(sign, escaped)
@@ -221,6 +234,14 @@ def identifier(name: str, dialect: str) -> str | None:
     """A name as a quoted identifier; None for names with signs that end it in some dialect."""
     quote = DIALECTS[dialect].identifier
     return f"{quote}{name}{quote}" if name and unusable(name) is None and not {quote, "\\"} & {*name} else None
+
+
+def shows_all(kind: FilterKind, name: str, dialect: str) -> AppliedFilter:
+    """What shows every row, or a column as it is; `name`: the last one on its path. Raises InvalidRequest for one that no column has."""
+    text = identifier(decode_name(name), dialect) if kind == "column_mask" else "TRUE"
+    if text is None:
+        raise InvalidRequest(f"`{name}` is not the name of a column")
+    return AppliedFilter(None, text)
 
 
 def written(parts: Iterable[object], value: Callable[[Mapping[str, str]], str | None]) -> str | None:

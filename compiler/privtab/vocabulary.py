@@ -123,8 +123,11 @@ class Vocabulary:
         self.check_context(request, shape)
         return shape
 
-    def check_filtered(self, request: Request) -> None:
-        """Check a question for a row filter or a column mask, which the action names. Raises InvalidRequest for types without any."""
+    def check_filtered(self, request: Request) -> Request:
+        """Check a question for a row filter or a column mask, which the action names; the question whether the last one holds.
+
+        Raises InvalidRequest for types without any.
+        """
         listed = self.filters.get(request.action, {})
         type_, kind = request.resource.type, request.action.replace("_", " ")
         if type_ not in listed:
@@ -134,8 +137,10 @@ class Vocabulary:
                 )
             known = ", ".join(f"`{name}`" for name in listed) or "no type"
             raise InvalidRequest(f"`{type_}` has no {kind}s; {known} has")
-        for name in listed[type_]:
-            self.check(replace(request, action=f"{request.action}.{name}"))
+        asked = [replace(request, action=f"{request.action}.{name}") for name in listed[type_]]
+        for one in asked:
+            self.check(one)
+        return asked[-1]
 
     def check_active_roles(self, request: Request) -> None:
         """Check the active roles that a request names, if the policy reads them. Raises InvalidRequest."""

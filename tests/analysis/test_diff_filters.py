@@ -10,6 +10,7 @@ import pytest
 
 from privtab import model, syntax
 from privtab.analysis.diff import Diff, Verdict, diff
+from privtab.ir.filters import sql
 from privtab.ir.nodes import Program
 from privtab.model.lower import lower
 from privtab.reference.evaluate import Reference
@@ -90,7 +91,7 @@ def test_verdicts_are_those_of_trying_every_state(seed: int) -> None:
         sides = sides[0], rng.sample(again, k=len(again)) if rng.random() < 0.5 else again
     before, after = map(program, sides)
     found = verdicts(diff(before, after))
-    texts = [{one.name: one.text for one in side.filters} for side in (before, after)]
+    texts = [{one.name: sql(one) for one in side.filters} for side in (before, after)]
     more, less, other = set(), set(), set()
     for (state, old), (same, new) in zip(outcomes(before), outcomes(after), strict=True):
         assert state == same
@@ -117,6 +118,7 @@ def test_who_loses_a_filter_is_shown() -> None:
     assert verdicts(found) == {"row_filter.all_rows": Verdict.WIDER, "row_filter.eu_only": Verdict.NARROWER}
     [lost] = next(row for row in found.rows if row.operation == "row_filter.eu_only").witnesses
     assert (lost.shows, lost.before, lost.after) == ("narrower", "allow", "deny")
+    assert found.rows[-1].because == ("row_filter.all_rows, which is tried before",)
     assert [grant["privilege"] for grant in lost.state["grants"]] == ["B"]
 
 

@@ -18,6 +18,7 @@ from privtab.bundle import PolicyArtifacts
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.errors import InvalidRequest
+from privtab.ir.filters import filter_lists
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.names import decode_name
@@ -25,7 +26,7 @@ from privtab.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Decision, Request
-from privtab.sql_text import FILTER_KINDS, AppliedFilter, denial, first, identifier, literal
+from privtab.sql_text import FILTER_KINDS, AppliedFilter, Word, denial, first, identifier, literal
 from privtab.state import shards
 from privtab.state.index import index
 from privtab.state.nodes import State
@@ -127,7 +128,7 @@ def differing_filters(
     session: http.Session, url: str, world: World, state: State, requests: Sequence[Request], at: int | None = None
 ) -> list[str]:
     """Each question for a row filter or a column mask on which OPA, the engine in process and the reference differ."""
-    lists = world.program.filter_lists
+    lists = filter_lists(world.program)
     asked = []
     for request in requests:
         kind, dot, _ = request.action.partition(".")
@@ -154,7 +155,7 @@ def applied(reference: Reference, request: Request) -> AppliedFilter:
     """The row filter or column mask that applies, by the reference."""
     program = reference.program
     kind = next(kind for kind in FILTER_KINDS if kind == request.action)
-    listed = {one.name: one for one in program.filter_lists[request.resource.type, kind]}
+    listed = {one.name: one for one in filter_lists(program)[request.resource.type, kind]}
     name = first(listed, lambda name: reference.decide(replace(request, action=listed[name].operation)).allowed)
     if name is None:
         return denial(kind)
@@ -163,11 +164,11 @@ def applied(reference: Reference, request: Request) -> AppliedFilter:
     for part in listed[name].parts:
         if isinstance(part, str):
             pieces.append(part)
-        elif part.word == "column":
+        elif part == Word("column"):
             pieces.append(identifier(decode_name(request.resource.names[-1]), program.dialect))
         else:
-            value: object = request.user if part.word == "user" else sorted(context.groups)
-            value = value if part.term is None else context.value(part.term)
+            of_caller: object = request.user if part == Word("user") else sorted(context.groups)
+            value = of_caller if isinstance(part, Word) else context.value(part)
             pieces.append(literal(sorted(value) if isinstance(value, frozenset) else value, program.dialect))
     return denial(kind) if None in pieces else AppliedFilter(name, "".join(map(str, pieces)))
 

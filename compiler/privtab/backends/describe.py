@@ -9,6 +9,7 @@ from typing import Any
 from privtab import indented_json
 from privtab.backends import Compilation
 from privtab.ir.canonical import canonical
+from privtab.ir.filters import filter_of, sql
 from privtab.ir.formula import call_condition, item_condition, walk
 from privtab.ir.names import atom_text, effect_texts
 from privtab.ir.nodes import ByType, EntityType, Formula, Program, Role, Rule
@@ -77,8 +78,8 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
         "defined": {"file": rule.span.path, "line": rule.span.line},
         **sets,
     }
-    if (filter_ := program.filter_of(rule.entity, rule.operation)) is not None:
-        described["sql"] = filter_.text
+    if (filter_ := filter_of(program, rule.entity, rule.operation)) is not None:
+        described["sql"] = sql(filter_)
     if rule.required_flags:
         described["required_flags"] = list(rule.required_flags)
     if rule.withs:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, assert_never
 from privtab._resources import environment
 from privtab.attributes import Attribute, Attributes
 from privtab.backends import Compilation
+from privtab.ir.filters import filter_lists, filter_of
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
@@ -176,7 +177,7 @@ def view(program: Program) -> ModuleView:
         shapes = {
             operation: shape
             for operation, shape in known.operations.get(name, {}).items()
-            if program.filter_of(name, operation) is None  # asked by `row_filter` and `column_masks`
+            if filter_of(program, name, operation) is None  # asked by `row_filter` and `column_masks`
         }
         members = dict(zip(shapes, _members(shapes), strict=True))
         groups = _groups(classes[name], enums[name], shapes, members, classes, given)
@@ -209,7 +210,7 @@ def view(program: Program) -> ModuleView:
         values=given.all,
         groups=tuple(all_groups),
         filtered={
-            kind: tuple(classes[type_] for type_, of_kind in program.filter_lists if of_kind == kind)
+            kind: tuple(classes[type_] for type_, of_kind in filter_lists(program) if of_kind == kind)
             for kind in FILTER_KINDS
         },
     )

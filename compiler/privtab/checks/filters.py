@@ -22,11 +22,12 @@ FILTER_NEVER_APPLIED = FindingKind("P348", "filter-never-applied", Severity.WARN
 @check(FILTER_NEVER_APPLIED)
 def filter_never_applied(policy: Policy) -> Iterator[Diagnostic]:
     """Filters behind others of which one holds wherever they do; compared exactly."""
+    from privtab.ir.filters import filter_lists
     from privtab.ir.formula import item_condition
     from privtab.ir.nodes import Or
 
     view = view_of(policy)
-    for listed in view.program.filter_lists.values():
+    for listed in filter_lists(view.program).values():
         rules = [view.program.rules[one.entity, one.operation] for one in listed]
         conditions = [item_condition(rule) for rule in rules]
         for number, rule in enumerate(rules[1:], 1):

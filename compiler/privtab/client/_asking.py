@@ -23,9 +23,8 @@ from privtab.client._observe import LOG, Observer
 from privtab.client._protocol import ActiveSystem, Revision
 from privtab.effects import Effect
 from privtab.errors import AccessDenied, DecisionError, InvalidRequest
-from privtab.names import decode_name
-from privtab.request import Decision, Entity, Request, exact
-from privtab.sql_text import DIALECTS, AppliedFilter, FilterKind, identifier
+from privtab.request import Decision, Entity, Request
+from privtab.sql_text import DIALECTS, AppliedFilter, FilterKind, shows_all
 from privtab.vocabulary import OperationShape, Vocabulary
 
 if TYPE_CHECKING:
@@ -257,13 +256,13 @@ class ClientFlows:
         `visible("alice", "list", "table", ["m/c/s/t", "m/c/s/u"])` takes paths (or entities) of one type,
         `visible("alice", "list", ["table:m/c/s/t"])` entities with their type.
         """
-        all_items = _items(type_or_items, items)
+        all_items = arguments.items_of(type_or_items, items)
         if self.mode is Mode.OFF:
             return all_items
         answer_kind: _AnswerKind[list[Item]] = _AnswerKind("visible", len(all_items), len, lambda *_: all_items)
 
         def body() -> Flow[tuple[list[Item], ActiveSystem | None]]:
-            type_, entities = _entities(type_or_items, all_items)
+            type_, entities = arguments.entities(type_or_items, all_items)
             if type_ is None:
                 return all_items, None
             request = arguments.request(user, action, Entity(type_, ""), **details)
@@ -294,7 +293,9 @@ class ClientFlows:
 
         def body() -> Flow[tuple[list[Item], ActiveSystem]]:
             extras = arguments.request_details(**details)
-            requests = [_item_request(user, action, item, key, extras, index) for index, item in enumerate(all_items)]
+            requests = [
+                arguments.item_request(user, action, item, key, extras, index) for index, item in enumerate(all_items)
+            ]
 
             def check(active: ActiveSystem) -> Any:
                 shapes = plan.check_all(requests, active, noun="item")
@@ -327,7 +328,7 @@ class ClientFlows:
         dialect = next(iter(DIALECTS))
 
         def passing(found: list[AppliedFilter] | None, _: Mode) -> list[AppliedFilter]:
-            shown = [_shows_all(kind, arguments.entity(resource), dialect) for resource in resources]
+            shown = [shows_all(kind, arguments.entity(resource).names[-1], dialect) for resource in resources]
             return shown if found is None else [o if not o.denied else s for o, s in zip(found, shown, strict=True)]
 
         def body() -> Flow[tuple[list[AppliedFilter], ActiveSystem]]:
@@ -458,14 +459,6 @@ def described_as(flow: Callable[..., Any]) -> Callable[[Method], Method]:
     return describe
 
 
-def _shows_all(kind: FilterKind, resource: Entity, dialect: str) -> AppliedFilter:
-    """What shows every row, or a column as it is."""
-    column = identifier(decode_name(resource.names[-1]), dialect) if kind == "column_mask" else "TRUE"
-    if column is None:
-        raise InvalidRequest(f"`{resource}` has no name that a column can have")
-    return AppliedFilter(None, column)
-
-
 def _allowed_by_mode(decision: Decision | None, mode: Mode) -> Decision:
     """An allow due to the mode, which its context names; the policy's own context is kept."""
     context: dict[str, Any] = {"missing": [], "reasons": [], "effects": []}
@@ -500,47 +493,3 @@ def _windows(requests: Iterable[Request]) -> Iterator[list[Request]]:
     source = iter(requests)
     while window := list(islice(source, WINDOW)):
         yield window
-
-
-def _items(type_or_items: str | Iterable[Item], items: Iterable[Item] | None) -> list[Item]:
-    """The items of a listing, as given."""
-    if isinstance(type_or_items, str):
-        if items is None:
-            raise InvalidRequest("visible needs the items of the listing")
-        return list(items)
-    if items is not None:
-        raise InvalidRequest("visible takes a type and its items, or items alone")
-    return list(type_or_items)
-
-
-def _entities(type_or_items: str | Iterable[Item], items: Sequence[Item]) -> tuple[str | None, list[Entity]]:
-    """The type of a listing, None where it has neither items nor type, and the items as entities."""
-    if isinstance(type_or_items, str):
-        return type_or_items, [_item(item, type_or_items, index) for index, item in enumerate(items)]
-    entities = [arguments.entity(item, f"item {index}") for index, item in enumerate(items)]
-    return entities[0].type if entities else None, entities
-
-
-def _item(item: object, type_: str, index: int) -> Entity:
-    """An item of a listing of a known type: a string is a path, a list holds unencoded names."""
-    if isinstance(item, list):
-        return arguments.named(type_, item, f"item {index}")
-    if not isinstance(item, str):
-        return arguments.entity(item, f"item {index}")
-    if item.startswith(f"{type_}:"):
-        raise InvalidRequest(f"item {index} is `{item}`: beside a type, write paths alone")
-    return exact(Entity(type_, item))  # type: ignore[no-any-return]
-
-
-def _item_request(
-    user: object,
-    action: object,
-    item: Item,
-    key: Callable[[Item], EntityLike] | None,
-    details: Mapping[str, Any],
-    index: int,
-) -> Request:
-    try:
-        return arguments.request(user, action, item if key is None else key(item), **details)
-    except InvalidRequest as error:
-        raise InvalidRequest(f"item {index}: {error}") from None

@@ -191,11 +191,8 @@ class ActiveBundles:
     def check_shards(self, request: Request, items: Sequence[Entity] = ()) -> None:
         """Raise DecisionUnavailable for a request that needs a missing shard; its names were checked."""
         chains = self.active.vocabulary.chains
-        operations = self.active.vocabulary.operations[request.resource.type]
-        withs = (
-            operations[request.action].withs if request.action in operations else ()
-        )  # no operation: a kind of filters
-        entities = (*request.objects(withs).values(), *items)
+        shape = self.active.vocabulary.check_operation(request.resource.type, request.action)
+        entities = (*request.objects(shape.withs).values(), *items)
         needed = {f"{chains[entity.type][0][0]}:{entity.id.partition('/')[0]}" for entity in entities}
         if not needed.isdisjoint(self.opened.missing):
             raise protocol.no_shard(self.active.system, needed & self.opened.missing)
@@ -439,10 +436,7 @@ class BundledEngine:
         """As ClientEngine.applied."""
         loaded = self.now()
         for request in requests:
-            if loaded.active is not getattr(self._last_known, "active", None):
-                loaded.active.vocabulary.check_filtered(request)
-            if loaded.opened.missing:
-                loaded.check_shards(request)
+            loaded.check_shards(loaded.active.vocabulary.check_filtered(request))
         return [loaded.engine.applied(request) for request in requests]
 
     def columns(self, requests: Sequence[Request]) -> list[bool] | None:

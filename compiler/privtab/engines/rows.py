@@ -16,7 +16,17 @@ from privtab.errors import DecisionUnavailable, PolicyError
 from privtab.locations import Locations, ids, not_placed
 from privtab.names import decode_name
 from privtab.request import Decision, Entity, Request
-from privtab.sql_text import FILTER_KINDS, AppliedFilter, denial, first, identifier, literal, operation_of, written
+from privtab.sql_text import (
+    DIALECTS,
+    FILTER_KINDS,
+    AppliedFilter,
+    denial,
+    first,
+    identifier,
+    literal,
+    operation_of,
+    written,
+)
 
 _NOTHING: Mapping[str, Iterable[str]] = {}
 
@@ -133,6 +143,9 @@ class RowEngine:
     def applied(self, request: Request) -> AppliedFilter:
         """The row filter or the column mask that applies, and its SQL; the action of the request is the kind."""
         kind = next(kind for kind in FILTER_KINDS if kind == request.action)
+        dialect = self.program["filters"]["dialect"]
+        if dialect not in DIALECTS:
+            raise PolicyError(f"the filters of the policy are in the dialect {dialect!r:.80}, which is not known here")
         filters = {one["name"]: one["sql"] for one in self.program["filters"][kind][request.resource.type]}
         asked = {name: replace(request, action=operation_of(kind, name)) for name in filters}
         name = first(filters, lambda name: self.allow(asked[name]))

@@ -40,7 +40,6 @@ from privtab.ir.nodes import (
     ServiceAdmin,
     Source,
     SqlFilter,
-    SqlValue,
     Target,
     Term,
     When,
@@ -59,7 +58,7 @@ from privtab.ir.semantics import (
 from privtab.ir.serialise import FORMAT, FORMAT_NEWER, KINDS_OF_NODES
 from privtab.names import KINDS
 from privtab.paths import MOST_LEVELS, Level
-from privtab.sql_text import FILTER_KINDS
+from privtab.sql_text import FILTER_KINDS, Word
 
 T = TypeVar("T")
 
@@ -111,11 +110,11 @@ def _filters(top: _JsonObject) -> Iterator[SqlFilter]:
                 yield SqlFilter(kind=kind, entity=entity, name=one.text("name"), parts=parts)
 
 
-def _sql_part(part: object, where: str) -> str | SqlValue:
+def _sql_part(part: object, where: str) -> str | Word | Term:
     if isinstance(part, str):
         return part
     value = _JsonObject(part, where)
-    return SqlValue(word=value.text("word")) if "word" in value.document else SqlValue(term=_term(value))
+    return Word(value.text("word")) if "word" in value.document else _term(value)
 
 
 class _JsonObject:

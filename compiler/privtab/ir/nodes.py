@@ -18,7 +18,7 @@ from privtab.effects import BY_ACTIVE_ROLE, EffectKind
 from privtab.ir.semantics import Inheritance, OwnerKind, Semantics
 from privtab.names import LEFT_OUT, NO_OBJECT
 from privtab.paths import Level
-from privtab.sql_text import FilterKind, operation_of
+from privtab.sql_text import FilterKind, Word, operation_of
 
 RESOURCE = ""
 """The slot of the request's resource; other slots are the names of its `with` objects."""
@@ -346,46 +346,19 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SqlValue:
-    """A placeholder of an SQL text: one of `sql_text.WORDS`, or an attribute."""
-
-    word: str = ""
-    term: Term | None = None
-
-    def __str__(self) -> str:
-        """As it is written, between braces."""
-        if self.term is None:
-            return self.word
-        target = self.term.target
-        of = self.term.kind if target is None else target.type
-        level = "" if target is None or target.level == "nearest" else f"{target.level} "
-        return f"{level}{of}.{self.term.attribute}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SqlFilter:
     """A row filter or a column mask of a type: the rule of its operation says for whom it is."""
 
     kind: FilterKind
     entity: str
     name: str
-    parts: tuple[str | SqlValue, ...]
+    parts: tuple[str | Word | Term, ...]
+    """Of its text; attributes are placeholders, too."""
 
     @property
     def operation(self) -> str:
         """The operation whose rule decides it."""
         return operation_of(self.kind, self.name)
-
-    @property
-    def values(self) -> tuple[SqlValue, ...]:
-        """The placeholders of the text."""
-        return tuple(part for part in self.parts if isinstance(part, SqlValue))
-
-    @property
-    def text(self) -> str:
-        """The text with its placeholders, as a policy has it."""
-        braces = str.maketrans({"{": "{{", "}": "}}"})
-        return "".join(part.translate(braces) if isinstance(part, str) else f"{{{part}}}" for part in self.parts)
 
 
 @once
@@ -462,25 +435,6 @@ class Program:
         if found is None or (term.target is not None and term.target.type not in found.on):
             return None
         return replace(found, on=())
-
-    @property
-    def filter_lists(self) -> Mapping[tuple[str, FilterKind], tuple[SqlFilter, ...]]:
-        """The filters by entity type and kind."""
-        lists: dict[tuple[str, FilterKind], tuple[SqlFilter, ...]] = {}
-        for one in self.filters:
-            lists[one.entity, one.kind] = (*lists.get((one.entity, one.kind), ()), one)
-        return lists
-
-    def filter_of(self, entity: str, operation: str) -> SqlFilter | None:
-        """The row filter or column mask that an operation decides, if it is one."""
-        of_type = (one for one in self.filters if one.entity == entity)
-        return next((one for one in of_type if one.operation == operation), None)
-
-    def earlier(self, entity: str, operation: str) -> tuple[Rule, ...]:
-        """The rules of the filters that are tried before one: it applies only where none of these holds."""
-        own = self.filter_of(entity, operation)
-        listed = () if own is None else self.filter_lists[entity, own.kind]
-        return tuple(self.rules[entity, one.operation] for one in listed[: listed.index(own) if own else 0])
 
     @property
     def sensitive(self) -> frozenset[tuple[str, str]]:

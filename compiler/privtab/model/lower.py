@@ -16,7 +16,7 @@ from privtab.model.rows import Rows
 from privtab.model.select import ChosenRow, find_variant, read_as, select
 from privtab.names import ANY_PRIVILEGE, LEFT_OUT
 from privtab.paths import Level
-from privtab.sql_text import Placeholder
+from privtab.sql_text import Placeholder, Word
 from privtab.syntax.nodes import Reading, RowDecl, rows_of
 
 _Pair: TypeAlias = tuple[str, str]
@@ -110,9 +110,9 @@ class Lowering:
         parts = tuple(part if isinstance(part, str) else self.sql_value(part) for part in filter_.parts)
         return ir.SqlFilter(kind=filter_.kind, entity=filter_.entity, name=filter_.name, parts=parts)
 
-    def sql_value(self, part: Placeholder | m.TermUse) -> ir.SqlValue:
+    def sql_value(self, part: Placeholder | m.TermUse) -> Word | ir.Term:
         """Lower one placeholder."""
-        return ir.SqlValue(word=part.words) if isinstance(part, Placeholder) else ir.SqlValue(term=self.term(part))
+        return Word(part.words) if isinstance(part, Placeholder) else self.term(part)
 
     def effect(self, outcome: m.ResolvedEffect) -> ir.Effect:
         """Lower one effect."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from privtab.diagnostics import Located, Span
 from privtab.effects import Effect
 from privtab.errors import InvalidRequest
+from privtab.ir.filters import filter_lists
 from privtab.ir.nodes import SqlFilter
 from privtab.request import Entity, Request, flag_name
 from privtab.scenarios.author import CONTEXT_KEYS, FROZEN_KEYS, Author, without
@@ -89,7 +90,7 @@ def _filters(author: Author, fields: Fields, case: Case) -> None:
     """Add a case for each filter that is tried: the expected one holds, and none before it; of none, all are denied."""
     for entity, expected in author.reader.pairs(fields["filters"], "`filters`"):
         type_ = entity.value.partition(":")[0]
-        lists = [listed for (of, _), listed in author.program.filter_lists.items() if of == type_]
+        lists = [listed for (of, _), listed in filter_lists(author.program).items() if of == type_]
         names = [one.name for listed in lists for one in listed]
         if not lists:
             author.reader.report("T105", entity.span, f"`{type_}` has no row filters and no column masks")

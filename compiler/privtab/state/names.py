@@ -15,6 +15,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.locations import anchor
 from privtab.names import KINDS, WILDCARDS, encode_name, escape_wildcard, is_wildcard, misspelt_kind, wrong_escape
 from privtab.request import Entity
+from privtab.sql_text import Word
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +265,7 @@ def uses(program: Program) -> UsedParts:
         member_types=member_types,
         group_membership=asks_anything
         or any(program.entities[t].principal == "group" for t in member_types)
-        or any(value.word == "groups" for one in program.filters for value in one.values),
+        or any(Word("groups") in one.parts for one in program.filters),
         holds=asks_anything or narrows or any(isinstance(atom, Holds) for atom in asked),
         service_admins=asks_anything or any(isinstance(atom, ServiceAdmin) for atom in asked),
         state_groups="state" in semantics.groups,

@@ -8,6 +8,7 @@ from typing import Literal, TypeVar
 from privtab.analysis.diff.effects import verdict
 from privtab.analysis.diff.nodes import DeclarationChange, Detail, Verdict
 from privtab.attributes import KINDS, Attribute, Attributes
+from privtab.ir.filters import filter_lists
 from privtab.ir.nodes import Alias, EntityType, Privilege, Program, Role
 from privtab.ir.semantics import OwnerSemantics, Semantics
 from privtab.state.names import StateNames
@@ -90,9 +91,9 @@ def _semantics(before: Semantics, after: Semantics) -> Iterator[DeclarationChang
 
 def _filters(before: Program, after: Program) -> Iterator[DeclarationChange]:
     """Types of which one side alone has row filters, or column masks: without any, nothing is hidden."""
-    for entity, kind in dict.fromkeys([*after.filter_lists, *before.filter_lists]):
+    for entity, kind in dict.fromkeys([*filter_lists(after), *filter_lists(before)]):
         old, new = (
-            ", ".join(one.name for one in side.filter_lists.get((entity, kind), ())) for side in (before, after)
+            ", ".join(one.name for one in filter_lists(side).get((entity, kind), ())) for side in (before, after)
         )
         if not (old and new) and {entity} <= before.entities.keys() & after.entities.keys():
             detail = Detail(what=f"{kind}s", before=old or None, after=new or None)

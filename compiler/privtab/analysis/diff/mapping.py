@@ -17,9 +17,10 @@ from privtab.ir.nodes import (
     Program,
     Rule,
     SqlFilter,
-    SqlValue,
     Target,
+    Term,
 )
+from privtab.sql_text import Word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +90,10 @@ class Renaming:
         """The row filter or column mask with the new names of types."""
         return replace(filter_, entity=self.type(filter_.entity), parts=tuple(map(self._sql_part, filter_.parts)))
 
-    def _sql_part(self, part: str | SqlValue) -> str | SqlValue:
-        term = None if isinstance(part, str) else part.term
-        if isinstance(part, str) or term is None or term.target is None:
+    def _sql_part(self, part: str | Word | Term) -> str | Word | Term:
+        if not isinstance(part, Term) or part.target is None:
             return part
-        return replace(part, term=replace(term, target=self.target(term.target)))
+        return replace(part, target=self.target(part.target))
 
     def program(self, program: Program, aliases: Mapping[str, Alias] | None = None) -> Program:
         """The program with the new names. `aliases`: additional aliases of its privileges."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from privtab._resources import environment
 from privtab.attributes import AttributeKind
 from privtab.backends import Compilation
 from privtab.backends.rego.body import Body, Clause, Functions, RowView
+from privtab.backends.rego.filters import filter_views
 from privtab.characters import PLAIN, UNUSABLE
 from privtab.ir.formula import (
     call_condition,
@@ -27,11 +28,11 @@ from privtab.ir.formula import (
     walk,
 )
 from privtab.ir.names import inheriting
-from privtab.ir.nodes import ALWAYS, And, Can, Compare, Formula, Program, Rule, Self, SqlFilter, When, nested_on
+from privtab.ir.nodes import ALWAYS, And, Can, Compare, Formula, Program, Rule, Self, When, nested_on
 from privtab.ir.serialise import source_text, vocabulary
 from privtab.names import ANY_PRIVILEGE, LEFT_OUT
 from privtab.paths import SEVERAL
-from privtab.sql_text import DENIAL, DIALECTS, FilterKind
+from privtab.sql_text import DENIAL, DIALECTS
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -248,7 +249,7 @@ def render(
     }
     if program.filters:
         modules[f"{base}/filters.rego"] = template("filters.rego.j2").render(
-            name=name, lists=_filter_lists(program, emitter), quoting=DIALECTS[program.dialect], denial=DENIAL
+            name=name, lists=filter_views(program, emitter), quoting=DIALECTS[program.dialect], denial=DENIAL
         )
     if not indexed:
         rows, found = dispatched(rows, emitter)
@@ -257,36 +258,6 @@ def render(
     for entity, entity_rows in rows.items():
         modules[f"{base}/rows_{entity}.rego"] = rows_template.render(name=name, rows=entity_rows)
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterView:
-    """A row filter or a column mask: its name, the operation that decides it, and the parts of its text as expressions."""
-
-    name: str
-    operation: str
-    parts: tuple[str, ...]
-
-
-def _filter_lists(program: Program, emitter: Emitter) -> dict[tuple[str, FilterKind], tuple[FilterView, ...]]:
-    return {
-        key: tuple(
-            FilterView(name=one.name, operation=one.operation, parts=tuple(_sql_parts(program, emitter, one)))
-            for one in listed
-        )
-        for key, listed in program.filter_lists.items()
-    }
-
-
-def _sql_parts(program: Program, emitter: Emitter, one: SqlFilter) -> Iterator[str]:
-    body = Body(emitter, program.rules[one.entity, one.operation])
-    for part in one.parts:
-        if isinstance(part, str):
-            yield quoted(part)
-        elif part.term is not None:
-            yield f"literal({body.value(part.term)})"
-        else:
-            yield f"{'identifier' if part.word == 'column' else 'literal'}({part.word})"
 
 
 def _given_attributes(program: Program) -> dict[str, dict[str, Any]]:
