@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from documentation_pages import read
 
 from privtab.diagnostics import Diagnostic
 from privtab.doors.document import load
@@ -154,3 +155,23 @@ def test_an_unknown_document(program: Program) -> None:
 @pytest.mark.parametrize("door", ["trino", "polaris"])
 def test_shipped_doors_reach_every_row(door: str) -> None:
     assert load(door, load_program({"trino": "trino/476", "polaris": "polaris/1.7"}[door])).notes == ()
+
+
+def test_the_document_of_the_page_is_one(tmp_path: Path) -> None:
+    (block,) = (block for block in read("docs/reference/doors.md").blocks if block.language == "yaml")
+    (tmp_path / "till.yaml").write_text(block.text, encoding="utf-8")
+    (tmp_path / "shop.yaml").write_text(
+        """\
+privtab: 1
+system: shop
+version: "1"
+entities: {shop: {item: }}
+privileges: [LOOK]
+semantics: {groups: [state, request]}
+tables:
+  shop: {open: LOOK (shop)}
+  item: {look: LOOK (item), move: LOOK (item)}
+""",
+        encoding="utf-8",
+    )
+    assert load(str(tmp_path / "till.yaml"), load_program(tmp_path / "shop.yaml")).notes == ()
