@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from privtab.doors.document import load
 from privtab.doors.places import Place
 from privtab.errors import PolicyInvalid, UsageError
 from privtab.ir.nodes import Program
-from privtab.pipeline import load_program
+from privtab.pipeline import load_program, policy_artifacts
 
 POLICY = """\
 privtab: 1
@@ -87,6 +88,7 @@ MISTAKES = [
     ("operation: do", "operation: do..it", 4, "is not a place", "a place is written"),
     ("form: boolean", "form: bool", 6, "`form` is `bool`", "did you mean `boolean`"),
     ("  seen:", "  lib:", 7, "`lib` cannot be the name of an answer", None),
+    ("  seen:", "  default:", 7, "`default` cannot be the name of an answer", None),
     ("  seen:", "  all-of:", 7, "`all-of` cannot be the name of an answer", None),
     ("type: shop,", "type: shops,", 9, "the policy has no type `shops`", "did you mean `shop`"),
     ("{type: shelf, path: [shop, shelf]}", "{type: card, path: shop}", 13, "do not say where its entities lie", None),
@@ -175,3 +177,15 @@ tables:
         encoding="utf-8",
     )
     assert load(str(tmp_path / "till.yaml"), load_program(tmp_path / "shop.yaml")).notes == ()
+
+
+def test_every_part_of_a_document_is_valid_rego(tmp_path: Path, program: Program, opa_binary: Path) -> None:
+    """Places with words of Rego and other signs, lists with items left out, kinds of any shape, further objects, a shape."""
+    path = tmp_path / "till.yaml"
+    path.write_text(DOOR.replace("who.kind", "with.a-b.default"), encoding="utf-8")
+    artifacts = policy_artifacts(program, doors=[load(str(path), program)])
+    for name, text in artifacts.modules.items():
+        (tmp_path / "rego" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "rego" / name).write_text(text, encoding="utf-8")
+    for command in (["check", "--strict"], ["fmt", "--fail", "--list"]):
+        subprocess.run([opa_binary, *command, tmp_path / "rego"], check=True, timeout=60)

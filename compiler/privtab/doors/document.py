@@ -25,7 +25,30 @@ ITEM = "@"
 CASES = ("same", "lower")
 Form: TypeAlias = Literal["boolean", "positions", "filters", "mask", "masks", "refusal"]
 FORMS: tuple[Form, ...] = ("boolean", "positions", "filters", "mask", "masks", "refusal")
-RESERVED = ("lib",)
+KEYWORDS = frozenset(
+    [
+        "as",
+        "contains",
+        "data",
+        "default",
+        "else",
+        "every",
+        "false",
+        "if",
+        "import",
+        "in",
+        "input",
+        "not",
+        "null",
+        "package",
+        "some",
+        "true",
+        "with",
+    ]
+)
+"""Words of Rego that are no names."""
+RESERVED = frozenset({"lib", "door", *KEYWORDS})
+"""What no answer can be called."""
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 _DOOR = re.compile(r"[a-z][a-z0-9_]*")
 PLACE_EXAMPLE = "a place is written `table.name`, `parents[].name` or `parents[type!=ROOT].name`"

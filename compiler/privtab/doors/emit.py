@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 from privtab.backends.rego import links, quoted, template
 from privtab.characters import PLAIN
-from privtab.doors.document import Alternative, Answer, Conditions, Door, Form, Kind, Shape
+from privtab.doors.document import KEYWORDS, Alternative, Answer, Conditions, Door, Form, Kind, Shape
 from privtab.doors.places import Place
 from privtab.ir.nodes import Program, nested_on
 from privtab.sql_text import DENIAL
@@ -122,7 +122,10 @@ def _kind_view(name: str, kind: Kind, program: Program) -> dict[str, Any]:
 
 
 def _reference(keys: Sequence[str], base: str = "given") -> str:
-    return base + "".join(f".{key}" if _WORD.fullmatch(key) else f"[{quoted(key)}]" for key in keys)
+    plain = (_WORD.fullmatch(key) is not None and key not in KEYWORDS for key in keys)
+    return base + "".join(
+        f".{key}" if is_plain else f"[{quoted(key)}]" for key, is_plain in zip(keys, plain, strict=True)
+    )
 
 
 def _single(place: Place | None) -> str:
@@ -131,11 +134,11 @@ def _single(place: Place | None) -> str:
 
 def _list(place: Place, base: str = "given") -> str:
     """The values of a list."""
-    items = _reference(place.at, base)
-    if place.skip is not None:
-        keys, value = place.skip
-        items = f"[kept | some kept in {items}; value(kept, {quoted(list(keys))}) != {quoted(value)}]"
-    return f"values({items}, {quoted(list(place.items or ()))})"
+    given = f"{_reference(place.at, base)}, {quoted(list(place.items or ()))}"
+    if place.skip is None:
+        return f"values({given})"
+    keys, value = place.skip
+    return f"values_but({given}, {quoted(list(keys))}, {quoted(value)})"
 
 
 def _joined(path: Sequence[Place | None]) -> str:
