@@ -22,6 +22,7 @@ import client
 import compile as compile_times
 import conformance
 import decisions
+import doors
 import embedded
 import exact
 import features
@@ -72,6 +73,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "imports": imports.report,
     "hostile": exact.report,
     "filters": filtering.report,
+    "doors": doors.report,
     "store": store.report,
     "store_feed": store_feed.report,
     "store_reads": store_reads.report,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from privtab.source import SourceFile
 if TYPE_CHECKING:
     from privtab.bundle.pack import PolicyArtifacts
     from privtab.bundle.provenance import Provenance
+    from privtab.doors.document import Door
     from privtab.lint.judge import FilteredFindings
 
 POLICIES = "policy_src"
@@ -170,6 +171,7 @@ def policy_artifacts(
     sharded: bool = False,
     provenance: Provenance | None = None,
     parallel: bool = False,
+    doors: Sequence[Door] = (),
 ) -> PolicyArtifacts:
     """Compile a program: the passes, the Rego, the program as JSON. Arguments as for `bundle.pack.pack_policy`."""
     from privtab.bundle.pack import pack_policy
@@ -178,7 +180,13 @@ def policy_artifacts(
     if sharded and program.flat:
         raise refusal(Feature.FLAT, Tool.SHARDS)
     return pack_policy(
-        program, name, optimised=optimised(program), sharded=sharded, provenance=provenance, parallel=parallel
+        program,
+        name,
+        optimised=optimised(program),
+        sharded=sharded,
+        provenance=provenance,
+        parallel=parallel,
+        doors=doors,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from privtab.attributes import NO_ATTRIBUTES, Attributes, check_given
@@ -21,6 +21,7 @@ from privtab.names import (
 )
 from privtab.paths import PathShape, path_shape
 from privtab.request import ACTIVE_ROLES, MOST_ACTIVE_ROLES, Entity, Request, flag_name
+from privtab.sql_text import FILTER_KINDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,10 @@ class Vocabulary:
     opaque: frozenset[str] = frozenset()
     """The types whose ids are one name that may be written with `/`."""
     attributes: Attributes = NO_ATTRIBUTES
+    filters: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    """The names of row filters and of column masks by kind and entity type, in the order in which they are tried."""
+    dialect: str = ""
+    """The dialect of their SQL."""
     shapes: Mapping[str, PathShape] = field(init=False, repr=False, compare=False)
     """The shape of the paths of each type."""
 
@@ -73,6 +78,7 @@ class Vocabulary:
     def from_program(cls, program: Mapping[str, Any]) -> Vocabulary:
         """Read the program as the policy bundle carries it (`data.privtab_program.<system>`)."""
         entities: Mapping[str, Any] = program["entities"]
+        filters: Mapping[str, Any] = program.get("filters", {})
         return cls(
             system=program["system"],
             chains={n: tuple((link["type"], link["depth"]) for link in e["chain"]) for n, e in entities.items()},
@@ -96,6 +102,12 @@ class Vocabulary:
             nested={name: entity["nested"] for name, entity in entities.items() if "nested" in entity},
             flat=frozenset(name for name, entity in entities.items() if "flat" in entity),
             opaque=frozenset(name for name, entity in entities.items() if "opaque" in entity),
+            filters={
+                kind: {type_: tuple(one["name"] for one in listed) for type_, listed in filters[kind].items()}
+                for kind in FILTER_KINDS
+                if kind in filters
+            },
+            dialect=filters.get("dialect", ""),
         )
 
     def check(self, request: Request) -> OperationShape:
@@ -110,6 +122,25 @@ class Vocabulary:
         self.check_path(request.resource, unnamed=shape.unnamed)
         self.check_context(request, shape)
         return shape
+
+    def check_filtered(self, request: Request) -> Request:
+        """Check a question for a row filter or a column mask, which the action names; the question whether the last one holds.
+
+        Raises InvalidRequest for types without any.
+        """
+        listed = self.filters.get(request.action, {})
+        type_, kind = request.resource.type, request.action.replace("_", " ")
+        if type_ not in listed:
+            if type_ not in self.chains:
+                raise InvalidRequest(
+                    f"unknown entity type `{type_}` in system `{self.system}`" + hint(type_, self.chains)
+                )
+            known = ", ".join(f"`{name}`" for name in listed) or "no type"
+            raise InvalidRequest(f"`{type_}` has no {kind}s; {known} has")
+        asked = [replace(request, action=f"{request.action}.{name}") for name in listed[type_]]
+        for one in asked:
+            self.check(one)
+        return asked[-1]
 
     def check_active_roles(self, request: Request) -> None:
         """Check the active roles that a request names, if the policy reads them. Raises InvalidRequest."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import filtered_policy
 import pytest
 import worlds
 from wasm_engine import WasmEngine
 
-from privtab import pipeline
+from privtab import Embedded, pipeline
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_revision
 from privtab.reference.evaluate import Reference
@@ -109,3 +110,18 @@ def test_listings_are_filtered(shipped: tuple[WasmEngine, Reference, Program]) -
             if reference.decide(Request(user=user, action="list", resource=item)).allowed
         ]
         assert engine.visible(request, items) == expected
+
+
+@pytest.mark.slow
+def test_the_filters_that_apply_are_those_of_the_engine_in_process(tmp_path: Path, opa_binary: Path) -> None:
+    program, state, files = filtered_policy.made(tmp_path)
+    engine, embedded = WasmEngine(program, state, opa_binary), Embedded(*files)
+    for user in filtered_policy.USERS:
+        tables = [
+            Request(user=user, action="row_filter", resource=Entity("table", id_)) for id_ in ("m/s/t", "m/s/hidden")
+        ]
+        assert engine.applied(tables) == [embedded.row_filter(user, request.resource) for request in tables]
+        columns = [
+            Request(user=user, action="column_mask", resource=Entity("column", f"m/s/t/{c}")) for c in ("ssn", "x")
+        ]
+        assert engine.applied(columns) == embedded.column_masks(user, [request.resource for request in columns])

@@ -6,7 +6,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,18 @@ import worlds
 
 from privtab import pipeline
 from privtab.bundle import PolicyArtifacts
+from privtab.engines.index import Index
+from privtab.engines.python import PythonEngine
 from privtab.errors import InvalidRequest
+from privtab.ir.filters import filter_lists
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
+from privtab.names import decode_name
 from privtab.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts
-from privtab.reference.evaluate import Reference
+from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Decision, Request
+from privtab.sql_text import FILTER_KINDS, AppliedFilter, Word, denial, first, identifier, literal
 from privtab.state import shards
 from privtab.state.index import index
 from privtab.state.nodes import State
@@ -116,7 +121,56 @@ def differences_at(
                 f"{json.dumps(request.to_json())}\nopa: {json.dumps(answers)}\nreference: {json.dumps(expected_answers)}\n"
                 f"{world.text}\n{state}"
             )
+    return found + differing_filters(session, url, world, state, requests, at)
+
+
+def differing_filters(
+    session: http.Session, url: str, world: World, state: State, requests: Sequence[Request], at: int | None = None
+) -> list[str]:
+    """Each question for a row filter or a column mask on which OPA, the engine in process and the reference differ."""
+    lists = filter_lists(world.program)
+    asked = []
+    for request in requests:
+        kind, dot, _ = request.action.partition(".")
+        asked += [replace(request, action=kind)] if dot and (request.resource.type, kind) in lists else []
+    if not asked:
+        return []
+    sent = {"requests": [request.to_json() for request in asked]}
+    by_opa = ask(session, url, world.program.system, "filters/applied_many".replace("/", "." if at else "/"), sent, at)
+    reference = Reference(world.program, state)
+    engine = PythonEngine(world.artifacts.program, Index(index(world.program, state)))
+    found = []
+    for request, answer in zip(asked, by_opa, strict=True):
+        expected = applied(reference, request)
+        as_opa = {"denied": True, "sql": expected.sql} if expected.denied else asdict(expected)
+        as_opa = {key: value for key, value in as_opa.items() if key != "denied" or value}
+        if answer != as_opa or engine.applied(request) != expected:
+            found.append(
+                f"{json.dumps(request.to_json())}\nopa: {answer}\nreference: {expected}\n{world.text}\n{state}"
+            )
     return found
+
+
+def applied(reference: Reference, request: Request) -> AppliedFilter:
+    """The row filter or column mask that applies, by the reference."""
+    program = reference.program
+    kind = next(kind for kind in FILTER_KINDS if kind == request.action)
+    listed = {one.name: one for one in filter_lists(program)[request.resource.type, kind]}
+    name = first(listed, lambda name: reference.decide(replace(request, action=listed[name].operation)).allowed)
+    if name is None:
+        return denial(kind)
+    context = EvaluationContext(reference, replace(request, action=listed[name].operation))
+    pieces: list[str | None] = []
+    for part in listed[name].parts:
+        if isinstance(part, str):
+            pieces.append(part)
+        elif part == Word("column"):
+            pieces.append(identifier(decode_name(request.resource.names[-1]), program.dialect))
+        else:
+            of_caller: object = request.user if part == Word("user") else sorted(context.groups)
+            value = of_caller if isinstance(part, Word) else context.value(part)
+            pieces.append(literal(sorted(value) if isinstance(value, frozenset) else value, program.dialect))
+    return denial(kind) if None in pieces else AppliedFilter(name, "".join(map(str, pieces)))
 
 
 def _by_items(

@@ -13,13 +13,14 @@ from typing import Any
 import wasmtime
 
 from privtab.client import Asker
-from privtab.client._protocol import ActiveSystem, Revision, read_active_system
+from privtab.client._protocol import ActiveSystem, Revision, read_active_system, read_applied
 from privtab.errors import UsageError
 from privtab.filters.filter import Filter
 from privtab.ir.nodes import Program
 from privtab.opa.binary import build_wasm
 from privtab.pipeline import policy_artifacts, wasm_modules
 from privtab.request import Decision, Entity, Request
+from privtab.sql_text import AppliedFilter
 from privtab.state.index import index
 from privtab.state.nodes import State
 from privtab.vocabulary import OperationShape, Vocabulary
@@ -168,6 +169,11 @@ class WasmEngine:
     def filter(self, request: Request) -> Filter:  # noqa: ARG002  (the protocol's)
         """As ClientEngine.filter."""
         raise UsageError("a module of Wasm decides about entities that it is given")
+
+    def applied(self, requests: Sequence[Request]) -> list[AppliedFilter]:
+        """As ClientEngine.applied."""
+        answers = self.ask("filters/applied_many", {"requests": [request.to_json() for request in requests]})
+        return read_applied(json.dumps({"result": answers}).encode(), requests)
 
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
         """The positions of the allowed items, ascending; only the type of the request's resource is used."""

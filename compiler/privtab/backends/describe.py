@@ -9,6 +9,7 @@ from typing import Any
 from privtab import indented_json
 from privtab.backends import Compilation
 from privtab.ir.canonical import canonical
+from privtab.ir.filters import filter_of, sql
 from privtab.ir.formula import call_condition, item_condition, walk
 from privtab.ir.names import atom_text, effect_texts
 from privtab.ir.nodes import ByType, EntityType, Formula, Program, Role, Rule
@@ -42,6 +43,7 @@ def describe(program: Program, *, revision: str) -> dict[str, Any]:
         ],
         "semantics": semantics_json(program.semantics) | {"gate": program.semantics.gate},
         "sources": dict(program.sources),
+        **({"dialect": program.dialect} if program.filters else {}),
         "operations": [describe_rule(program, rule) for rule in program.rules.values()],
     }
 
@@ -76,6 +78,8 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
         "defined": {"file": rule.span.path, "line": rule.span.line},
         **sets,
     }
+    if (filter_ := filter_of(program, rule.entity, rule.operation)) is not None:
+        described["sql"] = sql(filter_)
     if rule.required_flags:
         described["required_flags"] = list(rule.required_flags)
     if rule.withs:

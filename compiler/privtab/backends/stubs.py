@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, assert_never
 from privtab._resources import environment
 from privtab.attributes import Attribute, Attributes
 from privtab.backends import Compilation
+from privtab.ir.filters import filter_lists, filter_of
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
 from privtab.names import LEFT_OUT
 from privtab.request import NOT_SET
+from privtab.sql_text import FILTER_KINDS
 from privtab.vocabulary import OperationShape
 
 if TYPE_CHECKING:
@@ -151,6 +153,8 @@ class ModuleView:
     values: tuple[ValuesView, ...]
     """The attributes of users, of requests and of each type that requests give."""
     groups: tuple[GroupView, ...]
+    filtered: Mapping[str, tuple[str, ...]]
+    """The classes of the types that have row filters, and of those that have column masks, by the kind."""
 
     @property
     def optional_objects(self) -> bool:
@@ -170,7 +174,11 @@ def view(program: Program) -> ModuleView:
     entities: list[EntityView] = []
     all_groups: list[GroupView] = []
     for name in program.entities:
-        shapes = dict(known.operations.get(name, {}))
+        shapes = {
+            operation: shape
+            for operation, shape in known.operations.get(name, {}).items()
+            if filter_of(program, name, operation) is None  # asked by `row_filter` and `column_masks`
+        }
         members = dict(zip(shapes, _members(shapes), strict=True))
         groups = _groups(classes[name], enums[name], shapes, members, classes, given)
         parameters = _parameters(program, name)
@@ -201,6 +209,10 @@ def view(program: Program) -> ModuleView:
         entities=tuple(entities),
         values=given.all,
         groups=tuple(all_groups),
+        filtered={
+            kind: tuple(classes[type_] for type_, of_kind in filter_lists(program) if of_kind == kind)
+            for kind in FILTER_KINDS
+        },
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,6 +13,9 @@ from privtab.backends import Compilation, rego
 from privtab.bundle.archive import json_bytes, json_object
 from privtab.bundle.provenance import Provenance
 from privtab.bundle.sign import SigningKey, signed_bundle
+from privtab.doors.document import Door
+from privtab.doors.emit import door_json
+from privtab.doors.emit import modules as door_modules
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.state.index import index_bytes
@@ -23,6 +26,8 @@ REVISION_DIGITS = 16
 SHARDED = "sharded"
 """The value of `state` in the metadata of a sharded state's bundles and in the policy that reads them."""
 ENTRYPOINTS = ("allow", "decision", "decisions", "explained", "visible")
+OF_FILTERS = ("filters/applied", "filters/applied_many")
+"""Those of policies with row filters or column masks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +73,8 @@ class PolicyArtifacts:
     @property
     def entrypoints(self) -> tuple[str, ...]:
         """The paths of the rules that are queried."""
-        return tuple(f"privtab/{self.name}/{rule}" for rule in ENTRYPOINTS)
+        rules = (*ENTRYPOINTS, *(OF_FILTERS if "filters" in self.program else ()))
+        return tuple(f"privtab/{self.name}/{rule}" for rule in rules)
 
 
 def manifest(revision: str, roots: list[str], metadata: Mapping[str, Any]) -> bytes:
@@ -84,6 +90,7 @@ def pack_policy(
     sharded: bool = False,
     provenance: Provenance | None = None,
     parallel: bool = False,
+    doors: Sequence[Door] = (),
 ) -> PolicyArtifacts:
     """Compile a policy for OPA; `pipeline.policy_artifacts` calls this with both programs.
 
@@ -91,15 +98,21 @@ def pack_policy(
     runs. `name` replaces the system's name in package names, to run two versions side by side. With `sharded`, the Rego reads a
     sharded state (`shard_bundles`), and the program says so. `provenance` is written to the manifest and is not part of the
     revision: a commit that changes no row deploys nothing new. `parallel`: render the Rego of a large policy in a child process.
+    `doors`: what other systems ask, each with a package of its own.
     """
     name = name or program.system
     compilation = Compilation(program=program, optimised=optimised, name=name, sharded=sharded)
     rendered = beside(partial(rego.files, compilation), large=parallel and len(program.rules) >= LARGE)
     layout = {"state": SHARDED} if sharded else {}
-    program_document = program_json(program, optimised) | {"name": name} | layout
+    doors_document = {"doors": {door.name: door_json(door) for door in doors}} if doors else {}
+    program_document = program_json(program, optimised) | {"name": name} | layout | doors_document
     # Each part is written once, for the revision and for the bundle.
     parts = {key: json_bytes(value) for key, value in program_document.items()}
-    modules = rendered()
+    modules = {
+        path: text
+        for part in (rendered(), *(door_modules(d, program, name) for d in doors))
+        for path, text in part.items()
+    }
     digest = hashlib.sha256(json_object({"modules": json_bytes(dict(modules)), "program": json_object(parts)}))
     revision = digest.hexdigest()[:REVISION_DIGITS]
     return PolicyArtifacts(

@@ -21,6 +21,7 @@ from privtab.cli._output import (
     print_if_data,
     progress,
     show_count,
+    show_diagnostics,
     table,
 )
 from privtab.cli._parameters import PathsArgument, option
@@ -74,6 +75,9 @@ class CompileOptions:
     also: Annotated[
         list[Backend] | None, option("--also", "Also write the output of this back end, in a folder named after it.")
     ] = None
+    door: Annotated[
+        list[str] | None, option("--door DOCUMENT", "Also answer another system in its own form; repeatable.")
+    ] = None
     sharded: Annotated[
         bool, option("--sharded", "Compile for a sharded state: one state bundle for each root entity.")
     ] = False
@@ -101,6 +105,7 @@ def run(
       privtab compile cdap/final --also stubs --also describe
       privtab compile cdap/final --signing-key prod.pem --scope prod
       privtab compile gravitino/1.1.0 --sharded --state state.yaml
+      privtab compile trino/476 --door trino
     """
     signing = sign.signing_key()
     from privtab.bundle.provenance import provenance
@@ -109,9 +114,9 @@ def run(
     from privtab.syntax.schema import policy_schema
 
     policies = policies_at(paths)
-    if len(policies) > 1 and (compiling.as_name or compiling.variant or compiling.reading or state):
+    if len(policies) > 1 and (compiling.as_name or compiling.variant or compiling.reading or compiling.door or state):
         raise UsageError(
-            f"`--as`, `--variant`, `--reading` and `--state` take a single policy; these are {len(policies)}"
+            f"`--as`, `--variant`, `--reading`, `--door` and `--state` take a single policy; these are {len(policies)}"
         )
     if compiling.as_name is not None:
         check_system(compiling.as_name)
@@ -170,10 +175,15 @@ def _compile(
     signing: SigningKey | None,
     state: Mapping[str, bytes],
 ) -> Compiled:
+    from privtab.doors.document import load
     from privtab.pipeline import backend_files, policy_artifacts
 
     started = time.perf_counter()
-    artifacts = policy_artifacts(program, options.as_name, provenance=origin, sharded=options.sharded, parallel=True)
+    doors = [load(document, program) for document in options.door or ()]
+    show_diagnostics(note for door in doors for note in door.notes)
+    artifacts = policy_artifacts(
+        program, options.as_name, provenance=origin, sharded=options.sharded, parallel=True, doors=doors
+    )
     name = f"{artifacts.name}/{program.version}" + (f"+{options.variant}" if options.variant else "")
     files = {f"{name}/rego/{path}": text.encode() for path, text in artifacts.modules.items()}
     listing = beside(lambda: json_text(artifacts.program).encode(), large=len(program.rules) >= LARGE)

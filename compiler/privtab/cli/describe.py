@@ -147,7 +147,8 @@ def _remarks(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     """The notes on rows, each with the operations it applies to."""
     remarks: dict[str, list[str]] = {}
     for row in rows:
-        notes = [row["note"]] if row["note"] else []
+        notes = [f"sql `{row['sql']}`"] if "sql" in row else []
+        notes += [row["note"]] if row["note"] else []
         notes += [f"every request says {flag}: true or false" for flag in row.get("required_flags", ())]
         notes += [f"deprecated: {row['deprecated']}"] if row["deprecated"] else []
         if "minimal_sets_complete" in row:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab.cli._ask import (
@@ -18,10 +18,12 @@ from privtab.cli._ask import (
     show_words,
     step_json,
 )
-from privtab.cli._options import Question
+from privtab.cli._engines import opened
+from privtab.cli._options import Question, moment_of
 from privtab.cli._output import FormatOption, Terminal, delayed_spinner, fail_if, out, print_if_data, styled
 from privtab.cli._parameters import argument, option
 from privtab.printable import count
+from privtab.sql_text import FILTER_KINDS, AppliedFilter
 
 if TYPE_CHECKING:
     from privtab.analysis.changes import Change
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from privtab.analysis.proposals import Proposal
     from privtab.analysis.provenance import Chain
     from privtab.ir.nodes import Program
+    from privtab.request import Request
+    from privtab.state.nodes import State
 
 PANEL = "Start here"
 
@@ -50,6 +54,8 @@ def run(
 ) -> None:
     """Explain why a request is allowed, row by row of the state, or what would allow it: roles, groups, grants, ownership.
 
+    As the action, `row_filter` or `column_mask` asks which filter applies, and why those before it do not.
+
     Example:
       privtab explain alice load table:m/c/s/t -p gravitino/1.1.0 -s state.yaml
       privtab explain bob run job:m/j -p gravitino/1.1.0 -s state.yaml \\
@@ -66,14 +72,58 @@ def run(
     loaded, places, partial = asked.rows(program)
     revision = policy_revision(program) if format_ == "json" else None
     reference = Reference(program, loaded, revision=revision)
+    applied = None
+    if action in FILTER_KINDS and (request.resource.type, action) not in program.rules:
+        applied = _applied(program, loaded, request, moment_of(asked.at))
     with delayed_spinner("looking for ways"):
-        explanation = explained(reference, request, loaded, places)
+        explanations = []
+        for one in [request] if applied is None else _tried(program, request):
+            explanations.append(explained(reference, one, loaded, places))
+            if explanations[-1].decision.allowed:
+                break  # no later filter is tried
     principals = [f"user:{request.user}", *(f"group:{name}" for name in request.groups)]
     notes = unknown(program, loaded, principals, asked_entities(program, request))
-    if not print_if_data(format_, {**_json(explanation), "notes": list(notes)}):
-        _ExplanationPrinter(out(), program, explanation, everything).show()
+    document = _json(explanations[0]) if applied is None else _applied_json(request, applied, explanations)
+    if not print_if_data(format_, {**document, "notes": list(notes)}):
+        if applied is not None:
+            _show_applied(out(), explanations[-1], applied)
+        for explanation in explanations:
+            _ExplanationPrinter(out(), program, explanation, everything).show()
         show_notes(notes)
     fail_if(partial)
+
+
+def _applied(program: Program, state: State, request: Request, moment: int) -> AppliedFilter:
+    """The row filter or column mask that applies. Raises InvalidRequest for types that have none."""
+    from privtab.ir.serialise import vocabulary
+
+    vocabulary(program).check_filtered(request)
+    return opened(program, state, moment).engine.applied(request)
+
+
+def _tried(program: Program, request: Request) -> list[Request]:
+    """The questions whether each filter holds, in their order."""
+    from privtab.ir.filters import filter_lists
+
+    listed = filter_lists(program)[request.resource.type, next(kind for kind in FILTER_KINDS if kind == request.action)]
+    return [replace(request, action=one.operation) for one in listed]
+
+
+def _applied_json(
+    request: Request, applied: AppliedFilter, explanations: Sequence[RequestExplanation]
+) -> dict[str, Any]:
+    tried = [{"operation": one.request.action, **_json(one)} for one in explanations]
+    return {"request": request.to_json(), **asdict(applied), "tried": tried}
+
+
+def _show_applied(console: Terminal, last: RequestExplanation, applied: AppliedFilter) -> None:
+    """The answer, before the explanations of the filters that were tried, of which this is the last."""
+    request, (kind, _, name) = last.request, last.request.action.partition(".")
+    found = f"{kind.replace('_', ' ')} {name}" if last.decision.allowed else f"no {kind.replace('_', ' ')}"
+    lacking = ": a value for its text is missing" if last.decision.allowed and applied.denied else ""
+    style = "bold red" if applied.denied else "bold green"
+    console.print(styled((found, style), f"{lacking}  user:{request.user} {request.resource}"))
+    console.print(f"  {applied.sql}\n", soft_wrap=True)
 
 
 def _json(explanation: RequestExplanation) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, TypeAlias, TypedDict, Unpack
+from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 from privtab.attributes import NONE_GIVEN, GivenAttributes, given_attributes
 from privtab.client._protocol import ActiveSystem
@@ -12,6 +12,7 @@ from privtab.errors import InvalidRequest
 from privtab.request import NOT_SET, Entity, Request, exact, flag_name
 from privtab.typed import path_of
 
+Item = TypeVar("Item")
 EntityLike: TypeAlias = Entity | str | tuple[str, str | Sequence[str]]
 """An entity as callers pass it: `Entity`, `"table:m/c/s/t"`, `("table", "m/c/s/t")` or, with unencoded names,
 `("table", ["m", "c", "s", "t"])`."""
@@ -180,3 +181,47 @@ def _names(values: object, where: str) -> tuple[str, ...]:
     for name in names:
         _text(name, f"a name in {where}")
     return names
+
+
+def items_of(type_or_items: str | Iterable[Item], items: Iterable[Item] | None) -> list[Item]:
+    """The items of a listing, as given."""
+    if isinstance(type_or_items, str):
+        if items is None:
+            raise InvalidRequest("visible needs the items of the listing")
+        return list(items)
+    if items is not None:
+        raise InvalidRequest("visible takes a type and its items, or items alone")
+    return list(type_or_items)
+
+
+def entities(type_or_items: str | Iterable[Item], items: Sequence[Item]) -> tuple[str | None, list[Entity]]:
+    """The type of a listing, None where it has neither items nor type, and the items as entities."""
+    if isinstance(type_or_items, str):
+        return type_or_items, [_item(item, type_or_items, index) for index, item in enumerate(items)]
+    entities = [entity(item, f"item {index}") for index, item in enumerate(items)]
+    return entities[0].type if entities else None, entities
+
+
+def _item(item: object, type_: str, index: int) -> Entity:
+    """An item of a listing of a known type: a string is a path, a list holds unencoded names."""
+    if isinstance(item, list):
+        return named(type_, item, f"item {index}")
+    if not isinstance(item, str):
+        return entity(item, f"item {index}")
+    if item.startswith(f"{type_}:"):
+        raise InvalidRequest(f"item {index} is `{item}`: beside a type, write paths alone")
+    return exact(Entity(type_, item))  # type: ignore[no-any-return]
+
+
+def item_request(
+    user: object,
+    action: object,
+    item: Item,
+    key: Callable[[Item], EntityLike] | None,
+    details: Mapping[str, Any],
+    index: int,
+) -> Request:
+    try:
+        return request(user, action, item if key is None else key(item), **details)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"item {index}: {error}") from None

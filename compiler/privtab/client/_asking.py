@@ -23,7 +23,8 @@ from privtab.client._observe import LOG, Observer
 from privtab.client._protocol import ActiveSystem, Revision
 from privtab.effects import Effect
 from privtab.errors import AccessDenied, DecisionError, InvalidRequest
-from privtab.request import Decision, Entity, Request, exact
+from privtab.request import Decision, Entity, Request
+from privtab.sql_text import DIALECTS, AppliedFilter, FilterKind, shows_all
 from privtab.vocabulary import OperationShape, Vocabulary
 
 if TYPE_CHECKING:
@@ -255,13 +256,13 @@ class ClientFlows:
         `visible("alice", "list", "table", ["m/c/s/t", "m/c/s/u"])` takes paths (or entities) of one type,
         `visible("alice", "list", ["table:m/c/s/t"])` entities with their type.
         """
-        all_items = _items(type_or_items, items)
+        all_items = arguments.items_of(type_or_items, items)
         if self.mode is Mode.OFF:
             return all_items
         answer_kind: _AnswerKind[list[Item]] = _AnswerKind("visible", len(all_items), len, lambda *_: all_items)
 
         def body() -> Flow[tuple[list[Item], ActiveSystem | None]]:
-            type_, entities = _entities(type_or_items, all_items)
+            type_, entities = arguments.entities(type_or_items, all_items)
             if type_ is None:
                 return all_items, None
             request = arguments.request(user, action, Entity(type_, ""), **details)
@@ -292,7 +293,9 @@ class ClientFlows:
 
         def body() -> Flow[tuple[list[Item], ActiveSystem]]:
             extras = arguments.request_details(**details)
-            requests = [_item_request(user, action, item, key, extras, index) for index, item in enumerate(all_items)]
+            requests = [
+                arguments.item_request(user, action, item, key, extras, index) for index, item in enumerate(all_items)
+            ]
 
             def check(active: ActiveSystem) -> Any:
                 shapes = plan.check_all(requests, active, noun="item")
@@ -306,7 +309,47 @@ class ClientFlows:
         answer_kind: _AnswerKind[list[Item]] = _AnswerKind("filter", len(all_items), len, lambda *_: all_items)
         return (yield from self._apply_mode(answer_kind, None, body()))
 
+    def row_filter(self, user: str, resource: EntityLike, **details: Unpack[Details]) -> Flow[AppliedFilter]:
+        """Which rows of an entity `user` sees: the row filter that applies, as SQL. InvalidRequest: its type declares none."""
+        return (yield from self._applied("row_filter", user, [resource], details))[0]
+
+    def column_masks(
+        self, user: str, resources: Iterable[EntityLike], **details: Unpack[Details]
+    ) -> Flow[list[AppliedFilter]]:
+        """How `user` sees columns: the mask that applies to each, as SQL, by position. InvalidRequest: a type declares none."""
+        return (yield from self._applied("column_mask", user, list(resources), details))
+
     # --- private ---
+
+    def _applied(
+        self, kind: FilterKind, user: str, resources: Sequence[EntityLike], details: Details
+    ) -> Flow[list[AppliedFilter]]:
+        """The filters of one kind that apply to entities; where the mode lets everything pass, texts that show everything."""
+        dialect = next(iter(DIALECTS))
+
+        def passing(found: list[AppliedFilter] | None, _: Mode) -> list[AppliedFilter]:
+            shown = [shows_all(kind, arguments.entity(resource).names[-1], dialect) for resource in resources]
+            return shown if found is None else [o if not o.denied else s for o, s in zip(found, shown, strict=True)]
+
+        def body() -> Flow[tuple[list[AppliedFilter], ActiveSystem]]:
+            nonlocal dialect
+            requests = [arguments.request(user, kind, resource, **details) for resource in resources]
+
+            def check(active: ActiveSystem) -> str:
+                for request in requests:
+                    active.vocabulary.check_filtered(request)
+                    arguments.check_context(request, active)
+                return active.vocabulary.dialect
+
+            dialect, active = yield from self._check_names(check)
+            return (yield partial(self.engine.applied, requests)), active
+
+        if self.mode is Mode.OFF:
+            return passing(None, self.mode)
+        answer_kind: _AnswerKind[list[AppliedFilter]] = _AnswerKind(
+            kind, len(resources), lambda answers: sum(not answer.denied for answer in answers), passing
+        )
+        return (yield from self._apply_mode(answer_kind, None, body()))
 
     def _condition(self, user: str, action: str, type_: str, details: Details) -> Flow[Filter]:
         """Where `user` may do `action` on entities of a type."""
@@ -450,47 +493,3 @@ def _windows(requests: Iterable[Request]) -> Iterator[list[Request]]:
     source = iter(requests)
     while window := list(islice(source, WINDOW)):
         yield window
-
-
-def _items(type_or_items: str | Iterable[Item], items: Iterable[Item] | None) -> list[Item]:
-    """The items of a listing, as given."""
-    if isinstance(type_or_items, str):
-        if items is None:
-            raise InvalidRequest("visible needs the items of the listing")
-        return list(items)
-    if items is not None:
-        raise InvalidRequest("visible takes a type and its items, or items alone")
-    return list(type_or_items)
-
-
-def _entities(type_or_items: str | Iterable[Item], items: Sequence[Item]) -> tuple[str | None, list[Entity]]:
-    """The type of a listing, None where it has neither items nor type, and the items as entities."""
-    if isinstance(type_or_items, str):
-        return type_or_items, [_item(item, type_or_items, index) for index, item in enumerate(items)]
-    entities = [arguments.entity(item, f"item {index}") for index, item in enumerate(items)]
-    return entities[0].type if entities else None, entities
-
-
-def _item(item: object, type_: str, index: int) -> Entity:
-    """An item of a listing of a known type: a string is a path, a list holds unencoded names."""
-    if isinstance(item, list):
-        return arguments.named(type_, item, f"item {index}")
-    if not isinstance(item, str):
-        return arguments.entity(item, f"item {index}")
-    if item.startswith(f"{type_}:"):
-        raise InvalidRequest(f"item {index} is `{item}`: beside a type, write paths alone")
-    return exact(Entity(type_, item))  # type: ignore[no-any-return]
-
-
-def _item_request(
-    user: object,
-    action: object,
-    item: Item,
-    key: Callable[[Item], EntityLike] | None,
-    details: Mapping[str, Any],
-    index: int,
-) -> Request:
-    try:
-        return arguments.request(user, action, item if key is None else key(item), **details)
-    except InvalidRequest as error:
-        raise InvalidRequest(f"item {index}: {error}") from None

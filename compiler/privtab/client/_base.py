@@ -77,6 +77,8 @@ class Asker:
     check_many = _answered(ClientFlows.check_many)
     decide_many = _answered(ClientFlows.decide_many)
     visible = _answered(ClientFlows.visible)
+    row_filter = _answered(ClientFlows.row_filter)
+    column_masks = _answered(ClientFlows.column_masks)
     if TYPE_CHECKING:
 
         @overload  # a text is the name of a type, never items

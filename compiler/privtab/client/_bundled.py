@@ -31,6 +31,7 @@ from privtab.errors import (
 )
 from privtab.moments import ALWAYS
 from privtab.request import Decision, Entity, Request
+from privtab.sql_text import AppliedFilter
 from privtab.vocabulary import OperationShape
 
 if TYPE_CHECKING:
@@ -430,6 +431,13 @@ class BundledEngine:
         if loaded.active is not getattr(self._last_known, "active", None):
             plan.check_listing(request, (), loaded.active)
         return filter_of(loaded.engine, request, loaded.opened.window)
+
+    def applied(self, requests: Sequence[Request]) -> list[AppliedFilter]:
+        """As ClientEngine.applied."""
+        loaded = self.now()
+        for request in requests:
+            loaded.check_shards(loaded.active.vocabulary.check_filtered(request))
+        return [loaded.engine.applied(request) for request in requests]
 
     def columns(self, requests: Sequence[Request]) -> list[bool] | None:
         """Decide unchecked requests column by column; None if they must be checked and decided as usual."""

@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 from privtab.client._protocol import ActiveSystem, Revision
 from privtab.request import Decision, Entity, Request
+from privtab.sql_text import AppliedFilter
 from privtab.vocabulary import OperationShape
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ class ClientEngine(Protocol):
 
     def filter(self, request: Request) -> Eventual[Filter]:
         """Where the request is allowed, whatever entity of its resource's type it names."""
+
+    def applied(self, requests: Sequence[Request]) -> Eventual[list[AppliedFilter]]:
+        """The row filter or column mask that applies to each request, whose action is the kind, by position."""
 
     def revision(self) -> Eventual[Revision]:
         """The active revisions."""

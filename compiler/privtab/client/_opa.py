@@ -18,6 +18,7 @@ from privtab.client._resilience import Breaker, Cache, Key, Resilience, Retries,
 from privtab.client._transport import Limits, Timeout
 from privtab.errors import DecisionError, DecisionUnavailable, PolicyError, UsageError
 from privtab.request import Decision, Entity, Request
+from privtab.sql_text import AppliedFilter
 from privtab.vocabulary import OperationShape
 
 if TYPE_CHECKING:
@@ -289,6 +290,20 @@ class OpaFlows:
                 yield self._chunk("decide", call, chunk, set_answer, first=start == 0)
 
         return (yield from self._each_once(active, "decide", requests, flows_for))
+
+    def applied(self, requests: Sequence[Request]) -> Flow[list[AppliedFilter]]:
+        """The row filter or column mask that applies to each request, by position."""
+        active = yield from self._active_or_read()
+
+        def flows_for(
+            positions: Sequence[int], set_answer: Callable[[int, AppliedFilter], None]
+        ) -> Iterator[Flow[None]]:
+            for start, end in plan.cut(len(positions), self._paces["decide"].size):
+                chunk = positions[start:end]
+                call = protocol.applied(active.system, [requests[index] for index in chunk])
+                yield self._chunk("decide", call, chunk, set_answer, first=start == 0)
+
+        return (yield from self._each_once(active, "applied", requests, flows_for))
 
     def visible(self, request: Request, items: Sequence[Entity]) -> Flow[list[int]]:
         """The positions of the allowed items, ascending."""

@@ -19,6 +19,7 @@ from privtab.client._observe import note_id
 from privtab.errors import DecisionUnavailable, InvalidRequest, PolicyError, UsageError
 from privtab.moments import WINDOWED
 from privtab.request import Decision, Entity, Request
+from privtab.sql_text import FILTER_KINDS, AppliedFilter, denial
 from privtab.vocabulary import Vocabulary
 
 T = TypeVar("T")
@@ -73,6 +74,12 @@ def explained(system: str, requests: Sequence[Request]) -> Call[list[Decision]]:
     """Decisions with explanations, by position; operations and types may differ."""
     document = {"requests": [request.to_json() for request in requests]}
     return _asked(system, "explained", document, lambda body: read_explained(body, requests))
+
+
+def applied(system: str, requests: Sequence[Request]) -> Call[list[AppliedFilter]]:
+    """The row filter or column mask that applies to each request, by position."""
+    document = {"requests": [request.to_json() for request in requests]}
+    return _asked(system, "filters/applied_many", document, lambda body: read_applied(body, requests))
 
 
 def item_decisions(system: str, requests: Sequence[Request], vocabulary: Vocabulary) -> Call[list[bool]]:
@@ -288,6 +295,24 @@ def read_explained(body: bytes, requests: Sequence[Request]) -> list[Decision]:
     if not isinstance(result, list) or len(result) != count:
         raise PolicyError(f"`explained` is not a list of {count} decisions{excerpt(body)}")
     return [_decision(value, body, request, decision_id) for value, request in zip(result, requests, strict=True)]
+
+
+def read_applied(body: bytes, requests: Sequence[Request]) -> list[AppliedFilter]:
+    """One answer for each request; raises PolicyError for anything else."""
+    result = read_result(body, "filters/applied_many")
+    if not isinstance(result, list) or len(result) != len(requests):
+        raise PolicyError(f"`filters/applied_many` is not a list of {len(requests)} answers{excerpt(body)}")
+    return [_applied(value, body, request) for value, request in zip(result, requests, strict=True)]
+
+
+def _applied(value: object, body: bytes, request: Request) -> AppliedFilter:
+    match value:
+        case {"name": str(name), "sql": str(text), **others} if not others:
+            return AppliedFilter(name, text)
+        case {"denied": True, "sql": str(), **others} if not others:
+            return denial(next(kind for kind in FILTER_KINDS if kind == request.action))
+        case _:
+            raise PolicyError(f"an answer of `filters/applied_many` is neither a filter nor a denial{excerpt(body)}")
 
 
 def read_decisions(body: bytes, count: int) -> list[bool]:

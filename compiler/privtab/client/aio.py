@@ -111,6 +111,8 @@ class AsyncClient:
     check_many = _awaited(ClientFlows.check_many)
     decide_many = _awaited(ClientFlows.decide_many)
     visible = _awaited(ClientFlows.visible)
+    row_filter = _awaited(ClientFlows.row_filter)
+    column_masks = _awaited(ClientFlows.column_masks)
     if TYPE_CHECKING:
 
         async def filter(

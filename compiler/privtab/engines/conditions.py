@@ -194,9 +194,9 @@ class ConditionReader:
 
     def _compare(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> Condition:
         left, right, operator = value["left"], value["right"], value["operator"]
-        rights: list[Any] = [tuple(right)] if isinstance(right, list) else self._operands(right, slot, form)
+        rights: list[Any] = [tuple(right)] if isinstance(right, list) else self.operands(right, slot, form)
         join = _any if "any" in (left.get("level"), isinstance(right, Mapping) and right.get("level")) else _all
-        lefts = self._operands(left, slot, form)
+        lefts = self.operands(left, slot, form)
         return join(self._compare_at(Comparison(one, operator, other), form) for one, other in product(lefts, rights))
 
     def _compare_at(self, compared: Comparison, form: RequestShape) -> Condition:
@@ -204,7 +204,7 @@ class ConditionReader:
         possible = form.attributes or all(term.ungiven for term in compared.operands)
         return Atom("compare", comparison=compared) if possible and not unnamed else NEVER
 
-    def _operands(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> list[Operand]:
+    def operands(self, value: Mapping[str, Any], slot: str, form: RequestShape) -> list[Operand]:
         """An attribute, of each level of a type that nests if it is of several."""
         found = operand(value, slot, self.attributes)
         if found.type not in self.nested:

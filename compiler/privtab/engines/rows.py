@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from privtab.engines.attributes import RequestValues
@@ -13,7 +14,19 @@ from privtab.engines.index import Index
 from privtab.engines.plan import Caller, FormPlan, GrantSemantics, beginnings
 from privtab.errors import DecisionUnavailable, PolicyError
 from privtab.locations import Locations, ids, not_placed
+from privtab.names import decode_name
 from privtab.request import Decision, Entity, Request
+from privtab.sql_text import (
+    DIALECTS,
+    FILTER_KINDS,
+    AppliedFilter,
+    denial,
+    first,
+    identifier,
+    literal,
+    operation_of,
+    written,
+)
 
 _NOTHING: Mapping[str, Iterable[str]] = {}
 
@@ -126,6 +139,38 @@ class RowEngine:
     def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
         """Decisions with explanations, by position."""
         return [self.decide(request) for request in requests]
+
+    def applied(self, request: Request) -> AppliedFilter:
+        """The row filter or the column mask that applies, and its SQL; the action of the request is the kind."""
+        kind = next(kind for kind in FILTER_KINDS if kind == request.action)
+        dialect = self.program["filters"]["dialect"]
+        if dialect not in DIALECTS:
+            raise PolicyError(f"the filters of the policy are in the dialect {dialect!r:.80}, which is not known here")
+        filters = {one["name"]: one["sql"] for one in self.program["filters"][kind][request.resource.type]}
+        asked = {name: replace(request, action=operation_of(kind, name)) for name in filters}
+        name = first(filters, lambda name: self.allow(asked[name]))
+        text = None if name is None else written(filters[name], partial(self._sql_value, asked[name]))
+        return denial(kind) if text is None else AppliedFilter(name, text)
+
+    def _sql_value(self, request: Request, placeholder: Mapping[str, Any]) -> str | None:
+        """The value of a placeholder as SQL; None if there is none."""
+        dialect = self.program["filters"]["dialect"]
+        caller = self.caller(request)
+        match placeholder.get("word"):
+            case "user":
+                return literal(request.user, dialect)
+            case "groups":
+                groups = [name for kind, _, name in (p.partition(":") for p in caller.principals) if kind == "group"]
+                return literal(groups, dialect)
+            case "column":
+                return identifier(decode_name(request.resource.names[-1]), dialect)
+            case _:
+                located = self.located(request)
+                if located is None:
+                    return None
+                plan, paths = located
+                [operand] = self.reader.operands(placeholder, RESOURCE, plan.form)
+                return literal(caller.values.value(operand, plan.path(operand, paths)), dialect)
 
     def _objects(self, request: Request) -> dict[str, Entity]:
         """The objects of a request, by slot."""

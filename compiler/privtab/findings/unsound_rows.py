@@ -1,4 +1,4 @@
-"""Rows, sets and aliases that contradict each other or cannot hold: P201 to P209, P212 to P215, P222, P224."""
+"""Rows, sets and aliases that contradict each other or cannot hold: P201 to P209, P212 to P215, P222, P224, P226."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from privtab.diagnostics import Diagnostic, FindingKind, Located, Related, Severity, Span
 from privtab.hints import listed
 from privtab.names import ANY_PRIVILEGE
+from privtab.sql_text import DIALECTS
 
 # P201: a row that occurs twice.
 DUPLICATE_ROW = FindingKind("P201", "duplicate-row", Severity.ERROR)
@@ -247,3 +248,19 @@ def creator_without_role(span: Span, kinds: Collection[str], active_roles: str) 
     if active_roles == "none":
         message = "`creator: active_role` makes an active role the owner, and no request can name one"
         yield CREATOR_WITHOUT_ROLE.at(span, message, "let requests name them: `semantics: {active_roles: request}`")
+
+
+# P226: the SQL of a row filter or a column mask that cannot be used.
+WRONG_SQL = FindingKind("P226", "wrong-sql", Severity.ERROR)
+
+
+def wrong_sql(span: Span, message: str, help_: str) -> Diagnostic:
+    """Build the finding for a text that is refused."""
+    return WRONG_SQL.at(span, message, help_)
+
+
+def wrong_sql_dialect(span: Span) -> Diagnostic:
+    """Build the finding for filters in a file that does not say in which dialect they are."""
+    return WRONG_SQL.at(
+        span, "the file does not say in which dialect of SQL its filters are", f"add `dialect: {next(iter(DIALECTS))}`"
+    )

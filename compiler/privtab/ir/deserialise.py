@@ -39,6 +39,7 @@ from privtab.ir.nodes import (
     Self,
     ServiceAdmin,
     Source,
+    SqlFilter,
     Target,
     Term,
     When,
@@ -57,6 +58,7 @@ from privtab.ir.semantics import (
 from privtab.ir.serialise import FORMAT, FORMAT_NEWER, KINDS_OF_NODES
 from privtab.names import KINDS
 from privtab.paths import MOST_LEVELS, Level
+from privtab.sql_text import FILTER_KINDS, Word
 
 T = TypeVar("T")
 
@@ -94,7 +96,25 @@ def program_from_json(document: object, shown: str) -> Program:
         semantics=_semantics(top.part("semantics")),
         rules=rules,
         attributes=Attributes.from_json(top.document.get("attributes", {})),
+        filters=tuple(_filters(top)),
+        dialect=top.part("filters").text("dialect") if "filters" in top.document else "",
     )
+
+
+def _filters(top: _JsonObject) -> Iterator[SqlFilter]:
+    filters = top.part("filters") if "filters" in top.document else _JsonObject({}, "")
+    for kind in FILTER_KINDS:
+        for entity in filters.part(kind).document if kind in filters.document else ():
+            for one in filters.part(kind).list(entity):
+                parts = tuple(_sql_part(part, one.where) for part in one.get("sql"))
+                yield SqlFilter(kind=kind, entity=entity, name=one.text("name"), parts=parts)
+
+
+def _sql_part(part: object, where: str) -> str | Word | Term:
+    if isinstance(part, str):
+        return part
+    value = _JsonObject(part, where)
+    return Word(value.text("word")) if "word" in value.document else _term(value)
 
 
 class _JsonObject:

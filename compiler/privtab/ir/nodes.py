@@ -18,6 +18,7 @@ from privtab.effects import BY_ACTIVE_ROLE, EffectKind
 from privtab.ir.semantics import Inheritance, OwnerKind, Semantics
 from privtab.names import LEFT_OUT, NO_OBJECT
 from privtab.paths import Level
+from privtab.sql_text import FilterKind, Word, operation_of
 
 RESOURCE = ""
 """The slot of the request's resource; other slots are the names of its `with` objects."""
@@ -344,6 +345,22 @@ class Conflict:
     why: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlFilter:
+    """A row filter or a column mask of a type: the rule of its operation says for whom it is."""
+
+    kind: FilterKind
+    entity: str
+    name: str
+    parts: tuple[str | Word | Term, ...]
+    """Of its text; attributes are placeholders, too."""
+
+    @property
+    def operation(self) -> str:
+        """The operation whose rule decides it."""
+        return operation_of(self.kind, self.name)
+
+
 @once
 def chains(entities: Mapping[str, EntityType]) -> Mapping[str, tuple[str, ...]]:
     """`Program.chain` of every type; programs that share their types share it."""
@@ -394,6 +411,10 @@ class Program:
     """Document names by their short name in the file."""
     conflicts: tuple[Conflict, ...] = ()
     attributes: Attributes = NO_ATTRIBUTES
+    filters: tuple[SqlFilter, ...] = ()
+    """Row filters and column masks, those of one type and kind in the order in which they are tried."""
+    dialect: str = ""
+    """The dialect of their texts."""
 
     def chain(self, type_: str) -> tuple[str, ...]:
         """The types on the path of a `type_` entity, from the root to itself."""

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, assert_never, get_args
 
 from privtab._once import once
 from privtab.ir.canonical import Canonical, Leaf, Listing, canonical
+from privtab.ir.filters import filter_lists
 from privtab.ir.formula import anchor, asked_condition, call_condition, several
 from privtab.ir.names import constants_text, inheriting
 from privtab.ir.nodes import (
@@ -44,6 +45,7 @@ from privtab.ir.semantics import Semantics
 from privtab.ir.shapes import kinds_of_requests, rule_flags
 from privtab.ir.some_minimal_sets import minimal_listing
 from privtab.names import KINDS, small_letters
+from privtab.sql_text import Word
 from privtab.vocabulary import Vocabulary
 
 KINDS_OF_NODES: Mapping[type, str] = {node: small_letters(node.__name__) for node in get_args(Formula)}
@@ -101,8 +103,23 @@ def _declarations(program: Program) -> dict[str, Any]:
             for name, role in program.roles.items()
         },
         **({"attributes": program.attributes.to_json()} if program.attributes else {}),
+        **({"filters": _filters(program)} if program.filters else {}),
         "semantics": semantics_json(program.semantics),
     }
+
+
+def _filters(program: Program) -> dict[str, Any]:
+    """The row filters and column masks by kind and type; in a list of parts, what is no text is a placeholder."""
+    found: dict[str, Any] = {"dialect": program.dialect}
+    for (entity, kind), listed in filter_lists(program).items():
+        found.setdefault(kind, {})[entity] = [{"name": one.name, "sql": [*map(_sql_part, one.parts)]} for one in listed]
+    return found
+
+
+def _sql_part(part: str | Word | Term) -> str | dict[str, Any]:
+    if isinstance(part, Word):
+        return {"word": part.text}
+    return part if isinstance(part, str) else _term(part, _place)
 
 
 def _rules_with_conditions_of(program: Program, optimised: Program) -> dict[str, dict[str, dict[str, Any]]]:
@@ -159,6 +176,7 @@ def vocabulary(program: Program) -> Vocabulary:
             "system": program.system,
             "entities": {name: _entity(program, entity) for name, entity in program.entities.items()},
             "attributes": program.attributes.to_json(),
+            "filters": _filters(program),
             "semantics": semantics_json(program.semantics),
             "rules": rules,
         }

@@ -198,11 +198,11 @@ def _can_depends_on_request(program: Program, can: Can) -> bool:
 
 
 def rule_flags(program: Program, rule: Rule) -> tuple[str, ...]:
-    """The flags that a rule depends on, also through `can`, sorted."""
+    """The flags that a rule depends on, also through `can`, and those that its requests must state; sorted."""
     known = _flags_of_rules(program).get(id(rule))
     if known is None or known[0] is not rule:
         parts = (part for part in (rule.gate, rule.requires, rule.each) if part is not None)
-        found = tuple(sorted(frozenset[str]().union(*(condition_flags(program, part) for part in parts))))
+        found = tuple(sorted(frozenset(rule.required_flags).union(*(condition_flags(program, part) for part in parts))))
         known = _flags_of_rules(program)[id(rule)] = rule, found
     return known[1]
 

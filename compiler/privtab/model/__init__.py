@@ -9,6 +9,7 @@ from privtab.diagnostics import Diagnostic, Severity, Span
 from privtab.findings import undeclared, unsound_rows, unsound_types
 from privtab.hints import listed
 from privtab.model import nodes as m
+from privtab.model.filters import resolve_filters
 from privtab.model.names import resolve_names, resolve_roles, resolve_semantics
 from privtab.model.nodes import Policy, flags_read
 from privtab.model.rows import Rows, resolve_conflicts
@@ -58,6 +59,7 @@ def resolve(
     cycles = find_cycles(resolved)
     found.extend(cycles or find_deep(resolved))
     found.extend(_unknown_flags(resolved))
+    filters = resolve_filters(rows, found)
     conflicts = resolve_conflicts(tables.conflicts, names, selection.pairs, rows.rows_unknown, found)
     for other in tables.variants:
         if other is not overlay:
@@ -92,6 +94,7 @@ def resolve(
         declared=names.declared,
         conflicts=conflicts,
         attributes=names.attributes,
+        filters=filters,
     )
     return policy, found
 

@@ -369,8 +369,8 @@ def _tests(
 
 def _compared(scope: Scope, comparison: x.Comparison, cell: Cell) -> m.Compared | None:
     """A comparison with its attributes looked up and their types checked; None after a finding."""
-    left = _term(scope, comparison.left, cell)
-    right = _term(scope, comparison.right, cell) if isinstance(comparison.right, x.Name) else comparison.right
+    left = term(scope, comparison.left, cell)
+    right = term(scope, comparison.right, cell) if isinstance(comparison.right, x.Name) else comparison.right
     if left is None or right is None:
         return None
     spot = m.CellPart(cell, comparison.left.start, comparison.left.end)
@@ -387,7 +387,7 @@ def _compared(scope: Scope, comparison: x.Comparison, cell: Cell) -> m.Compared 
     return m.Compared(left, cast("Operator", comparison.relation), operand, spot)
 
 
-def _term(scope: Scope, written: x.Name, cell: Cell) -> m.TermUse | None:
+def term(scope: Scope, written: x.Name, cell: Cell) -> m.TermUse | None:
     """The attribute that a name such as `user.department` or `schema.class` means."""
     if not scope.names.attributes_known:
         scope.poisoned = True

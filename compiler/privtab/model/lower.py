@@ -16,6 +16,7 @@ from privtab.model.rows import Rows
 from privtab.model.select import ChosenRow, find_variant, read_as, select
 from privtab.names import ANY_PRIVILEGE, LEFT_OUT
 from privtab.paths import Level
+from privtab.sql_text import Placeholder, Word
 from privtab.syntax.nodes import Reading, RowDecl, rows_of
 
 _Pair: TypeAlias = tuple[str, str]
@@ -40,12 +41,18 @@ def lower(policy: m.Policy) -> ir.Program:
         sources=policy.sources,
         conflicts=policy.conflicts,
         attributes=policy.attributes,
+        filters=tuple(map(lowering.filter, policy.filters)),
+        dialect=policy.tables.dialect or "",
     )
 
 
 def _with_required_flags(policy: m.Policy, rules: dict[_Pair, ir.Rule]) -> dict[_Pair, ir.Rule]:
     """Add the flags that requests must state, also those behind a `can`: a request that omits one would need less there, too."""
     required = {pair: {f.name.value for f in row.decl.flags if f.required} for pair, row in policy.rows.items()}
+    for listed in {(one.entity, one.kind): None for one in policy.filters}:
+        # A filter that does not hold for want of a flag would leave the caller to the next one, so a list has one set of flags.
+        pairs = [pair for pair in required if pair[0] == listed[0] and pair[1].startswith(f"{listed[1]}.")]
+        required |= dict.fromkeys(pairs, set().union(*(required[pair] for pair in pairs)))
     waiting = [pair for pair, flags in required.items() if flags]
     if not waiting:
         return rules
@@ -97,6 +104,15 @@ class Lowering:
             source=row.source,
             ambiguous=row.ambiguous,
         )
+
+    def filter(self, filter_: m.Filter) -> ir.SqlFilter:
+        """Lower the text of one row filter or column mask."""
+        parts = tuple(part if isinstance(part, str) else self.sql_value(part) for part in filter_.parts)
+        return ir.SqlFilter(kind=filter_.kind, entity=filter_.entity, name=filter_.name, parts=parts)
+
+    def sql_value(self, part: Placeholder | m.TermUse) -> Word | ir.Term:
+        """Lower one placeholder."""
+        return Word(part.words) if isinstance(part, Placeholder) else self.term(part)
 
     def effect(self, outcome: m.ResolvedEffect) -> ir.Effect:
         """Lower one effect."""

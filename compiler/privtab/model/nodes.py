@@ -14,6 +14,7 @@ from privtab.effects import EffectKind
 from privtab.ir.nodes import Alias, Ambiguous, Conflict, EntityType, Origin, Privilege, Role, Source, WithSlot
 from privtab.ir.semantics import Semantics
 from privtab.paths import Level
+from privtab.sql_text import FilterKind, Placeholder
 from privtab.syntax.nodes import Cell, RowDecl, Tables
 
 
@@ -267,6 +268,17 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """A row filter or a column mask; its row says for whom it is."""
+
+    kind: FilterKind
+    entity: str
+    name: str
+    parts: tuple[str | Placeholder | TermUse, ...]
+    """Of its text; placeholders that are attributes are resolved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """A whole resolved file; mappings keep its order."""
 
@@ -295,6 +307,7 @@ class Policy:
     """Where each privilege, alias and set is declared."""
     conflicts: tuple[Conflict, ...] = ()
     attributes: Attributes = NO_ATTRIBUTES
+    filters: tuple[Filter, ...] = ()
 
 
 Term: TypeAlias = HoldsPrivilege | Related | IsSelf | IsServiceAdmin | CanDo | Compared

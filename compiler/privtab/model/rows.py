@@ -42,7 +42,7 @@ class Rows:
     def resolve(self, entity: str, chosen: ChosenRow, found: list[Diagnostic]) -> m.Row | None:
         """The row for a pair; None, with findings, if it is invalid."""
         decl = chosen.decl
-        scope = self._scope(entity)
+        scope = self.scope(entity)
         self._objects(decl, scope)
         gate = None if decl.ungated else self.gate(entity)
         requires, each = scope.resolve(decl.body.requires), scope.resolve(decl.body.each)
@@ -90,12 +90,13 @@ class Rows:
         if cell is None:
             return None
         if entity not in self.gates:
-            scope = self._scope(entity)
+            scope = self.scope(entity)
             self.gates[entity] = scope.resolve(cell)
             self.gate_found.extend((d, entity) for d in scope.found)
         return self.gates[entity]
 
-    def _scope(self, entity: str) -> Scope:
+    def scope(self, entity: str) -> Scope:
+        """The context of the rows of a type."""
         owners = self.semantics.owner is not None or not self.tables.semantics.owner_known
         owner = self.semantics.owner
         return Scope(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from privtab.diagnostics import Span
+from privtab.diagnostics import Located, Span
 from privtab.effects import Effect
-from privtab.request import Entity, Request
+from privtab.errors import InvalidRequest
+from privtab.ir.filters import filter_lists
+from privtab.ir.nodes import SqlFilter
+from privtab.request import Entity, Request, flag_name
 from privtab.scenarios.author import CONTEXT_KEYS, FROZEN_KEYS, Author, without
 from privtab.scenarios.nodes import Case, Expected, size
 from privtab.scenarios.tree import Fields
@@ -14,10 +17,14 @@ from privtab.state.located import locations
 from privtab.state.names import Problem
 from privtab.state.nodes import Grant, State, merged
 from privtab.state.principal_rows import about_principal
+from privtab.syntax.node_reader import near
 from privtab.syntax.yaml_tree import Node, Sequence
 
+DENIED = "denied"
+"""The word for: no filter applies."""
+
 KEYS = (
-    "name", "user", "action", "resource", *CONTEXT_KEYS, "decision", *FROZEN_KEYS, "visible", "items", "state", "params", "tags",
+    "name", "user", "action", "resource", *CONTEXT_KEYS, "decision", *FROZEN_KEYS, "visible", "items", "filters", "state", "params", "tags",
     "why", "source", "note",
 )  # fmt: skip
 
@@ -55,6 +62,8 @@ def _case(author: Author, fields: Fields, span: Span) -> None:
         author.cases.append(case)
         if "visible" in fields:
             _visible(author, fields, case, state)
+        if "filters" in fields:
+            _filters(author, fields, case)
 
 
 def _visible(author: Author, fields: Fields, call: Case, state: State) -> None:
@@ -75,6 +84,48 @@ def _visible(author: Author, fields: Fields, call: Case, state: State) -> None:
                     expected=Expected(allowed=allowed),
                 )
             )
+
+
+def _filters(author: Author, fields: Fields, case: Case) -> None:
+    """Add a case for each filter that is tried: the expected one holds, and none before it; of none, all are denied."""
+    for entity, expected in author.reader.pairs(fields["filters"], "`filters`"):
+        type_ = entity.value.partition(":")[0]
+        lists = [listed for (of, _), listed in filter_lists(author.program).items() if of == type_]
+        names = [one.name for listed in lists for one in listed]
+        if not lists:
+            author.reader.report("T105", entity.span, f"`{type_}` has no row filters and no column masks")
+        elif expected.value not in (*names, DENIED):
+            message = f"`{type_}` has no row filter and no column mask `{expected.value}`"
+            author.reader.report("T105", expected.span, message, near(expected.value, [*names, DENIED], "filters"))
+        for listed in lists:
+            own = [one.name for one in listed]
+            if expected.value in own or expected.value == DENIED:
+                tried = listed[: own.index(expected.value) + 1] if expected.value in own else listed
+                for one in tried:
+                    _filter(author, case, entity, one, allowed=one.name == expected.value)
+
+
+def _filter(author: Author, case: Case, entity: Located[str], one: SqlFilter, *, allowed: bool) -> None:
+    """Add the case that a filter holds for the caller and the context of a case, or does not."""
+    try:
+        resource = Entity.parse(entity.value)
+        flags = author.vocabulary.operations[resource.type][one.operation].flags
+        given = case.request.attributes
+        request = replace(
+            case.request,
+            action=one.operation,
+            resource=resource,
+            with_={},
+            flags=frozenset(flag for flag in case.request.flags if flag_name(flag) in flags),
+            attributes=replace(given, with_={}, entity=given.entity if resource == case.request.resource else {}),
+        )
+        author.vocabulary.check(request)
+    except (InvalidRequest, ValueError) as error:
+        author.reader.report("T103", entity.span, str(error))
+        return
+    name = f"{case.name}: {one.name} {'applies' if allowed else 'does not apply'} to {resource}"
+    expected = Expected(allowed=allowed)
+    author.cases.append(replace(case, name=name, kind="item", request=request, expected=expected))
 
 
 def _entities(author: Author, node: Node, request: Request) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.locations import anchor
 from privtab.names import KINDS, WILDCARDS, encode_name, escape_wildcard, is_wildcard, misspelt_kind, wrong_escape
 from privtab.request import Entity
+from privtab.sql_text import Word
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +234,7 @@ class UsedParts:
     member_types: frozenset[str]
     """The entity types on which membership is checked."""
     group_membership: bool
-    """Whether entities of one of these types are groups, so that memberships count too."""
+    """Whether the names of groups count themselves: as entities of one of these types, or in the SQL of filters."""
     holds: bool
     """Whether the roles that a user holds are checked: by a condition, or because requests name active ones."""
     service_admins: bool
@@ -262,7 +263,9 @@ def uses(program: Program) -> UsedParts:
     member_types = frozenset(program.entities if asks_anything else members)
     return UsedParts(
         member_types=member_types,
-        group_membership=asks_anything or any(program.entities[t].principal == "group" for t in member_types),
+        group_membership=asks_anything
+        or any(program.entities[t].principal == "group" for t in member_types)
+        or any(Word("groups") in one.parts for one in program.filters),
         holds=asks_anything or narrows or any(isinstance(atom, Holds) for atom in asked),
         service_admins=asks_anything or any(isinstance(atom, ServiceAdmin) for atom in asked),
         state_groups="state" in semantics.groups,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from privtab.sql_text import DIALECTS
+
 SNAKE = r"[a-z][a-z0-9_]*"
 """Systems, entity types, `with` objects: names that are the policy's own."""
 NAME = r"[A-Za-z][A-Za-z0-9_]*"
@@ -57,6 +59,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("types", "types", "more about entity types: single, nested, flat, title, principal"),
         Key("privileges", "privileges", "privileges, as a list or with details"),
         Key("sets", "sets", "named sets of privileges"),
+        Key("dialect", "dialect", "the dialect of SQL in which row filters and column masks are written"),
         Key("attributes", "attributes", "attributes of users, entities and requests, which conditions compare"),
         Key("semantics", "semantics", "what grants mean throughout the file"),
         Key("core", "rows", "rows for every entity type that has no row of its own for the operation"),
@@ -79,8 +82,33 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key(
             "principal", "principal", "entities of this type are principals: user, group or role; `none`: they are not"
         ),
+        Key(
+            "row_filters", "filters", "which rows of its entities a caller sees: the first filter whose condition holds"
+        ),
+        Key("column_masks", "filters", "how a caller sees its entities, columns: the first mask whose condition holds"),
         Key("renamed_from", "snake", "its name before; `diff` compares it with that"),
         Key("note", "text", "a remark"),
+    ),
+    "filter": (
+        Key(
+            "requires",
+            "condition",
+            "for whom it is: a condition, as of a row",
+            required=True,
+            example="requires: CONDITION",
+        ),
+        Key(
+            "sql",
+            "sql",
+            "an SQL expression with placeholders: `manager = {user}`",
+            required=True,
+            example='sql: "TRUE"',
+        ),
+        Key("title", "text", "the document's words for it"),
+        Key("flags", "flags", "flags of the condition, as of a row"),
+        Key("gate", "none", "`none`: the gate of the file does not apply"),
+        Key("note", "text", "a remark"),
+        Key("source", "row_source", "position of the filter in its source, as of a row"),
     ),
     "privilege": (
         Key("on", "words", "entity types that it can be granted on; all, where absent"),
@@ -226,6 +254,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "active_roles": ("none", "request", "request_grants"),
     "kinds": ("user", "group", "role"),
     "from": ("state", "request"),
+    "dialect": tuple(DIALECTS),
 }
 """Shapes whose values are a closed set of words."""
 LISTED = ("groups", "hierarchy", "kinds", "from")

@@ -209,6 +209,8 @@ class RowDecl:
     deprecated: str | None = None
     renamed_from: str | None = None
     for_types: tuple[Word, ...] | None = None
+    sql: Cell | None = None
+    """Of a row filter or a column mask: its text."""
     poisoned: bool = False
     """Whether the row already has a finding: later stages know that it exists and do not report it again."""
 
@@ -253,6 +255,8 @@ class TypeDecl:
     title: str | None = None
     principal: Literal["user", "group", "role", "none"] | None = None
     renamed_from: str | None = None
+    filters: tuple[RowDecl, ...] = ()
+    """Its row filters and column masks, as rows of operations that no file can name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,6 +375,7 @@ class Tables:
     variants: tuple[VariantDecl, ...]
     conflicts: tuple[ConflictDecl, ...] = ()
     attributes: tuple[AttributeDecl, ...] = ()
+    dialect: str | None = None
     unreadable: frozenset[str] = frozenset()
     """Top-level sections that could not be read: names that they could declare are not reported as unknown."""
     lost: frozenset[str] = frozenset()

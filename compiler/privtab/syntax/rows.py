@@ -8,6 +8,7 @@ from dataclasses import replace
 from privtab.diagnostics import Located
 from privtab.effects import EffectKind
 from privtab.findings import misspelt, unsound_rows
+from privtab.sql_text import FILTER_KINDS, operation_of
 from privtab.syntax.keys import NAME
 from privtab.syntax.nodes import (
     AmbiguousDecl,
@@ -45,6 +46,29 @@ def read_rows(reader: PolicyReader, node: Node, what: str, *, kind: str = "row")
     return tuple(rows)
 
 
+def read_filters(reader: PolicyReader, fields: Fields) -> tuple[RowDecl, ...]:
+    """The row filters and column masks of a type, as rows of operations of their own, in the order in which they are tried."""
+    filters: list[RowDecl] = []
+    for kind in FILTER_KINDS:
+        if f"{kind}s" not in fields:
+            continue
+        node = fields[f"{kind}s"][1]
+        if not (isinstance(node, Mapping) and node.entries):
+            advice = f'write `{kind}s: {{NAME: {{requires: CONDITION, sql: "TRUE"}}}}`'
+            reader.wrong(node, f"`{kind}s`", "a mapping of names", advice)
+            continue
+        for key, value in reader.entries(node, f"`{kind}s`"):
+            mistakes_before = reader.mistakes
+            name = reader.name(key, f"a {kind.replace('_', ' ')}", "name")
+            row = _read_row(reader, value, key, "filter") if isinstance(value, Mapping) else None
+            if row is None:
+                reader.wrong(value, f"`{key.text}`", "a mapping", "write `{requires: CONDITION, sql: TEXT}`")
+            elif name is not None:
+                operation = Located(operation_of(kind, name.value), name.span)
+                filters.append(replace(row, operation=operation, poisoned=reader.mistakes > mistakes_before))
+    return tuple(filters)
+
+
 def _operations(reader: PolicyReader, key: Scalar) -> list[Word]:
     operations: list[Word] = []
     for word in reader.parts(key):
@@ -75,7 +99,7 @@ def _read_row(reader: PolicyReader, node: Node, key: Scalar, kind: str) -> RowDe
         body = RowBody(requires=reader.condition(node, f"the row `{key.text}`"), plain=True)
         return RowDecl(operation=name, body=body, span=name.span)
     mistakes_before = reader.mistakes
-    fields = reader.fields(node, kind, "a row") or {}
+    fields = reader.fields(node, kind, "a row" if kind != "filter" else "a filter") or {}
     body = read_body(reader, fields)
     if body.requires is None and body.each is None and reader.mistakes == mistakes_before:
         reader.take(unsound_rows.row_without_condition(name.span, key.text))
@@ -95,6 +119,7 @@ def _read_row(reader: PolicyReader, node: Node, key: Scalar, kind: str) -> RowDe
         ambiguous=_ambiguous(reader, fields["ambiguous"][1], body) if "ambiguous" in fields else None,
         deprecated=read_deprecated(reader, fields),
         renamed_from=reader.former_name(fields, "an operation", "name"),
+        sql=reader.cell(fields["sql"][1], "`sql`", "text", "put it in quotes") if "sql" in fields else None,
         for_types=(reader.words(fields["for"][1], "`for`") or ()) if "for" in fields else None,
     )
 

@@ -107,6 +107,8 @@ _SHAPES: dict[str, dict[str, Any]] = {
         ]
     },
     "sets": _by_name(_WORD, _ref("words")),
+    "filters": _by_name(_NAME, _ref("filter")),
+    "sql": {"type": "string", "minLength": 1, "examples": ["region = 'EU'", "manager = {user}"]},
     "attributes_of": _by_name(_NAME, {"anyOf": [{"enum": ["text", "bool", "integer"]}, _ref("attribute")]}),
     "bounds": {
         "anyOf": [{"type": "boolean"}, {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}]

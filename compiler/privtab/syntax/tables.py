@@ -26,7 +26,7 @@ from privtab.syntax.nodes import (
     Word,
 )
 from privtab.syntax.reader import Fields, PolicyReader
-from privtab.syntax.rows import read_rows
+from privtab.syntax.rows import read_filters, read_rows
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
 
@@ -135,6 +135,7 @@ def read_tables(reader: PolicyReader, root: Node) -> Tables | None:
     file_start = reader.source.span(0, 0)
     tables, any_in_tables = section("tables", lambda n: _tables(reader, n, unreadable), none)
     any_: tuple[RowDecl, ...] = section("any", lambda n: read_rows(reader, n, "`any`", kind="row of any"), ())
+    types: tuple[TypeDecl, ...] = section("types", lambda n: _types(reader, n), ())
     system = section("system", lambda n: reader.name(n, "a system", "snake"), None)
     version = section("version", reader.version, None)
     return Tables(
@@ -144,16 +145,17 @@ def read_tables(reader: PolicyReader, root: Node) -> Tables | None:
         title=section("title", lambda n: reader.text(n, "`title`"), None),
         sources=section("sources", lambda n: _sources(reader, n, unreadable), ()),
         entities=section("entities", lambda n: _entities(reader, n), ()),
-        types=section("types", lambda n: _types(reader, n), ()),
+        types=types,
         privileges=section("privileges", lambda n: read_privileges(reader, n, unreadable), ()),
         sets=section("sets", lambda n: read_sets(reader, n), ()),
         attributes=section("attributes", lambda n: read_attributes(reader, n, unreadable), ()),
         semantics=section("semantics", lambda n: _semantics(reader, n), SemanticsDecl()),
         core=section("core", lambda n: read_rows(reader, n, "`core`"), ()),
-        tables=tables,
+        tables=(*tables, *(TableDecl(entity=type_.name, rows=type_.filters) for type_ in types if type_.filters)),
         any=_in_order(any_, any_in_tables),
         roles=section("roles", lambda n: _roles(reader, n), ()),
         variants=section("variants", lambda n: _variants(reader, n), ()),
+        dialect=section("dialect", lambda n: reader.choice(n, "dialect", "`dialect`"), None),
         conflicts=section("conflicts", lambda n: read_conflicts(reader, n), ()),
         unreadable=frozenset(unreadable),
         lost=frozenset(reader.lost),
@@ -263,6 +265,7 @@ def _types(reader: PolicyReader, node: Node) -> tuple[TypeDecl, ...]:
                 title=reader.optional_text(fields, "title"),
                 principal=cast(Literal["user", "group", "role", "none"] | None, principal),
                 renamed_from=reader.former_name(fields, "an entity type", "snake"),
+                filters=read_filters(reader, fields),
             )
         )
         reader.optional_text(fields, "note")

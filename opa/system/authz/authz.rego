@@ -5,7 +5,7 @@
 #   `--authentication=tls`).
 #   Everything is refused but
 #     - `GET /health`, which tells nothing but ready or not, to everybody;
-#     - questions to the policies, their names and the revision of the state, with the role `ask`;
+#     - questions to the policies and their doors, the policies' names and the revision of the state, with the role `ask`;
 #     - status, metrics and configuration, with the role `status`.
 #   Policies and data cannot be read or written otherwise, with any token: bundles bring them.
 #
@@ -45,6 +45,18 @@ question if {
 	system_name(system)
 
 	# `explain` would print how the answer came about, and with it what the state holds.
+	known_parameters({"input", "pretty"})
+}
+
+# What the doors of a policy answer, as the policy's bundle lists it.
+question if {
+	input.path[2] == "privtab"
+	input.method in {"GET", "POST"}
+	["v1", "data", "privtab", system, "doors", door, answer] = input.path
+	every name in [system, door] {
+		system_name(name)
+	}
+	answer in object.keys(data.privtab_program[system].doors[door].answers)
 	known_parameters({"input", "pretty"})
 }
 

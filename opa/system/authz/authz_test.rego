@@ -146,3 +146,26 @@ test_a_certificate_counts_by_its_subject_alone if {
 test_without_a_list_of_roles_nothing_is_open if {
 	not authz.allow with input as {"method": "GET", "path": ["v1", "status"], "identity": "reports"}
 }
+
+doors := {"shop": {"doors": {"till": {"answers": {"allow": {}, "batch": {}}}}}}
+
+at_door(method, path) if {
+	request := {"method": method, "path": split(path, "/"), "identity": "asks"}
+	authz.allow with input as request
+		with data.privtab_access as access
+		with data.privtab_program as doors
+}
+
+test_of_a_door_what_its_policy_lists_is_open if {
+	at_door("POST", "v1/data/privtab/shop/doors/till/allow")
+	at_door("GET", "v1/data/privtab/shop/doors/till/batch")
+	every path in {"lib", "lib/operation", "allow/more", "refused", ""} {
+		not at_door("POST", $"v1/data/privtab/shop/doors/till/{path}")
+	}
+	not at_door("POST", "v1/data/privtab/shop/doors/till")
+	not at_door("POST", "v1/data/privtab/shop/doors/other/allow")
+	not at_door("POST", "v1/data/privtab/other/doors/till/allow")
+	not at_door("PUT", "v1/data/privtab/shop/doors/till/allow")
+	not at_door("GET", "v1/data/privtab_program/shop/doors")
+	not allowed("POST", "v1/data/privtab/shop/doors/till/allow", "asks")
+}

@@ -31,7 +31,19 @@ mask contains {"op": "remove", "path": $"/result/{at}/context"} if {
 	_ = input.result[at].context
 }
 
-shown := {key: value |
+# What a door says beside its answer.
+mask contains {"op": "remove", "path": $"/result/{part}"} if {
+	hidden
+	at_door
+	some part, value in input.result
+	is_object(value)
+}
+
+shown := asked if not at_door
+
+shown := through_door if at_door
+
+asked := {key: value |
 	some [key, value] in union({
 		request_parts(input.input),
 		{["requests", requests] | is_array(input.input.requests)},
@@ -42,7 +54,26 @@ shown := {key: value |
 	})
 }
 
-requests := [{key: value | some [key, value] in request_parts(request)} | some request in input.input.requests]
+requests := shown_requests(input.input.requests)
+
+shown_requests(list) := [{key: value | some [key, value] in request_parts(request)} | some request in list]
+
+# Another system's request is logged as the policy's own, and why it is none.
+at_door if {
+	["privtab", _, "doors", _, _] = split(input.path, "/")
+}
+
+through_door := object.union(
+	{"operation": logged.operation, "requests": shown_requests(logged.requests)},
+	{"refused": refused | refused := object.remove(logged.refused, hidden_parts)},
+) if {
+	["privtab", system, "doors", door, answer] = split(input.path, "/")
+	logged := data.privtab[system].doors[door].lib.logged[answer] with input as input.input
+} else := {}
+
+hidden_parts := {"message"} if {
+	hidden
+} else := set()
 
 request_parts(request) := union({
 	{["subject", entity(request.subject, users)] | is_object(request.subject)},

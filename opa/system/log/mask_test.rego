@@ -84,3 +84,34 @@ test_what_is_no_request_is_not_shown if {
 	}
 	log.mask == set() with input as {"path": "privtab_program"}
 }
+
+asked_at_door := {
+	"path": "privtab/shop/doors/till/allow",
+	"input": {"who": "ann", "token": "secret"},
+	"result": {"allow": false, "refused": {"reason": "role_not_held", "message": "user:ann does not hold"}},
+}
+
+logged_of_door := {"allow": {
+	"operation": "COPY",
+	"requests": [request],
+	"refused": {"reason": "role_not_held", "message": "user:ann does not hold"},
+}}
+
+test_what_a_door_is_asked_is_shown_as_the_policys_request if {
+	found := shown(asked_at_door) with data.privtab.shop.doors.till.lib.logged as logged_of_door
+	found == {"operation": "COPY", "requests": [plain], "refused": logged_of_door.allow.refused}
+	removed(asked_at_door) == set()
+}
+
+test_names_at_a_door_are_hidden_too if {
+	found := shown(asked_at_door) with data.privtab.shop.doors.till.lib.logged as logged_of_door
+		with data.privtab_log as {"users": "remove", "resources": "remove"}
+	found.requests[0].subject == {"type": "user"}
+	found.refused == {"reason": "role_not_held"}
+	gone := removed(asked_at_door) with data.privtab_log as {"users": "remove"}
+	gone == {"/result/refused"}
+}
+
+test_of_a_door_that_is_not_there_nothing_is_shown if {
+	shown(asked_at_door) == {}
+}

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import filtered_policy
 import pytest
 import studio_policy
 from mypy import api
@@ -353,3 +354,35 @@ def test_a_typed_client_gives_attributes(tmp_path: Path) -> None:
         assert lake.check("ann", "move", table, with_={"to": catalog}, attributes=given) is True
         assert lake.filter("ann", "open", [catalog], attributes={"entity": {"color": "red"}}) == [catalog]
         assert lake.filter("ann", "open", [catalog], attributes={"entity": {"color": "blue"}}) == []
+
+
+FILTERED_CALLS = """\
+from lake_names import Column, Lake, Schema, Table
+
+
+def calls(lake: Lake) -> str:
+    lake.row_filter("eve", Schema("m/s"))
+    lake.column_masks("eve", [Table("m/s/t")])
+    return lake.row_filter("eve", Table("m/s/t"), groups=["x"]).sql + lake.column_masks("eve", [Column("m/s/t/c")])[0].sql
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("mypy")
+def test_filters_are_asked_for_the_types_that_have_any(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, _, _ = filtered_policy.made(tmp_path)
+    (tmp_path / "lake_names.py").write_text(render(program), encoding="utf-8")
+    wrong = [line for line in mypy(tmp_path, "calls.py", FILTERED_CALLS, cache, monkeypatch) if ": error: " in line]
+    assert [line.partition(": error:")[0].rpartition(":")[2] for line in wrong] == ["5", "6"]
+
+
+def test_a_typed_client_says_which_filter_applies(tmp_path: Path) -> None:
+    program, _, files = filtered_policy.made(tmp_path)
+    names = loaded(tmp_path / "lake_names.py", render(program))
+    asking = names.Lake(Embedded(*files))
+    assert asking.row_filter("ann", names.Table.of("m", "s", "t")).name == "all_rows"
+    assert asking.column_masks("eve", [names.Column.of("m", "s", "t", "ssn")])[0].name == "hashed"
+    assert [operation.value for operation in names.TableOperation] == ["load"]
+    assert not hasattr(names, "ColumnOperation")

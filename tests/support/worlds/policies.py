@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from privtab.names import quoted
-from worlds import active, attributes, below, flat, hierarchy, implies, nested
+from worlds import active, attributes, below, filters, flat, hierarchy, implies, nested
 from worlds.names import GROUPS, PRIVILEGES, ROLES
 
 
@@ -54,21 +54,21 @@ class Draft:
         return found
 
 
-FEATURES = ("implies", "below", "hierarchy", "active", "any")
+FEATURES = ("implies", "below", "hierarchy", "active", "any", "filters")
 """What a world can have besides what every world has: most are modules of this package. `nested` and `attributes` have to be asked for,
 since tools refuse them."""
-IN_SPARK = ("implies", "hierarchy", "any")
+IN_SPARK = ("implies", "hierarchy", "any", "filters")
 """Those of the features that arrays in Spark support."""
 IN_PORTIONS = (
     (),
-    ("attributes", "below", "hierarchy", "implies", "any"),
+    ("attributes", "below", "hierarchy", "implies", "any", "filters"),
     ("nested", "active", "below", "hierarchy"),
     ("flat", "nested", "attributes", "below", "hierarchy", "implies"),
 )
 """Features of policies that are decided in portions in Spark, one or several at once."""
 OPERATIONS = ("op0", "Op0", "opAll")
 """The operations of a type; two differ in case alone."""
-SHARDED = ("implies", "hierarchy", "active", "any")
+SHARDED = ("implies", "hierarchy", "active", "any", "filters")
 """Those of the features that sharded states support."""
 
 
@@ -88,12 +88,10 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
     lines = ["privtab: 1", f"system: {system}", f"version: '{version}'", "entities:"]
     lines += _tree(draft, None, 1)
     types = [f"  {s}: {{single: true}}" for s in sorted(draft.singles)]
-    types += nested.types(draft.generator("nested"))
-    types += flat.types(draft.generator("flat"), draft.parents)
-    lines += ["types:", *types] if types else []
-    lines += ["privileges:"]
+    types += [*nested.types(draft.generator("nested")), *flat.types(draft.generator("flat"), draft.parents)]
+    place_of_types = len(lines)
     further = _further(draft, inheritance)
-    lines += [f"  {p}: {{on: [{', '.join(on)}]{further[p]}}}" for p, on in draft.on.items()]
+    lines += ["privileges:", *(f"  {p}: {{on: [{', '.join(on)}]{further[p]}}}" for p, on in draft.on.items())]
     lines += ["  OLD_READ: {alias_of: READ, deprecated: use READ}"]
     lines += ["sets:", "  BOTH: [READ, WRITE]"]
     semantics = [f"inheritance: {inheritance}", f"deny: {deny}"]
@@ -125,6 +123,8 @@ def policy(seed: int, system: str = "world", features: Collection[str] = ()) -> 
     lines += ["tables:", *tables]
     if rnd.random() < 0.5:
         lines += ["any:", f"  every: {{requires: '{_expression(draft, 'top', 1, ())}', gate: none}}"]
+    types += filters.types(draft, types, lambda own, type_: _expression(own, type_, 2, ()))
+    lines[place_of_types:place_of_types] = ["types:", *types] if types else []
     return "\n".join(lines) + "\n"
 
 

@@ -14,8 +14,10 @@ from privtab.analysis.diff.nodes import Cell, DeclarationChange, Pair, RowChange
 from privtab.analysis.diff.shapes import PathForm, Shape
 from privtab.analysis.diff.witness import WitnessCheck
 from privtab.errors import Undecided
+from privtab.ir import filters
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import FactSemantics
+from privtab.ir.filters import earlier, filter_of
 from privtab.ir.formula import followed, has_absent, item_condition, leaves, references, targets_of, walk
 from privtab.ir.names import effect_texts
 from privtab.ir.nodes import (
@@ -25,6 +27,7 @@ from privtab.ir.nodes import (
     Formula,
     Has,
     HasBelow,
+    Or,
     OwnsBelow,
     Program,
     Rule,
@@ -79,6 +82,8 @@ class Comparison:
             return self._unknown(before, after, pair)
         same = (before.effects, before.delegations) == (after.effects, after.delegations)
         effects = Verdict.EQUAL if same else compare_effects(before, after)
+        if sql(self.before, before) != sql(self.after, after):
+            effects = Verdict.INCOMPARABLE
         unchanged = self.same(pair)
         condition, witnesses = (Verdict.EQUAL, ()) if unchanged else self._condition(pair)
         if effects is not Verdict.EQUAL:
@@ -95,8 +100,10 @@ class Comparison:
             verdict=combine_verdicts(condition, effects),
             condition=condition,
             effects=effects,
-            parts=tuple(parts(before, after)),
-            because=() if unchanged else (*self._changed_references(pair), *self._declarations(pair)),
+            parts=(*parts(before, after), *self._parts_of_filter(pair)),
+            because=()
+            if unchanged
+            else (*self._changed_references(pair), *self._changed_before(pair), *self._declarations(pair)),
             before=cell(self.before, before),
             after=cell(self.after, after),
             witnesses=witnesses,
@@ -133,8 +140,24 @@ class Comparison:
                 and _content(before) == _content(after)
                 and self._names_mean_the_same(before)
                 and all(self.same((can.target.type, can.operation)) for can in references(item_condition(before)))
+                and _operations(earlier(self.before, *pair)) == _operations(earlier(self.after, *pair))
+                and all(self.same((pair[0], operation)) for operation in _operations(earlier(self.after, *pair)))
             )
         return self._same[pair]
+
+    def _changed_before(self, pair: Pair) -> Iterator[str]:
+        """The filters that are tried before one on both sides, and whose own rows differ."""
+        for rule in earlier(self.after, *pair):
+            other = self.before.rules.get((rule.entity, rule.operation))
+            if other is not None and _content(other) != _content(rule):
+                yield f"{rule.operation}, which is tried before"
+
+    def _parts_of_filter(self, pair: Pair) -> Iterator[str]:
+        """What differs of a filter besides its row."""
+        if sql(self.before, self.before.rules[pair]) != sql(self.after, self.after.rules[pair]):
+            yield "sql"
+        if _operations(earlier(self.before, *pair)) != _operations(earlier(self.after, *pair)):
+            yield "order"
 
     def _names_mean_the_same(self, rule: Rule) -> bool:
         """Whether the names that a row itself uses mean the same on both sides."""
@@ -238,18 +261,36 @@ class Comparison:
     def _compared(self, pair: Pair) -> Iterator[ComparedRequests]:
         """What to compare for a row: everything at once or, where types nest, for each number of levels."""
         rules = self.before.rules[pair], self._comparable_after.rules[self._type_renaming.pair(*pair)]
-        self._forward.check_below(item_condition(rules[0]), item_condition(rules[1]))
+        sides = self.before, self._comparable_after
+        before = [earlier(side, rule.entity, rule.operation) for side, rule in zip(sides, rules, strict=True)]
+        asked = [_asked(rule, others) for rule, others in zip(rules, before, strict=True)]
+        self._forward.check_below(*asked)
         if self._levels is not None:
-            yield from self._levels.of(rules)
+            yield from self._levels.of(rules, before)
             return
-        shapes = (
-            Shape.of(self.before, rules[0]),
-            Shape.of(self._comparable_after, rules[1]),
+        first, second = (
+            Shape.of(side, rule).behind([Shape.of(side, other) for other in others])
+            for side, rule, others in zip(sides, rules, before, strict=True)
         )
-        yield ComparedRequests(shapes, self._forward, self._backward)
+        yield ComparedRequests((first, second), self._forward, self._backward)
 
     def _witness_check(self, pair: Pair) -> WitnessCheck:
         return WitnessCheck(self.before, self.after, (self.before.rules[pair], self.after.rules[pair]))
+
+
+def _asked(rule: Rule, before: Sequence[Rule]) -> Formula:
+    """A condition with the atoms of a row, and for a filter with those of the ones that are tried before it."""
+    return Or(parts=tuple(map(item_condition, (rule, *before)))) if before else item_condition(rule)
+
+
+def _operations(rules: Sequence[Rule]) -> list[str]:
+    return [rule.operation for rule in rules]
+
+
+def sql(program: Program, rule: Rule) -> str | None:
+    """The text of a filter, with its dialect; None for other rows."""
+    found = filter_of(program, rule.entity, rule.operation)
+    return None if found is None else f"{filters.sql(found)} ({program.dialect})"
 
 
 def _flat_links(program: Program, type_: str) -> list[tuple[str, str | None]]:
@@ -297,6 +338,7 @@ def cell(program: Program, rule: Rule) -> Cell:
         report=rule.report,
         parent=program.entities[rule.entity].parent,
         unnamed=rule.unnamed,
+        sql=sql(program, rule),
         note=rule.note,
         source=source_text(rule.source),
         span=rule.span,
@@ -333,9 +375,9 @@ class LevelComparison:
         self._unused_names = unused_names
         self._checkers: dict[int, tuple[ImplicationChecker, ImplicationChecker]] = {}
 
-    def of(self, rules: Sequence[Rule]) -> Iterator[ComparedRequests]:
-        """What to compare for the rows of both sides."""
-        conditions = [item_condition(rule) for rule in rules]
+    def of(self, rules: Sequence[Rule], before: Sequence[Sequence[Rule]]) -> Iterator[ComparedRequests]:
+        """What to compare for the rows of both sides; `before`: of filters, the rows of those that are tried before."""
+        conditions = [_asked(rule, others) for rule, others in zip(rules, before, strict=True)]
         most = levels_that_matter(*((side.program, f) for side, f in zip(self._sides, conditions, strict=True)))
         varying = {RESOURCE}.union(
             *(side.unrolled.varying([f]) for side, f in zip(self._sides, conditions, strict=True))
@@ -345,7 +387,10 @@ class LevelComparison:
         checkers = self._between(deepest)
         for chosen in product(*numbers.values()):
             levels = dict(zip(numbers, chosen, strict=True))
-            shapes = [side.shape(rule, levels, deepest) for side, rule in zip(self._sides, rules, strict=True)]
+            shapes = [
+                side.shape(rule, levels, deepest).behind([side.shape(other, levels, deepest) for other in others])
+                for side, rule, others in zip(self._sides, rules, before, strict=True)
+            ]
             yield ComparedRequests((shapes[0], shapes[1]), *checkers)
 
     def _numbers(self, rules: Sequence[Rule], slot: str, most: int) -> list[int]:

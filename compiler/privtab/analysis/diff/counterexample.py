@@ -11,7 +11,7 @@ from privtab.ir.comparisons import Comparisons, Values
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import Assigned, Fact, Facts, Granted, Holding, Owned
 from privtab.ir.formula import leaves, mapped, resolve
-from privtab.ir.nodes import NEVER, Atom, Can, Compare, Formula, Program, Term
+from privtab.ir.nodes import NEVER, Atom, Can, Compare, Formula, Or, Program, Term
 from privtab.request import NOT_SET
 
 
@@ -77,14 +77,20 @@ def _must_be_refused(own: Program, other: Program, term: Term) -> bool:
     return given and (elsewhere is None or "request" not in elsewhere.origins)
 
 
-def _with_values(exact: ImplicationChecker, found: Separation, denied_by: Formula = NEVER) -> Separation:
-    """The separation with values of attributes; `denied_by`: a condition of the other side that does not hold."""
+def _with_values(
+    exact: ImplicationChecker, found: Separation, denied_by: Formula = NEVER, unless: Formula = NEVER
+) -> Separation:
+    """The separation with values of attributes.
+
+    `denied_by`, `unless`: conditions of the other side and of this one, of which nothing holds but what is among the facts.
+    """
     if not (exact.program.attributes or exact.other_program.attributes):
         return found
     true = {fact.compare for fact in found.facts if isinstance(fact, Holding)}
     false: set[Compare] = set()
     if not RefusedAttributes(exact).by_second(true):
-        false = {a for a in leaves(exact.other_program, denied_by) if isinstance(a, Compare)} - true
+        atoms = (*leaves(exact.other_program, denied_by), *leaves(exact.program, unless))
+        false = {atom for atom in atoms if isinstance(atom, Compare)} - true
     values = Comparisons(exact.program, exact.other_program).values(true, false)
     assert values is not None, "only comparisons that can hold together are facts"
     return replace(found, values=values)
@@ -109,7 +115,9 @@ def separation(exact: ImplicationChecker, first: Shape, second: Shape, *, denied
     only_second = [solver.literal(c, exact.side) for c in refused.by_first(second.conditions.values())]
     constraints = [*flag_constraints, *(-literal for literal in only_second)]
     for form, condition in first.conditions.items():
-        exact.check_attributes(condition, second.conditions.get(form, NEVER))
+        other, unless, other_unless = (c.get(form, NEVER) for c in (second.conditions, first.unless, second.unless))
+        asked, other_asked = Or(parts=(condition, unless)), Or(parts=(other, other_unless))
+        exact.check_attributes(asked, other_asked)
         other_holds = -solver.true
         if form in second.conditions and other_slots.keys() <= slots.keys():
             other_condition = solver.literal(second.conditions[form], exact.side)
@@ -117,14 +125,15 @@ def separation(exact: ImplicationChecker, first: Shape, second: Shape, *, denied
             other_holds = solver.all_of(
                 [
                     other_condition,
+                    -solver.literal(other_unless, exact.side),
                     acceptable,
                     solver.requests(other_slots),
                     *(-omission for omission in omitted.values()),
                 ]
             )
-        other = second.conditions.get(form, NEVER)
-        must_hold = [solver.literal(condition, 0), -other_holds if denied else other_holds, *constraints]
-        model = solver.fewest(must_hold, slots, partial(_plainest_first, exact, condition, other))
+        applies = solver.literal(condition, 0), -solver.literal(unless, 0)
+        must_hold = [*applies, -other_holds if denied else other_holds, *constraints]
+        model = solver.fewest(must_hold, slots, partial(_plainest_first, exact, asked, other_asked))
         if model is not None and (best is None or len(model.facts) < len(best.facts)):
             flags = model.flags & (first.flags | second.flags)
             unset = {
@@ -133,7 +142,7 @@ def separation(exact: ImplicationChecker, first: Shape, second: Shape, *, denied
                 if f"{flag} left off" not in model.flags
             }
             found = Separation(facts=model.facts, flags=flags | unset, types=model.types, form=form)
-            best = _with_values(exact, found, other if denied else NEVER)
+            best = _with_values(exact, found, other_asked if denied else other_unless, unless)
     return best
 
 

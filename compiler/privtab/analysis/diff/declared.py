@@ -8,6 +8,7 @@ from typing import Literal, TypeVar
 from privtab.analysis.diff.effects import verdict
 from privtab.analysis.diff.nodes import DeclarationChange, Detail, Verdict
 from privtab.attributes import KINDS, Attribute, Attributes
+from privtab.ir.filters import filter_lists
 from privtab.ir.nodes import Alias, EntityType, Privilege, Program, Role
 from privtab.ir.semantics import OwnerSemantics, Semantics
 from privtab.state.names import StateNames
@@ -25,6 +26,7 @@ def compare_declared(before: Program, after: Program) -> Iterator[DeclarationCha
     yield from _sets(before, after)
     yield from _roles(before, after)
     yield from _attributes(before.attributes, after.attributes)
+    yield from _filters(before, after)
 
 
 def _pairs(before: Mapping[str, T], after: Mapping[str, T]) -> Iterator[tuple[str, T | None, T | None]]:
@@ -85,6 +87,18 @@ def _semantics(before: Semantics, after: Semantics) -> Iterator[DeclarationChang
     owners = Verdict.WIDER if after.inactive_owners else Verdict.NARROWER
     yield from change("inactive owners", _yes_no(before.inactive_owners), _yes_no(after.inactive_owners), owners)
     yield from change("gate", before.gate, after.gate)
+
+
+def _filters(before: Program, after: Program) -> Iterator[DeclarationChange]:
+    """Types of which one side alone has row filters, or column masks: without any, nothing is hidden."""
+    for entity, kind in dict.fromkeys([*filter_lists(after), *filter_lists(before)]):
+        old, new = (
+            ", ".join(one.name for one in filter_lists(side).get((entity, kind), ())) for side in (before, after)
+        )
+        if not (old and new) and {entity} <= before.entities.keys() & after.entities.keys():
+            detail = Detail(what=f"{kind}s", before=old or None, after=new or None)
+            state = Verdict.NARROWER if new else Verdict.WIDER
+            yield DeclarationChange(kind="type", name=entity, verdict=state, details=(detail,))
 
 
 def _presence(owner: object) -> str:

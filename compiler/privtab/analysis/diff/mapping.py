@@ -16,8 +16,11 @@ from privtab.ir.nodes import (
     HasBelow,
     Program,
     Rule,
+    SqlFilter,
     Target,
+    Term,
 )
+from privtab.sql_text import Word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +86,15 @@ class Renaming:
             delegations=tuple(map(self.effect, rule.delegations)),
         )
 
+    def filter(self, filter_: SqlFilter) -> SqlFilter:
+        """The row filter or column mask with the new names of types."""
+        return replace(filter_, entity=self.type(filter_.entity), parts=tuple(map(self._sql_part, filter_.parts)))
+
+    def _sql_part(self, part: str | Word | Term) -> str | Word | Term:
+        if not isinstance(part, Term) or part.target is None:
+            return part
+        return replace(part, target=self.target(part.target))
+
     def program(self, program: Program, aliases: Mapping[str, Alias] | None = None) -> Program:
         """The program with the new names. `aliases`: additional aliases of its privileges."""
         owner = program.semantics.owner
@@ -127,6 +139,7 @@ class Renaming:
             },
             semantics=semantics,
             rules={self.pair(*pair): self.rule(rule) for pair, rule in program.rules.items()},
+            filters=tuple(map(self.filter, program.filters)),
             attributes=replace(
                 program.attributes,
                 entity={

@@ -59,6 +59,8 @@ class Cell:
     note: str | None
     source: str | None
     span: Span
+    sql: str | None = None
+    """Of a row filter or a column mask: its text."""
 
     @property
     def text(self) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from privtab.ir.formula import asked_condition
-from privtab.ir.nodes import Formula, Program, Rule
+from privtab.ir.nodes import Formula, Or, Program, Rule
 from privtab.ir.shapes import rule_flags
 
 Types = dict[str, str]
@@ -29,6 +29,8 @@ class Shape:
     rule: Rule
     conditions: Mapping[PathForm, Formula]
     """By the form of the path of the resource; with any other form a request is invalid."""
+    unless: Mapping[PathForm, Formula] = field(default_factory=dict)
+    """Where a row is that of a filter: what holds if an earlier one applies, by the form of the path."""
     flags: frozenset[str]
     required_flags: frozenset[str]
     """Flags that a request must state, set or not set."""
@@ -56,3 +58,10 @@ class Shape:
             flags=frozenset(rule_flags(program, rule)),
             required_flags=frozenset(rule.required_flags),
         )
+
+    def behind(self, earlier: Sequence[Shape]) -> Shape:
+        """The shape of a filter behind others."""
+        if not earlier:
+            return self
+        unless = {form: Or(parts=tuple(shape.conditions[form] for shape in earlier)) for form in self.conditions}
+        return replace(self, unless=unless, flags=self.flags.union(*(shape.flags for shape in earlier)))

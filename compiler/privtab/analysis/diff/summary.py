@@ -287,6 +287,8 @@ def cell_lines(cell: Cell) -> Iterator[tuple[str, str]]:
         yield "effects", effects_text(cell.effects)
     if cell.report is not None:
         yield "report", cell.report
+    if cell.sql is not None:
+        yield "sql", cell.sql
 
 
 def cell_pairs(row: RowChange, *, anywhere: bool = False) -> list[Pair]:
@@ -300,7 +302,7 @@ def cell_pairs(row: RowChange, *, anywhere: bool = False) -> list[Pair]:
     )
     keys = [
         key
-        for key in ("with", "flags", "requires", "each", "gate", "effects", "report")
+        for key in ("with", "flags", "requires", "each", "gate", "effects", "report", "sql")
         if key in before or key in after
     ]
     pairs: list[Pair] = [(key, before.get(key), after.get(key)) for key in keys]
@@ -361,6 +363,7 @@ def _cell(cell: Cell) -> dict[str, Any]:
         "unnamed": cell.unnamed,
         "note": cell.note,
         "source": cell.source,
+        **({} if cell.sql is None else {"sql": cell.sql}),
         **_place(cell.span),
     }
 

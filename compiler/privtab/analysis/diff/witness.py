@@ -12,6 +12,7 @@ from privtab.analysis.diff.shapes import Shape
 from privtab.errors import InvalidRequest
 from privtab.ir.canonical import Listing
 from privtab.ir.comparisons import Values
+from privtab.ir.filters import earlier, filter_of, sql
 from privtab.ir.nodes import Program, Rule, Target, Term
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
 from privtab.reference.witness import WitnessBuilder
@@ -156,5 +157,9 @@ def answer(program: Program, tables: Tables, request: Request) -> tuple[Decided,
     evaluation = EvaluationContext(reference, request)
     if evaluation.unheld or not evaluation.holds(evaluation.condition(rule)):
         return "deny", ()
+    if any(map(evaluation.holds, map(evaluation.condition, earlier(program, rule.entity, rule.operation)))):
+        return "deny", ()
+    if (filter_ := filter_of(program, rule.entity, rule.operation)) is not None:
+        return "allow", (sql(filter_),)
     explanation = Explanation(evaluation, rule, Listing(()), allowed=True)
     return "allow", tuple(map(explanation.effect_text, (*rule.effects, *rule.delegations)))

@@ -13,6 +13,7 @@ from privtab._resources import environment
 from privtab.attributes import AttributeKind
 from privtab.backends import Compilation
 from privtab.backends.rego.body import Body, Clause, Functions, RowView
+from privtab.backends.rego.filters import filter_views
 from privtab.characters import PLAIN, UNUSABLE
 from privtab.ir.formula import (
     call_condition,
@@ -31,6 +32,7 @@ from privtab.ir.nodes import ALWAYS, And, Can, Compare, Formula, Program, Rule, 
 from privtab.ir.serialise import source_text, vocabulary
 from privtab.names import ANY_PRIVILEGE, LEFT_OUT
 from privtab.paths import SEVERAL
+from privtab.sql_text import DENIAL, DIALECTS
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -181,7 +183,9 @@ def _without_comparisons(clause: Clause, function: str) -> Clause:
 
 
 _NAME = f"(?:[^/%{UNUSABLE}]|%2F|%25)+"
-"""A name in a key; keys contain no other escapes."""
+"""A name in a key, but for those of wildcards alone."""
+_ANY_NAME = f"(?:{_NAME}|(?:%2A|%3F)+)"
+"""Any name in a key, for batches in which one of those is allowed: the pattern takes half as long again."""
 _LINE_LENGTH = 120
 _FOLDED = 100
 _JSON = json.JSONEncoder(ensure_ascii=False)
@@ -220,8 +224,8 @@ def render(
     several_words = any(" " in privilege for privilege in program.grantable)
     base = f"privtab/{name}"
     modules = {
-        f"{base}/policy.rego": _template("policy.rego.j2").render(**common),
-        f"{base}/lib/lib.rego": _template("lib.rego.j2").render(
+        f"{base}/policy.rego": template("policy.rego.j2").render(**common),
+        f"{base}/lib/lib.rego": template("lib.rego.j2").render(
             **common,
             **_named_groups(program),
             layout="sharded" if sharded else "whole",
@@ -234,7 +238,7 @@ def render(
             defaults=any(attribute.default is not None for attribute in program.attributes.request.values()),
             held=_held_attributes(program),
         ),
-        f"{base}/explain/explain.rego": _template("explain.rego.j2").render(
+        f"{base}/explain/explain.rego": template("explain.rego.j2").render(
             **common,
             levels_compared=any(term.target and term.target.level in SEVERAL for term in compared_terms(program)),
             attributes=bool(program.attributes),
@@ -243,12 +247,16 @@ def render(
             privilege="{quoted(atom.privilege)}" if several_words else "{atom.privilege}",
         ),
     }
+    if program.filters:
+        modules[f"{base}/filters.rego"] = template("filters.rego.j2").render(
+            name=name, lists=filter_views(program, emitter), quoting=DIALECTS[program.dialect], denial=DENIAL
+        )
     if not indexed:
         rows, found = dispatched(rows, emitter)
-        modules[f"{base}/dispatch.rego"] = _template("dispatch.rego.j2").render(**common, dispatch=found)
-    template = _template("rows.rego.j2")
+        modules[f"{base}/dispatch.rego"] = template("dispatch.rego.j2").render(**common, dispatch=found)
+    rows_template = template("rows.rego.j2")
     for entity, entity_rows in rows.items():
-        modules[f"{base}/rows_{entity}.rego"] = template.render(name=name, rows=entity_rows)
+        modules[f"{base}/rows_{entity}.rego"] = rows_template.render(name=name, rows=entity_rows)
     return {path: text.rstrip("\n") + "\n" for path, text in sorted(modules.items())}
 
 
@@ -347,7 +355,7 @@ def key_paths(program: Program) -> list[KeyPath]:
 def _key_path(type_: str, chain: Sequence[tuple[str, int]]) -> KeyPath:
     name_numbers = [number for _, depth in chain for number in range(depth)]
     names = (f"name_{number}" if name_numbers.count(number) > 1 else "_" for number in name_numbers)
-    pattern = "//".join(f"{link}:{'/'.join([f'({_NAME})'] * depth)}" for link, depth in chain)
+    pattern = "//".join(f"{link}:{'/'.join([f'({_ANY_NAME})'] * depth)}" for link, depth in chain)
     return KeyPath(type=type_, chain=chain, pattern=f"^{pattern}$", names=("_", *names))
 
 
@@ -438,11 +446,12 @@ def set_of(name: str, values: Sequence[str]) -> str:
     return "\n\t".join([f"{name} := {{", *(f"{item}," for item in items)]) + "\n}"
 
 
-def _template(name: str) -> Template:
+def template(name: str) -> Template:
+    """A template of this back end, with its filters."""
     return _environment().get_template(name)
 
 
-__all__ = ["files", "render"]
+__all__ = ["files", "quoted", "render", "template"]
 
 
 def files(policy: Compilation) -> Mapping[str, str]:

@@ -124,7 +124,7 @@ class FunctionNames:
         >>> names.take("route_GET"), names.take("route_get")
         ('route_get', 'route_get_2')
         """
-        first = name = small_letters(preferred)
+        first = name = small_letters(preferred).replace(".", "_")
         number = 1
         while name in self._used:
             number += 1
@@ -239,9 +239,9 @@ class Body:
         return (f"{helper}({', '.join(self.args)})",)
 
     def _comparison(self, compare: Compare) -> str:
-        left, right, operator = self._value(compare.left), compare.right, compare.operator
+        left, right, operator = self.value(compare.left), compare.right, compare.operator
         if isinstance(right, Term):
-            operand = self._value(right)
+            operand = self.value(right)
         else:
             constants = [json.dumps(constant, ensure_ascii=False) for constant in right]
             if operator == "contains":
@@ -262,7 +262,7 @@ class Body:
             return (f"some keys in {levels}", "lib.complete(keys)", line)
         return (f"every keys in {levels} {{\n\t\tlib.complete(keys)\n\t\t{line}\n\t}}",)
 
-    def _value(self, term: Term) -> str:
+    def value(self, term: Term) -> str:
         """The expression for the value of an attribute; undefined if it is absent."""
         if term.target is not None:
             one_level = "keys[0], keys[count(keys) - 1]" if self.functions.sharded else "keys[count(keys) - 1]"

@@ -1,0 +1,112 @@
+"""Row filters and column masks: those that never apply, and texts that are no SQL: P348 to P350."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from privtab._install import how_to_install
+from privtab.checks._catalogue import check
+from privtab.checks._view import view_of
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
+from privtab.sql_text import DIALECTS, Placeholder, operation_of, read
+
+if TYPE_CHECKING:
+    from privtab.model.nodes import Filter, Policy, TermUse
+
+# P348: a filter that never applies.
+FILTER_NEVER_APPLIED = FindingKind("P348", "filter-never-applied", Severity.WARNING)
+
+
+@check(FILTER_NEVER_APPLIED)
+def filter_never_applied(policy: Policy) -> Iterator[Diagnostic]:
+    """Filters behind others of which one holds wherever they do; compared exactly."""
+    from privtab.ir.filters import filter_lists
+    from privtab.ir.formula import item_condition
+    from privtab.ir.nodes import Or
+
+    view = view_of(policy)
+    for listed in filter_lists(view.program).values():
+        rules = [view.program.rules[one.entity, one.operation] for one in listed]
+        conditions = [item_condition(rule) for rule in rules]
+        for number, rule in enumerate(rules[1:], 1):
+            if view.implies(rule, conditions[number], Or(parts=tuple(conditions[:number]))):
+                row = policy.rows[rule.entity, rule.operation]
+                name = listed[number].name
+                message = f"`{name}` never applies: an earlier one holds wherever it does"
+                yield FILTER_NEVER_APPLIED.at(row.decl.span, message, "write it before that one, or drop it")
+
+
+# P349: a text that is no expression of its dialect.
+UNPARSABLE_SQL = FindingKind("P349", "unparsable-sql", Severity.WARNING)
+
+
+@check(UNPARSABLE_SQL)
+def unparsable_sql(policy: Policy) -> Iterator[Diagnostic]:
+    """Texts that SQLGlot, if it is installed, does not read as one expression of the dialect."""
+    try:
+        from sqlglot import exp, parse_one
+        from sqlglot.errors import ParseError, SqlglotError
+    except ImportError:
+        return
+    for one in policy.filters:
+        row = policy.rows[one.entity, operation_of(one.kind, one.name)]
+        cell = row.decl.sql
+        if cell is None:
+            continue
+        text = _with_values(cell.text, one, policy.tables.dialect or "")
+        span, why = cell.span, "it is no expression"
+        try:
+            if not isinstance(parse_one(text, read=policy.tables.dialect, into=exp.Condition), exp.Star):
+                continue
+        except ParseError as error:
+            details = error.errors[0]
+            end = sum(len(line) + 1 for line in text.split("\n")[: details["line"] - 1]) + details["col"]
+            span = cell.part(max(end - len(details["highlight"]), 0), end)
+            why = str(details["description"]).partition(" for <class")[0]
+        except (SqlglotError, ValueError) as error:
+            why = str(error)
+        message = f"the text of `{one.name}` is no expression in the dialect `{policy.tables.dialect}`"
+        yield UNPARSABLE_SQL.at(span, message, f"the parser says: {why}")
+
+
+# P350: a text that was not checked.
+UNCHECKED_SQL = FindingKind("P350", "unchecked-sql", Severity.NOTE)
+
+
+@check(UNCHECKED_SQL)
+def unchecked_sql(policy: Policy) -> Iterator[Diagnostic]:
+    """Texts that nothing reads, since SQLGlot is not installed: once for a file."""
+    if policy.filters and find_spec("sqlglot") is None:
+        first = policy.filters[0]
+        span = policy.rows[first.entity, operation_of(first.kind, first.name)].decl.span
+        yield UNCHECKED_SQL.at(
+            span, "the SQL of filters was not parsed: SQLGlot is not installed", how_to_install("filter")
+        )
+
+
+def _with_values(text: str, filter_: Filter, dialect: str) -> str:
+    """A text with an example in the place of each placeholder, of the same length."""
+    placeholders = [part for part in read(text, dialect) if isinstance(part, Placeholder)]  # type: ignore[union-attr]
+    uses = (part for part in filter_.parts if not isinstance(part, str))
+    for placeholder, use in zip(placeholders, uses, strict=True):
+        size = placeholder.end - placeholder.start
+        text = text[: placeholder.start] + _example(use, size, dialect) + text[placeholder.end :]
+    return text.replace("{{", "{ ").replace("}}", "} ")
+
+
+def _example(use: Placeholder | TermUse, size: int, dialect: str) -> str:
+    quote = DIALECTS[dialect].identifier
+    type_ = use.words if isinstance(use, Placeholder) else use.type.type
+    match type_:
+        case "column":
+            return f"{quote}{'x' * (size - 2)}{quote}"
+        case "groups" | "set":
+            return f"('{'x' * (size - 4)}')"
+        case "bool":
+            return "TRUE".ljust(size)
+        case "integer":
+            return "1".ljust(size)
+        case _:
+            return f"'{'x' * (size - 2)}'"

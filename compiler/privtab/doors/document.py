@@ -1,0 +1,404 @@
+"""Door documents, read and checked against a policy. `docs/reference/doors.md` describes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping as MappingOf
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+from privtab import _resources, source
+from privtab.diagnostics import Diagnostic, Severity, in_order
+from privtab.doors.places import Place
+from privtab.errors import PolicyInvalid
+from privtab.ir.nodes import Program, Rule
+from privtab.ir.serialise import vocabulary
+from privtab.names import LEFT_OUT
+from privtab.sql_text import FILTER_KINDS
+from privtab.syntax.node_reader import DocumentProblem, DocumentReader, near
+from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
+
+MARK = "door"
+KEYS = ("title", "caller", "operation", "rows", "answers", "kinds", "operations")
+ITEM = "@"
+"""In the path of a kind: the value of `each`."""
+CASES = ("same", "lower")
+Form: TypeAlias = Literal["boolean", "positions", "filters", "mask", "masks", "refusal"]
+FORMS: tuple[Form, ...] = ("boolean", "positions", "filters", "mask", "masks", "refusal")
+KEYWORDS = frozenset(
+    [
+        "as",
+        "contains",
+        "data",
+        "default",
+        "else",
+        "every",
+        "false",
+        "if",
+        "import",
+        "in",
+        "input",
+        "not",
+        "null",
+        "package",
+        "some",
+        "true",
+        "with",
+    ]
+)
+"""Words of Rego that are no names."""
+RESERVED = frozenset({"lib", "door", *KEYWORDS})
+"""What no answer can be called."""
+_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
+_DOOR = re.compile(r"[a-z][a-z0-9_]*")
+PLACE_EXAMPLE = "a place is written `table.name`, `parents[].name` or `parents[type!=ROOT].name`"
+
+Shape: TypeAlias = MappingOf[str, "Shape"] | str | None
+"""An answer with keys around it: a mapping whose texts may be placeholders; None for the answer itself."""
+
+Conditions: TypeAlias = tuple[tuple[Place, tuple[str | list[str], ...]], ...]
+"""The values that stand at some places, each one of several; a list means an empty one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A rule that the other system asks for."""
+
+    name: str
+    form: Form
+    about: Place
+    """Where a request has what it is about, or the list of it."""
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """How an object of the other system is an entity."""
+
+    type: str
+    path: tuple[Place | None, ...]
+    """The places of its names; None for the value of `each`."""
+    unnamed: bool
+    """Whether the path leaves off the entity's own name."""
+    each: Place | None
+    """Places of values, each of which makes an entity."""
+    conditions: Conditions
+    """The values that an object of this kind has."""
+    least: int
+    most: int
+    """How many names a path has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """A row that an operation may be, for objects of one kind."""
+
+    kind: str
+    row: str
+    """An operation of the policy, or the kind of its filters."""
+    filters: bool
+    """Whether it asks for filters or masks."""
+    objects: MappingOf[str, tuple[tuple[str, ...], Place]]
+    """For each further object of the row the kinds that it may be, and where a request has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """A door document, checked against a policy."""
+
+    name: str
+    title: str
+    user: Place
+    groups: Place | None
+    roles: Place | None
+    caller: Conditions
+    """The values that a request about a caller has."""
+    operation: Place
+    answers: tuple[Answer, ...]
+    kinds: MappingOf[str, Kind]
+    operations: MappingOf[str, tuple[Alternative, ...]]
+    """In the order of the document: the first that an object fits counts."""
+    notes: tuple[Diagnostic, ...]
+    """What the document does not say of the policy."""
+
+
+def load(document: str, program: Program) -> Door:
+    """Read a door document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
+    path = _resources.document(document, "door")
+    file = source.load(path)
+    found: list[Diagnostic] = []
+    root = compose(file, found, f"a door document begins with `{MARK}: 1`")
+    read = None if root is None else _Reader(file, found, program, path.stem).document(root)
+    if read is None or any(finding.severity is Severity.ERROR for finding in found):
+        raise PolicyInvalid(in_order(found))
+    return read
+
+
+class _Reader(DocumentReader):
+    """The reader of door documents."""
+
+    NAMES: ClassVar = {"W001": "bad-door-document", "W002": "unreached-row"}
+    CODES: ClassVar = dict.fromkeys(DocumentProblem, "W001")
+
+    def __init__(self, file: source.SourceFile, found: list[Diagnostic], program: Program, name: str) -> None:
+        super().__init__(file, found)
+        self._program = program
+        self._name = name
+
+    def document(self, root: Node) -> Door | None:
+        """The whole document."""
+        fields = self.fields(root, "a door document", (MARK, *KEYS), (MARK, *(k for k in KEYS if k != "rows")))
+        if fields is None:
+            return None
+        self.word(fields[MARK], f"`{MARK}`", ("1",))
+        title = self.text(fields["title"], "`title`")
+        if not _DOOR.fullmatch(self._name):
+            message = f"the name of the file, `{self._name}`, is a part of addresses: small letters, digits and `_`"
+            self.report("W001", fields[MARK], message)
+        case = self.word(fields["rows"], "`rows`", CASES) if "rows" in fields else "same"
+        caller = self.fields(fields["caller"], "`caller`", ("user", "groups", "roles", "is"), ("user",)) or {}
+        user, groups, roles = (self.place(caller.get(key), f"`{key}`") for key in ("user", "groups", "roles"))
+        self.check_caller(caller)
+        kinds = self.kinds(fields["kinds"])
+        operation = self.place(fields["operation"], "`operation`")
+        operations = self.operations(fields["operations"], kinds, lower=case == "lower")
+        answers = self.answers(fields["answers"])
+        if title is None or user is None or operation is None or self.mistakes:
+            return None
+        return Door(
+            name=self._name,
+            title=title.value,
+            user=user,
+            groups=groups,
+            roles=roles,
+            caller=self.conditions(caller.get("is")),
+            operation=operation,
+            answers=answers,
+            kinds=kinds,
+            operations=operations,
+            notes=self.unreached(fields["operations"], kinds, operations),
+        )
+
+    def check_caller(self, caller: MappingOf[str, Node]) -> None:
+        """Report what a request would say of its caller in vain: to leave roles out would allow more."""
+        semantics = self._program.semantics
+        if "groups" in caller and "request" not in semantics.groups:
+            message, help_ = "the policy does not take groups from requests", "say `groups: [state, request]` there"
+            self.report("W001", caller["groups"], message, help_)
+        if "roles" in caller and semantics.active_roles == "none":
+            self.report("W001", caller["roles"], "the policy has no active roles", "say `active_roles: request` there")
+
+    def place(self, node: Node | None, what: str, *, single: bool = True) -> Place | None:
+        """A place in a request."""
+        text = self.text(node, what)
+        place = None if text is None else Place.parse(text.value)
+        if text is not None and (place is None or (single and place.items is not None)):
+            problem = "is not a place" if place is None else "has the values of a list"
+            self.report("W001", text.span, f"{what}, `{text.value}`, {problem}", PLACE_EXAMPLE)
+            return None
+        return place
+
+    # --- answers ---
+
+    def answers(self, node: Node) -> tuple[Answer, ...]:
+        """What the other system asks for, by the names of rules."""
+        found = []
+        for key, value in self.entries(node, "`answers`"):
+            fields = self.fields(value, f"`{key.text}`", ("form", "about", "shape"), ("form", "about"))
+            if not _NAME.fullmatch(key.text) or key.text in RESERVED:
+                self.report("W001", key, f"`{key.text}` cannot be the name of an answer")
+            elif fields is not None:
+                form = self.word(fields["form"], "`form`", FORMS)
+                about = self.place(fields["about"], "`about`", single=False)
+                shape = self.shape(fields["shape"]) if "shape" in fields else None
+                if about is not None:
+                    found += [Answer(name=key.text, form=f, about=about, shape=shape) for f in FORMS if f == form]
+        return tuple(found)
+
+    def shape(self, node: Node) -> Shape:
+        """What is around an answer."""
+        if isinstance(node, Mapping):
+            return {key.text: self.shape(value) for key, value in self.entries(node, "`shape`")}
+        text = self.text(node, "`shape`")
+        return None if text is None else text.value
+
+    # --- kinds ---
+
+    def kinds(self, node: Node) -> dict[str, Kind]:
+        """How objects are entities, by name."""
+        found = {}
+        for key, value in self.entries(node, "`kinds`"):
+            kind = self.kind(value, f"`{key.text}`")
+            if kind is not None:
+                found[key.text] = kind
+        return found
+
+    def kind(self, node: Node, what: str) -> Kind | None:
+        """One kind."""
+        fields = self.fields(node, what, ("type", "path", "unnamed", "each", "is"), ("type",))
+        type_ = self.text(fields["type"], "`type`") if fields else None
+        if fields is None or type_ is None:
+            return None
+        if type_.value not in self._program.entities:
+            advice = near(type_.value, self._program.entities, "types")
+            self.report("W001", type_.span, f"the policy has no type `{type_.value}`", advice)
+            return None
+        if vocabulary(self._program).lies_in_state(type_.value):
+            self.report("W001", type_.span, f"the ids of `{type_.value}` do not say where its entities lie")
+            return None
+        each = self.place(fields.get("each"), "`each`", single=False)
+        if each is not None and each.items is None:
+            self.report("W001", fields["each"], "`each` is about one value", "write `[]` behind the list")
+        unnamed = "unnamed" in fields and self.word(fields["unnamed"], "`unnamed`", ("true", "false")) == "true"
+        path: list[Place | None] = []
+        path_node = fields.get("path")
+        for part in path_node.items if isinstance(path_node, Sequence) else (path_node,) if path_node else ():
+            if isinstance(part, Scalar) and part.text == ITEM:
+                path.append(None)
+                if each is None:
+                    self.report("W001", part, f"`{ITEM}` stands for the value of `each`, which is missing")
+            elif (place := self.place(part, "`path`", single=False)) is not None:
+                path.append(place)
+        least = self._program.depth(type_.value) - unnamed
+        most = vocabulary(self._program).shapes[type_.value].most - unnamed
+        if unnamed and self._program.entities[type_.value].single:
+            self.report("W001", fields["unnamed"], f"`{type_.value}` has no name of its own")
+        elif all(place is None or place.items is None for place in path) and not least <= len(path) <= most:
+            names = f"{least}" if least == most else f"{least} to {most}"
+            message = f"the path of {what} has {len(path)} names, and that of `{type_.value}` {names}"
+            self.report("W001", path_node or node, message, "without its own name" if unnamed else None)
+        return Kind(
+            type=type_.value,
+            path=tuple(path),
+            unnamed=unnamed,
+            each=each,
+            conditions=self.conditions(fields.get("is")),
+            least=least,
+            most=most,
+        )
+
+    def conditions(self, node: Node | None) -> Conditions:
+        """The values that an object has at some places: a text, one of a list, or an empty list."""
+        found: list[tuple[Place, tuple[str | list[str], ...]]] = []
+        for key, value in self.entries(node, "`is`"):
+            place = self.place(key, "a key of `is`", single=False)
+            words = tuple(text.value for text in self.texts(value, f"`{key.text}`"))
+            if place is not None:
+                found.append((place, words or ([],)))
+        return tuple(found)
+
+    # --- operations ---
+
+    def operations(self, node: Node, kinds: MappingOf[str, Kind], *, lower: bool) -> dict[str, tuple[Alternative, ...]]:
+        """The rows of each operation; a key may name several operations."""
+        found: dict[str, tuple[Alternative, ...]] = {}
+        for key, value in self.entries(node, "`operations`"):
+            for name in map(str.strip, key.text.split(",")):
+                if not name or name in found:
+                    self.report("W001", key, f"`{name}` occurs twice in `operations`" if name else "a name is missing")
+                    continue
+                nodes = value.items if isinstance(value, Sequence) else (value,)
+                read = [
+                    self.alternative(item, key, name.lower() if lower else name, kinds, last=item is nodes[-1])
+                    for item in nodes
+                ]
+                found[name] = tuple(alternative for alternative in read if alternative is not None)
+        return found
+
+    def alternative(
+        self, node: Node, key: Node, row: str, kinds: MappingOf[str, Kind], *, last: bool
+    ) -> Alternative | None:
+        """One row that an operation may be: the name of a kind, or `kind`, `row` and `with`."""
+        fields: MappingOf[str, Node] = {"kind": node}
+        if isinstance(node, Mapping):
+            fields = self.fields(node, "an operation", ("kind", "row", "with", "filter"), ("kind",)) or {}
+        kind_name = self.known_kind(fields.get("kind"), kinds)
+        own = self.text(fields.get("row"), "`row`")
+        row = row if own is None else own.value
+        if kind_name is None:
+            return None
+        kind = kinds[kind_name]
+        if not last and not kind.conditions:
+            self.report("W001", node, f"every object is `{kind_name}`, so that what follows is never reached")
+        if "filter" in fields:
+            filter_kind = self.word(fields["filter"], "`filter`", FILTER_KINDS)
+            return (
+                None if filter_kind is None else Alternative(kind=kind_name, row=filter_kind, filters=True, objects={})
+            )
+        rule = self._program.rules.get((kind.type, row))
+        if rule is None:
+            rows = [operation for type_, operation in self._program.rules if type_ == kind.type]
+            at = key if own is None else own.span
+            self.report("W001", at, f"the policy has no row `{kind.type}/{row}`", near(row, rows, "its rows are"))
+            return None
+        objects = self.objects(fields.get("with"), node, rule, kinds)
+        for problem in self.unanswerable(rule, kind):
+            self.report("W001", node, f"`{rule.entity}/{rule.operation}` {problem}")
+        return Alternative(kind=kind_name, row=row, filters=False, objects=objects)
+
+    def unanswerable(self, rule: Rule, kind: Kind) -> list[str]:
+        """What a row needs of requests that a door cannot give."""
+        return [
+            *([f"requires the flag `{flag}`" for flag in rule.required_flags]),
+            *(["is about a named entity"] if kind.unnamed and not rule.unnamed else []),
+        ]
+
+    def known_kind(self, node: Node | None, kinds: MappingOf[str, Kind]) -> str | None:
+        """The name of a kind."""
+        text = self.text(node, "`kind`")
+        if text is None or text.value in kinds:
+            return None if text is None else text.value
+        self.report("W001", text.span, f"there is no kind `{text.value}`", near(text.value, kinds, "kinds"))
+        return None
+
+    def objects(
+        self, node: Node | None, at: Node, rule: Rule, kinds: MappingOf[str, Kind]
+    ) -> dict[str, tuple[tuple[str, ...], Place]]:
+        """The further objects of a row."""
+        slots = {slot.name: slot.types for slot in rule.withs}
+        row = f"`{rule.entity}/{rule.operation}`"
+        found = {}
+        entries = self.entries(node, "`with`")
+        for key, value in entries:
+            fields = self.fields(value, f"`{key.text}`", ("kind", "about"), ("kind", "about"))
+            if key.text not in slots:
+                self.report("W001", key, f"{row} has no object `{key.text}`", near(key.text, slots, "its objects are"))
+            elif fields is not None:
+                about = self.place(fields["about"], "`about`", single=False)
+                kind_nodes = fields["kind"].items if isinstance(fields["kind"], Sequence) else (fields["kind"],)
+                names = [name for kind_node in kind_nodes if (name := self.known_kind(kind_node, kinds)) is not None]
+                wrong = [name for name in names if kinds[name].type not in slots[key.text]]
+                if wrong:
+                    types = " or ".join(name for name in slots[key.text] if name != LEFT_OUT)
+                    message = f"`{key.text}` is a {types}, and `{wrong[0]}` a {kinds[wrong[0]].type}"
+                    self.report("W001", fields["kind"], message)
+                elif about is not None:
+                    found[key.text] = (tuple(names), about)
+        given = {key.text for key, _ in entries}
+        for name in sorted(slot for slot, types in slots.items() if slot not in given and LEFT_OUT not in types):
+            self.report("W001", at, f"{row} needs an object `{name}`", "say it under `with`")
+        return found
+
+    def unreached(
+        self, node: Node, kinds: MappingOf[str, Kind], operations: MappingOf[str, tuple[Alternative, ...]]
+    ) -> tuple[Diagnostic, ...]:
+        """A note with the rows that no operation reaches."""
+        found = [alternative for alternatives in operations.values() for alternative in alternatives]
+        reached = {(kinds[a.kind].type, a.row) for a in found}
+        asked = [
+            (type_, operation.partition(".")[0] if (type_, operation) in self._filter_rules else operation)
+            for type_, operation in self._program.rules
+        ]
+        missing = [
+            f"{type_}/{operation}" for type_, operation in dict.fromkeys(asked) if (type_, operation) not in reached
+        ]
+        if not missing:
+            return ()
+        message = f"no operation reaches {', '.join(f'`{row}`' for row in missing)}"
+        note = Severity.NOTE
+        return (Diagnostic(code="W002", name=self.NAMES["W002"], severity=note, message=message, span=self.span(node)),)
+
+    @property
+    def _filter_rules(self) -> set[tuple[str, str]]:
+        """The rules that decide filters and masks, which are asked for by their kind."""
+        return {(one.entity, one.operation) for one in self._program.filters}

@@ -1,0 +1,199 @@
+"""A real Trino obeys the table through a real OPA with signed bundles: SQL as the users of the example state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import trino_filters
+from signed_door import DoorServer, door_server
+from trino_server import Trino, trino
+
+ROOT = Path(__file__).parents[2]
+STATE = ROOT / "policy_src" / "trino" / "state.yaml"
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trino")]
+
+
+@dataclass(frozen=True)
+class World:
+    """Trino and the OPA that it asks."""
+
+    sql: Trino
+    door: DoorServer
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Both, with a schema, a table and views that their users made."""
+    folder = tmp_path_factory.mktemp("trino")
+    with door_server(folder, "trino/476", "trino", STATE) as door:
+        addresses = {"opa.policy.uri": "allow", "opa.policy.batched-uri": "batch"}
+        with trino({key: f"{door.url}/{answer}" for key, answer in addresses.items()}, "olga") as sql:
+            for user, statement in (
+                ("olga", "CREATE SCHEMA memory.lab"),
+                ("olga", "CREATE SCHEMA memory.secret"),
+                ("olga", "CREATE TABLE memory.secret.keys AS SELECT name FROM tpch.tiny.nation"),
+                ("ann", "CREATE TABLE memory.lab.nations AS SELECT nationkey, name FROM tpch.tiny.nation"),
+                ("lena", "CREATE VIEW memory.lab.shown SECURITY DEFINER AS SELECT name FROM tpch.sf1.region"),
+                ("lena", "CREATE VIEW memory.lab.asked SECURITY INVOKER AS SELECT name FROM tpch.sf1.region"),
+                ("ann", "CREATE VIEW memory.lab.passed SECURITY DEFINER AS SELECT name FROM tpch.tiny.region"),
+            ):
+                found = sql.run(user, statement)
+                assert found.error is None, (statement, found)
+            yield World(sql, door)
+
+
+READS = [
+    ("zoe", "SELECT count(*) FROM tpch.tiny.customer", [[1500]]),
+    ("zoe", "SELECT name FROM tpch.tiny.nation WHERE nationkey = 0", [["ALGERIA"]]),
+    ("zoe", "SELECT phone FROM tpch.tiny.customer", None),
+    ("zoe", "SELECT name FROM tpch.tiny.customer WHERE phone = '1'", None),
+    ("zoe", "SELECT * FROM tpch.tiny.customer", None),
+    ("olga", "SELECT count(phone) FROM tpch.tiny.customer", [[1500]]),
+    ("zoe", "SELECT name FROM tpch.sf1.nation", None),
+    ("zoe", "SELECT name FROM memory.lab.nations", None),
+    ("ann", "SELECT count(name) FROM memory.lab.nations", [[25]]),
+    ("ann", "SELECT name FROM memory.secret.keys", None),
+    ("zoe", "EXECUTE IMMEDIATE 'SELECT count(name) FROM tpch.tiny.nation'", [[25]]),
+    ("zoe", "EXECUTE IMMEDIATE 'SELECT phone FROM tpch.tiny.customer'", None),
+    ("zoe", "WITH t AS (SELECT phone FROM tpch.tiny.customer) SELECT 1 FROM t", None),
+    ("zoe", "EXPLAIN SELECT phone FROM tpch.tiny.customer", None),
+]
+
+
+@pytest.mark.parametrize(("user", "statement", "rows"), READS, ids=[f"{user}: {text}" for user, text, _ in READS])
+def test_what_is_read(world: World, user: str, statement: str, rows: list[list[object]] | None) -> None:
+    found = world.sql.run(user, statement)
+    assert found.denied if rows is None else found.rows == rows, found
+
+
+def test_lists_have_what_the_user_may_see(world: World) -> None:
+    def listed(user: str, statement: str) -> list[str]:
+        found = world.sql.run(user, statement)
+        assert found.error is None, found
+        return found.column
+
+    assert listed("zoe", "SHOW CATALOGS") == ["tpch"]
+    assert listed("ann", "SHOW CATALOGS") == ["memory", "tpch"]
+    assert listed("olga", "SHOW CATALOGS") == ["memory", "system", "tpch"]
+    assert listed("zoe", "SHOW SCHEMAS FROM tpch") == ["information_schema", "tiny"]
+    assert listed("ann", "SHOW SCHEMAS FROM memory") == ["information_schema", "lab"]
+    assert "secret" in listed("olga", "SHOW SCHEMAS FROM memory")
+    assert listed("ann", "SHOW TABLES FROM memory.lab") == ["asked", "nations", "passed", "shown"]
+    assert len(listed("zoe", "SHOW TABLES FROM tpch.tiny")) == 8
+    assert "phone" in listed("zoe", "SHOW COLUMNS FROM tpch.tiny.customer")  # seen, and not read
+    tables = "SELECT table_name FROM memory.information_schema.tables WHERE table_schema <> 'information_schema'"
+    assert listed("ann", tables) == ["asked", "nations", "passed", "shown"]
+    assert "keys" in listed("olga", tables)
+    assert world.sql.run("zoe", "SHOW SCHEMAS FROM memory").denied
+    assert world.sql.run("ann", "SHOW TABLES FROM memory.secret").denied
+
+
+def test_what_is_written(world: World) -> None:
+    for user, statement, may in (
+        ("zoe", "CREATE TABLE memory.lab.mine AS SELECT 1 AS x", False),
+        ("ann", "CREATE TABLE memory.secret.mine AS SELECT 1 AS x", False),
+        ("ann", "CREATE TABLE memory.lab.stolen AS SELECT phone FROM tpch.tiny.customer", False),
+        ("zoe", "INSERT INTO memory.lab.nations VALUES (100, 'ATLANTIS')", False),
+        ("ann", "INSERT INTO memory.lab.nations VALUES (100, 'ATLANTIS')", True),
+        ("ann", "DELETE FROM memory.lab.nations WHERE nationkey = 100", False),
+        ("ann", "ALTER TABLE memory.lab.nations RENAME TO memory.lab.other", False),
+        ("lena", "ALTER TABLE memory.lab.nations RENAME TO memory.secret.other", False),
+        ("lena", "ALTER TABLE memory.lab.nations RENAME TO memory.lab.other", True),
+        ("lena", "ALTER TABLE memory.lab.other RENAME TO memory.lab.nations", True),
+        ("ann", "DROP TABLE memory.lab.nations", False),
+        ("zoe", "CREATE SCHEMA memory.zoe", False),
+        ("ann", "SET SESSION query_max_run_time = '1h'", False),
+        ("rob", "SET SESSION query_max_run_time = '1h'", True),
+    ):
+        found = world.sql.run(user, statement)
+        assert found.denied != may, (user, statement, found)
+        assert (found.error is None) == may, (user, statement, found)
+
+
+def test_views_have_the_rights_of_their_owner_or_of_the_caller(world: World) -> None:
+    assert world.sql.run("ann", "SELECT name FROM tpch.sf1.region").denied
+    assert world.sql.run("lena", "SELECT count(name) FROM memory.lab.shown").rows == [[5]]
+    assert world.sql.run("ann", "SELECT count(name) FROM memory.lab.shown").rows == [[5]]  # lena has GRANT_SELECT
+    assert world.sql.run("lena", "SELECT count(name) FROM memory.lab.asked").rows == [[5]]
+    assert world.sql.run("ann", "SELECT count(name) FROM memory.lab.asked").denied
+    assert world.sql.run("ann", "SELECT count(name) FROM memory.lab.passed").rows == [[5]]
+    assert world.sql.run(
+        "lena", "SELECT count(name) FROM memory.lab.passed"
+    ).denied  # ann may not pass on what she reads
+
+
+def test_a_user_runs_queries_as_another(world: World) -> None:
+    query = "SELECT count(name) FROM memory.lab.nations"
+    assert world.sql.run("ann", query, through="portal").error is None
+    assert world.sql.run("olga", query, through="portal").denied
+    assert world.sql.run("ann", query, through="zoe").denied
+    assert world.sql.run("ann", query, through="ann").error is None
+
+
+def test_queries_of_others(world: World) -> None:
+    seen = "SELECT DISTINCT user FROM system.runtime.queries"
+    assert world.sql.run("zoe", seen).denied  # nothing in the catalog `system` is theirs
+    assert {"ann", "lena", "olga"} <= set(world.sql.run("olga", seen).column)
+
+
+def test_a_list_is_one_decision(world: World) -> None:
+    """OPA logs each question: those of a list are one, and name the operation that the policy knows."""
+    before = len(world.door.decision_logs())
+    assert len(world.sql.run("ann", "SHOW TABLES FROM tpch.tiny").rows) == 8
+    asked = [log for log in world.door.decision_logs()[before:] if log["path"].endswith("/batch")]
+    assert [log["input"]["action"]["operation"] for log in asked].count("FilterTables") == 1
+
+
+@pytest.fixture(scope="module")
+def filtered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A table with row filters and column masks."""
+    folder = tmp_path_factory.mktemp("filtered")
+    (folder / "trino.yaml").write_text(trino_filters.policy(), encoding="utf-8")
+    (folder / "state.json").write_text(json.dumps(trino_filters.state()), encoding="utf-8")
+    addresses = {
+        "opa.policy.uri": "allow",
+        "opa.policy.batched-uri": "batch",
+        "opa.policy.row-filters-uri": "rowFilters",
+        "opa.policy.batch-column-masking-uri": "batchColumnMasks",
+    }
+    with (
+        door_server(folder, folder / "trino.yaml", "trino", folder / "state.json") as door,
+        trino({key: f"{door.url}/{answer}" for key, answer in addresses.items()}, "olga") as sql,
+    ):
+        yield World(sql, door)
+
+
+def test_results_are_filtered_and_masked(filtered: World) -> None:
+    def rows(user: str, statement: str) -> list[list[object]]:
+        found = filtered.sql.run(user, statement)
+        assert found.error is None, found
+        return found.rows
+
+    nations = "SELECT count(*), min(regionkey), max(regionkey) FROM tpch.tiny.nation"
+    assert rows("zoe", nations) == [[5, 1, 1]]
+    assert rows("ann", nations) == [[5, 2, 2]]
+    assert rows("eve", nations) == [[0, None, None]]  # no region: none of the filters has a text
+    assert rows("olga", nations) == [[25, 0, 4]]
+    assert rows("zoe", "SELECT count(*) FROM tpch.tiny.region") == [[5]]
+    address = "SELECT min(length(address)), max(length(address)), count(address) FROM tpch.tiny.customer"
+    assert rows("zoe", address) == [[4, 4, 1500]]
+    assert rows("olga", address) != rows("zoe", address)
+    name = "SELECT max(length(name)) FROM tpch.tiny.customer"
+    assert rows("zoe", name) == rows("olga", name)
+    assert rows("zoe", "EXECUTE IMMEDIATE 'SELECT count(*) FROM tpch.tiny.nation'") == [[5]]
+    assert rows("zoe", "SELECT count(*) FROM (SELECT * FROM tpch.tiny.nation) n, tpch.tiny.region r") == [[25]]
+    assert len(rows("zoe", "SHOW TABLES FROM tpch.tiny")) == 8
+
+
+def test_without_opa_everything_is_denied(filtered: World) -> None:
+    assert filtered.sql.run("olga", "SELECT count(*) FROM tpch.tiny.nation").rows == [[25]]
+    filtered.door.opa.stop()
+    for statement in ("SELECT 1", "SHOW CATALOGS", "SELECT count(*) FROM tpch.tiny.nation"):
+        found = filtered.sql.run("olga", statement)
+        assert found.error is not None, (statement, found)
+        assert not found.rows

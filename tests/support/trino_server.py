@@ -1,0 +1,184 @@
+"""A real Trino with its OPA plugin, from the archive on Maven Central, and SQL over its HTTP protocol."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import time
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from failing_servers import free_port
+
+from privtab import user_cache
+
+VERSION = "476"
+JAVA = 24
+"""The first Java that runs it."""
+PLUGINS = ("memory", "opa", "tpch")
+ARTIFACT = f"io.trino:trino-server:{VERSION}:tar.gz"
+FOLDER_VARIABLE, JAVA_VARIABLE = "PRIVTAB_TRINO", "PRIVTAB_TRINO_JAVA_HOME"
+START_SECONDS = 240
+DENIED = "PERMISSION_DENIED"
+PROBE = "SELECT count(*) FROM tpch.tiny.region"
+"""What fails until Trino has found its node."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a statement answered."""
+
+    rows: list[list[Any]] = field(default_factory=list)
+    error: str | None = None
+    """The name of the error."""
+    message: str = ""
+
+    @property
+    def denied(self) -> bool:
+        return self.error == DENIED
+
+    @property
+    def column(self) -> list[Any]:
+        """The first column, sorted."""
+        return sorted(row[0] for row in self.rows)
+
+
+class Trino:
+    """A running Trino."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.session = requests.Session()
+        self.session.trust_env = False
+
+    def ready(self) -> bool:
+        try:
+            return self.session.get(f"{self.url}/v1/info", timeout=5).json().get("starting") is False
+        except (requests.RequestException, ValueError):
+            return False
+
+    def run(self, user: str, sql: str, *, through: str | None = None) -> Result:
+        """Run a statement. `through`: who is logged in, and runs it as the user."""
+        headers = {"X-Trino-User": user}
+        if through is not None:
+            headers["Authorization"] = f"Basic {b64encode(f'{through}:'.encode()).decode()}"
+        answer = self._json(self.session.post(f"{self.url}/v1/statement", sql.encode(), headers=headers, timeout=60))
+        rows: list[list[Any]] = []
+        while True:
+            rows += answer.get("data", ())
+            if "error" in answer:
+                return Result(error=answer["error"]["errorName"], message=answer["error"]["message"])
+            if "nextUri" not in answer:
+                return Result(rows)
+            answer = self._json(self.session.get(answer["nextUri"], headers=headers, timeout=60))
+
+    @staticmethod
+    def _json(response: requests.Response) -> dict[str, Any]:
+        if response.status_code == 403:
+            return {"error": {"errorName": DENIED, "message": response.text}}
+        assert response.status_code == 200, response.text
+        found: dict[str, Any] = response.json()
+        return found
+
+
+def distribution() -> Path:
+    """The folder of an unpacked server; skips the test where the archive cannot be had."""
+    if given := os.environ.get(FOLDER_VARIABLE):
+        return Path(given)
+    folder = user_cache.folder() / f"trino-server-{VERSION}"
+    if folder.is_dir():
+        return folder
+    archive = Path.home() / ".m2/repository/io/trino/trino-server" / VERSION / f"trino-server-{VERSION}.tar.gz"
+    if not archive.is_file() and (maven := shutil.which("mvn")) is not None:
+        command = [maven, "-q", "dependency:get", f"-Dartifact={ARTIFACT}", "-Dtransitive=false"]
+        subprocess.run(command, check=False, timeout=1800, capture_output=True)
+    if not archive.is_file():
+        pytest.skip(f"{ARTIFACT} (821 MB) cannot be had from Maven, and {FOLDER_VARIABLE} names no unpacked server")
+    kept = re.compile(rf"trino-server-{VERSION}/(?:lib|plugin/(?:{'|'.join(PLUGINS)}))/")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as staged, tarfile.open(archive) as tar:
+        tar.extractall(staged, (m for m in tar if kept.match(m.name)), filter="data")
+        (Path(staged) / folder.name).rename(folder)
+    return folder
+
+
+def java() -> Path:
+    """A Java that is new enough; skips the test if there is none."""
+    homes = [Path(home) for home in (os.environ.get(JAVA_VARIABLE), os.environ.get("JAVA_HOME")) if home]
+    for home in (*homes, *sorted(Path("/usr/lib/jvm").glob("*"))):
+        release = home / "release"
+        found = re.search(r'JAVA_VERSION="(\d+)', release.read_text(encoding="utf-8")) if release.is_file() else None
+        if found and int(found[1]) >= JAVA:
+            return home / "bin" / "java"
+    pytest.skip(
+        f"Trino {VERSION} needs Java {JAVA}: {JAVA_VARIABLE} names none, and no JAVA_HOME or system package has one"
+    )
+
+
+@contextmanager
+def trino(access_control: Mapping[str, str], owner: str, log: Path | None = None) -> Iterator[Trino]:
+    """A Trino with the catalogs `tpch` and `memory` that asks an OPA, as the properties say. `owner`: who may read `tpch`."""
+    server, program = distribution(), java()
+    with tempfile.TemporaryDirectory(prefix="privtab-trino-") as name:
+        folder, port = Path(name), free_port()
+        etc = folder / "etc"
+        (etc / "catalog").mkdir(parents=True)
+        for catalog in ("tpch", "memory"):
+            _properties(etc / "catalog" / f"{catalog}.properties", {"connector.name": catalog})
+        _properties(etc / "access-control.properties", {"access-control.name": "opa", **access_control})
+        config = {
+            "node.environment": "test",
+            "node.id": "test",
+            "node.internal-address": "127.0.0.1",
+            "node.bind-ip": "127.0.0.1",
+            "coordinator": "true",
+            "node-scheduler.include-coordinator": "true",
+            "http-server.http.port": str(port),
+            "discovery.uri": f"http://127.0.0.1:{port}",
+            "plugin.dir": str(server / "plugin"),
+            "catalog.config-dir": str(etc / "catalog"),
+            "access-control.config-files": str(etc / "access-control.properties"),
+            "query.max-memory-per-node": "200MB",
+        }
+        _properties(etc / "config.properties", config)
+        options = ["-Xmx1G", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1", "-Djdk.attach.allowAttachSelf=true"]
+        options += ["-Dfile.encoding=UTF-8", f"-Dconfig={etc / 'config.properties'}", "-cp", f"{server}/lib/*"]
+        environment = {key: value for key, value in os.environ.items() if key != "JDK_JAVA_OPTIONS"}
+        path = log or folder / "trino.log"
+        with path.open("wb") as output:
+            process = subprocess.Popen(
+                [str(program), *options, "io.trino.server.TrinoServer"],
+                cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            )  # fmt: skip
+        try:
+            running = Trino(f"http://127.0.0.1:{port}")
+            deadline = time.monotonic() + START_SECONDS
+            while not running.ready():
+                text = path.read_text(encoding="utf-8", errors="replace")
+                assert process.poll() is None, f"Trino ended:\n{text[-4000:]}"
+                assert time.monotonic() < deadline, f"Trino did not start:\n{text[-4000:]}"
+                time.sleep(0.5)
+            while running.run(owner, PROBE).error == "NO_NODES_AVAILABLE":
+                time.sleep(0.5)
+            yield running
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _properties(path: Path, values: Mapping[str, str]) -> None:
+    path.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
