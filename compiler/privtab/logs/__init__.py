@@ -1,0 +1,1 @@
+"""Logged decisions: read, decided again, and what of a state they used."""
