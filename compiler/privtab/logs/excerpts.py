@@ -14,12 +14,15 @@ from typing import Any, TypeAlias
 
 from privtab.analysis.explain import minimal_sets_of
 from privtab.analysis.provenance import Chain, Provenance
+from privtab.ir.canonical import Leaf
+from privtab.ir.formula import uses_below
 from privtab.ir.nodes import ByType, Program
 from privtab.moments import ALWAYS, Window
+from privtab.names import path_of
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Request
 from privtab.state.chains import GROUP, ROLE
-from privtab.state.located import lying_in
+from privtab.state.located import locations, lying_in
 from privtab.state.nodes import TABLES, Cells, ColumnRows, RowLocation, State
 from privtab.state.places import Places
 
@@ -58,6 +61,12 @@ class StateRows:
             for number, name in enumerate(state.column(table, column), begin):
                 self.by_principal[principal_named(str(name), prefix)].append(number)
         self._tables = tuple(OF_PRINCIPALS)
+        self._paths: list[str | None] = [None] * len(self.cells)
+        for table in ("grants", "owners"):
+            for row, key in zip(self.numbers[table], state.column(table, "entity"), strict=True):
+                self._paths[row] = path_of(str(key))
+        self._asks_below = uses_below(program)
+        self._locations = locations(program, state)
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -114,6 +123,21 @@ class StateRows:
         user, groups = caller
         everyones = self.program.semantics.everyones
         return self.about({f"{USER}{user}", *(f"{GROUP}{group}" for group in (*groups, *everyones))}, without)
+
+    def concerning(self, rows: Iterable[Row], requests: Iterable[Request]) -> Iterable[Row]:
+        """Of the rows of a caller, those that can matter for some requests: grants and owners of other entities are left out."""
+        if self._asks_below:
+            return rows
+        paths = {""}
+        for request in requests:
+            for entity in (request.resource, *request.with_.values()):
+                own = entity.id.removesuffix("/")
+                while own not in paths:
+                    paths.add(own)
+                    own = own.rpartition("/")[0]
+                if self.program.flat:
+                    paths.update(map(path_of, self._locations.find(entity) or ()))
+        return (row for row in rows if self._paths[row] is None or self._paths[row] in paths)
 
     def excerpt(self, rows: Iterable[Row]) -> Excerpt:
         """Some rows."""
@@ -187,6 +211,9 @@ class Excerpt:
         self._links = frozenset(row for table in ("memberships", "assignments") for row in numbers.get(table, ()))
         self._all = frozenset(row for listed in numbers.values() for row in listed)
         self._known: dict[object, Provenance] = {}
+        semantics = program.semantics
+        self._many_links = bool(semantics.hierarchy or semantics.everyones or "request" in semantics.groups)
+        """Whether a caller can be a principal in several ways by one row."""
 
     def allows(self, request: Request) -> bool:
         """Whether a request, whose names were checked, is allowed."""
@@ -206,17 +233,25 @@ class Excerpt:
         ways: list[tuple[tuple[Rows, ...], ...]] = []
         used: set[Row] = set()
         for atoms in listed.sets:
-            held = [atom for atom in atoms if not isinstance(atom, ByType) and evaluation.why(atom) is not None]
-            if len(held) == len(atoms):
-                ways.append(tuple(tuple(map(_rows, shortest.of(atom))) for atom in held))
-                used.update(row for atom in held for chain in every.of(atom) for row in _rows(chain))
+            held = tuple(self._chains(shortest, atom) for atom in atoms)
+            if all(held):
+                ways.append(held)
+                all_chains = (self._chains(every, atom) for atom in atoms) if self._many_links else held
+                used.update(row for chains in all_chains for chain in chains for row in chain)
         if request.active_roles is not None:
             # The caller has to hold each of the roles that the request names.
             used |= self._links
             ways = [(*atoms, (self._links,)) for atoms in ways]
-        if not listed.complete or not ways or not all(all(atoms) for atoms in ways):
+        if not listed.complete or not ways:
             return Ways(ways=(((self._all,),),), used=self._all)
         return Ways(ways=tuple(ways), used=frozenset(used))
+
+
+    def _chains(self, provenance: Provenance, leaf: Leaf) -> tuple[Rows, ...]:
+        """The chains of rows through which an atom holds; none if it does not."""
+        assert not isinstance(leaf, ByType), "a request gives every object its type"
+        found = tuple(dict.fromkeys(map(_rows, provenance.of(leaf))))
+        return found or ((self._all,) if provenance.evaluation.why(leaf) is not None else ())
 
 
 def _rows(chain: Chain) -> Rows:

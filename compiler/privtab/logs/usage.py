@@ -155,8 +155,9 @@ def decided(program: Program, state: State, requests: Sequence[Request]) -> list
     return opened.engine.allow_many(requests)
 
 
-def _of_caller(found: Usage, caller: Caller, numbers: Iterable[int], ranks: Mapping[Row, int]) -> None:
-    rows = found.rows.of_caller(caller)
+def _of_caller(found: Usage, caller: Caller, numbers: Collection[int], ranks: Mapping[Row, int]) -> None:
+    requests = [found.log[number].request for number in numbers]
+    rows = [*found.rows.concerning(found.rows.of_caller(caller), requests)]
     excerpt, used = found.rows.excerpt(rows), set[Row]()
     for number in numbers:
         logged = found.log[number]
