@@ -101,6 +101,11 @@ class Moments:
             self._policies[revision] = self.policy(revision)
         return self._policies[revision]
 
+    @property
+    def last_policy(self) -> Policy | None:
+        """The policy of the moment that was looked at last."""
+        return next(reversed(self._policies.values()), None)
+
     def state_labels(self, rows: pa.RecordBatch) -> pa.Array:
         """The revision of the state of each row."""
         return rows["state_revision"] if self.label is None else self.label(rows)

@@ -41,7 +41,7 @@ QUESTIONS = pa.schema(
         ("position", pa.string()),
     ]
 )
-"""The distinct questions whose answers differ: `more` is JSON of what else the request has, `decision_id` and `position` are those of one of `requests`."""
+"""The distinct questions whose answers differ: `state_revision` is what names the state of the moment, a revision or the number of a change, `more` is JSON of what else the request has, `decision_id` and `position` are those of one of `requests`."""
 _PENDING = 1 << 16
 
 
@@ -119,7 +119,7 @@ def _of_batch(batch: pa.RecordBatch, moments: Moments, package: str, found: Repl
             found.skip(MASKED, pc.sum(masked).as_py() or 0)
             part = part.filter(pc.invert(masked))
         if len(part):
-            yield _differences(part, then, now, found)
+            yield _differences(part, state, then, now, found)
 
 
 def _moments_of(policies: pa.Array, states: pa.Array) -> Iterator[tuple[tuple[str | None, str | None], Any]]:
@@ -132,7 +132,9 @@ def _moments_of(policies: pa.Array, states: pa.Array) -> Iterator[tuple[tuple[st
         yield (names[0][number // len(names[1])], names[1][number % len(names[1])]), np.flatnonzero(code == number)
 
 
-def _differences(rows: pa.RecordBatch, then: Decider | None, now: Decider, found: Replay) -> pa.Table:
+def _differences(
+    rows: pa.RecordBatch, state: str | None, then: Decider | None, now: Decider, found: Replay
+) -> pa.Table:
     recorded: Truth = rows["allowed"].to_numpy(zero_copy_only=False).astype(np.bool_)
     before = recorded if then is None else then.decide(rows)
     after = now.decide(rows)
@@ -151,6 +153,7 @@ def _differences(rows: pa.RecordBatch, then: Decider | None, now: Decider, found
         "then": pa.array(before[positions]),
         "now": pa.array(after[positions]),
         "more": pa.array(_more(part), pa.string()),
+        "state_revision": pa.repeat(pa.scalar(state, pa.string()), len(positions)),
         "requests": pa.array(np.ones(len(positions), np.int64)),
         "first": part["time"],
         "last": part["time"],
