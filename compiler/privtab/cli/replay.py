@@ -100,7 +100,7 @@ def _shown(found: Report, format_: DiffFormat, failing: list[str], policy: str) 
 
 
 def _text(found: Report, console: Terminal) -> None:
-    from privtab.logs.report import headline, summary
+    from privtab.logs.report import headline, summary, why
 
     for line in summary(found):
         console.print(line)
@@ -119,7 +119,7 @@ def _text(found: Report, console: Terminal) -> None:
                 str(sample["requests"]),
                 sample["request"],
                 " → ".join("allow" if sample[name] else "deny" for name in ("recorded", "then", "now")),
-                "; ".join(sample.get("because", ())),
+                why(sample),
             ]
             for sample in group.samples
         ]

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from privtab.analysis.diff.markdown import as_code, as_text
 from privtab.analysis.diff.nodes import Diff
-from privtab.analysis.diff.summary import answers_text, holding_texts, request_text
+from privtab.analysis.diff.summary import answers_text, combine_pairs, holding_texts, request_text
 from privtab.diagnostics import Diagnostic, Severity, Span
 from privtab.ir.nodes import Program
 from privtab.logs.deciding import Decider
@@ -44,8 +44,8 @@ class Group:
     """The differences of one kind in one row of the table."""
 
     kind: Kind
-    row: str
-    """`entity/operation`."""
+    rows: tuple[str, ...]
+    """`entity/operation`, for each operation of the row."""
     where: str | None
     """The place of the row, `file:line`, or the line of the document that it comes from."""
     span: Span | None
@@ -146,23 +146,24 @@ def report(replay: Replay, moments: Moments, compared: Diff | None, *, metrics: 
 
 def _groups(kind: Kind, questions: pa.Table, moments: Moments) -> Iterator[Group]:
     types = pc.list_element(pc.split_pattern(questions["resource"], ":", max_splits=1), 0)
-    rows = pc.binary_join_element_wise(types, questions["action"], "/")
-    explained = [_explained(kind, question, moments) for question in questions.slice(0, EXPLAINED).to_pylist()]
-    for entry in sorted(pc.value_counts(rows).to_pylist(), key=lambda entry: str(entry["values"])):
-        name = entry["values"]
-        chosen = pc.equal(rows, name)
+    names = pc.binary_join_element_wise(types, questions["action"], "/")
+    explained = [
+        _explained(question, moments, now=kind == "gained") for question in _rows(questions.slice(0, EXPLAINED))
+    ]
+    for span, where, listed in _places(names, questions, moments):
+        chosen = pc.is_in(names, pa.array(listed))
         part = questions.filter(chosen)
         positions = [at for at in pc.indices_nonzero(chosen).to_pylist() if at < EXPLAINED]
         through: Counter[str] = Counter()
         for at in positions:
             question, decision = explained[at]
-            for principal in {str(reason.get("through")) for reason in decision.reasons} if decision else ():
+            for principal in (
+                {str(reason["through"]) for reason in decision.reasons if "through" in reason} if decision else ()
+            ):
                 through[principal] += question["requests"]
-        pair = tuple(name.split("/", 1))
-        span, where = _place(pair, moments, part["policy_revision"][0].as_py())
         yield Group(
             kind=kind,
-            row=name,
+            rows=tuple(listed),
             where=where,
             span=span,
             requests=pc.sum(part["requests"]).as_py(),
@@ -173,39 +174,63 @@ def _groups(kind: Kind, questions: pa.Table, moments: Moments) -> Iterator[Group
             by_user=_most(part, "user"),
             by_entity=_most(part, "resource"),
             through=tuple(through.most_common(SAMPLES)),
-            samples=tuple(_sample(*explained[at]) for at in positions[:SAMPLES]),
+            samples=tuple(_sample(explained[at], kind, moments) for at in positions[:SAMPLES]),
         )
 
 
-def _explained(kind: Kind, question: dict[str, Any], moments: Moments) -> tuple[dict[str, Any], Decision | None]:
-    """The decision on the side that allows a question; of an unexplained one, that of its moment."""
+def _rows(questions: pa.Table) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = questions.to_pylist()
+    return found
+
+
+def _places(
+    names: pa.ChunkedArray, questions: pa.Table, moments: Moments
+) -> Iterator[tuple[Span | None, str | None, list[str]]]:
+    """Each row of the table, with its place and its operations, of which it may have several."""
+    found: dict[str, tuple[Span | None, str | None, list[str]]] = {}
+    for name in sorted(names.unique().to_pylist()):
+        type_, _, operation = name.partition("/")
+        revision = questions["policy_revision"][pc.index(names, name).as_py()].as_py()
+        span, where = _place((type_, operation), moments, revision)
+        found.setdefault(where or name, (span, where, []))[2].append(name)
+    yield from found.values()
+
+
+def _explained(question: dict[str, Any], moments: Moments, *, now: bool) -> tuple[dict[str, Any], Decision | None]:
+    """A question, and its decision now or at its moment; None if that is not known."""
+    policy, state = question["policy_revision"], question["state_revision"]
     try:
-        policy, state = question["policy_revision"], question["state_revision"]
-        decider: Decider | None = moments.now(policy, state) if kind == "gained" else moments.then(policy, state)
+        decider: Decider | None = moments.now(policy, state) if now else moments.then(policy, state)
         return question, None if decider is None else decider.explain(request_row(question))
     except Unknown:
         return question, None
 
 
-def _sample(question: Mapping[str, Any], decision: Decision | None) -> dict[str, Any]:
-    found = {
-        "request": _text(question),
-        "requests": question["requests"],
-        "recorded": question["recorded"],
-        "then": question["then"],
-        "now": question["now"],
-        "last": _shown(question["last"]),
-        "decision_id": question["decision_id"],
-        "position": question["position"],
-        "policy_revision": question["policy_revision"],
-        "state_revision": question["state_revision"],
-    }
-    if decision is not None:
-        reasons = [
-            f"{reason['atom']} through {reason['through']}" for reason in decision.reasons if "through" in reason
-        ]
-        found["because"] = reasons if decision.allowed else [" and ".join(way) for way in decision.missing[:2]]
+def _sample(explained: tuple[dict[str, Any], Decision | None], kind: Kind, moments: Moments) -> dict[str, Any]:
+    question, decision = explained
+    found = {"request": _text(question)} | {name: question[name] for name in _OF_SAMPLE}
+    found["last"] = _shown(question["last"])
+    other = None if kind == "unexplained" else _explained(question, moments, now=kind == "lost")[1]
+    for side in (decision, other):
+        if side is not None and side.allowed:
+            found["because"] = [
+                f"{reason['atom']} through {reason['through']}" for reason in side.reasons if "through" in reason
+            ]
+        elif side is not None:
+            found["missing"] = [" and ".join(way) for way in side.missing[:2]]
     return found
+
+
+_OF_SAMPLE = (
+    "requests", "recorded", "then", "now", "last", "decision_id", "position", "policy_revision", "state_revision"
+)  # fmt: skip
+
+
+def why(sample: Mapping[str, Any]) -> str:
+    """Why a sample is allowed on one side and denied on the other."""
+    parts = [*sample.get("because", ())]
+    parts += [f"missing: {' or '.join(sample['missing'])}"] if sample.get("missing") else []
+    return "; ".join(parts)
 
 
 def _text(question: Mapping[str, Any]) -> str:
@@ -238,7 +263,7 @@ def _place(pair: tuple[str, ...], moments: Moments, revision: str | None) -> tup
 
 def _possible(compared: Diff, groups: Sequence[Group]) -> Iterator[Possible]:
     """The witnesses of changes in a direction that no logged request shows."""
-    seen = {(group.row, group.kind) for group in groups}
+    seen = {(row, group.kind) for group in groups for row in group.rows}
     for row in compared.changes:
         for witness in row.witnesses:
             kind = {"wider": "gained", "narrower": "lost"}.get(witness.shows)
@@ -275,7 +300,8 @@ def headline(group: Group) -> str:
         "gained": "would be allowed",
         "unexplained": "were answered otherwise than their moment explains",
     }[group.kind]
-    return f"{group.row}: {_number(group.requests, 'request')} of {_number(group.users, 'user')} to {_number(group.entities, 'entity')} {what}"
+    name = ", ".join(combine_pairs([(t, o) for t, _, o in (row.partition("/") for row in group.rows)]))
+    return f"{name}: {_number(group.requests, 'request')} of {_number(group.users, 'user')} to {_number(group.entities, 'entity')} {what}"
 
 
 def _number(number: int, noun: str) -> str:
@@ -307,8 +333,9 @@ def markdown(found: Report) -> str:
         lines += ["| request | times | recorded | then | now | why |", "|---|---|---|---|---|---|"]
         for sample in group.samples:
             answers = " | ".join("allow" if sample[name] else "deny" for name in ("recorded", "then", "now"))
-            why = as_text("; ".join(sample.get("because", ())))
-            lines.append(f"| {as_code(sample['request'])} | {sample['requests']:,} | {answers} | {why} |")
+            lines.append(
+                f"| {as_code(sample['request'])} | {sample['requests']:,} | {answers} | {as_text(why(sample))} |"
+            )
         lines += [""]
     if found.possible:
         lines += ["### Possible, not seen", "", "| row | verdict | witness |", "|---|---|---|"]
