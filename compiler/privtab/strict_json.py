@@ -22,8 +22,31 @@ def loads(text: str | bytes) -> Any:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if "\\ud" in json_text or "\\uD" in json_text:
-        _check_pairs(value)
+        check_pairs(value)
     return value
+
+
+class Incomplete(ValueError):
+    """A text is no value of JSON, perhaps since its end is missing."""
+
+    def __init__(self, error: json.JSONDecodeError, start: int) -> None:
+        super().__init__(error.msg)
+        self.position = error.pos - start
+        """Where it stops to be one, from the start of the value."""
+        self.open_text = error.msg.startswith("Unterminated string")
+
+
+def decode_at(text: str, start: int) -> tuple[Any, int]:
+    """The value that begins at a position of a longer text, and where it ends. Raises ValueError as `loads`.
+
+    Lone surrogates are left to `check_pairs`.
+    """
+    try:
+        return _decode_at(text, start)
+    except json.JSONDecodeError as error:
+        raise Incomplete(error, start) from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def loads_object(text: str | bytes, what: str, error: type[Exception]) -> dict[str, Any]:
@@ -59,7 +82,7 @@ def _compact(text: str) -> Any:
     return value if members == text.count('":') else None
 
 
-def _check_pairs(value: object) -> None:
+def check_pairs(value: object) -> None:
     """Raise ValueError if a text has a lone surrogate, which only an escape can produce."""
     waiting = [value]
     while waiting:
@@ -85,4 +108,5 @@ def _no_number(text: str) -> float:
     raise ValueError(f"{text} is not a number")
 
 
-_decode = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number).decode
+_decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number)
+_decode, _decode_at = _decoder.decode, _decoder.raw_decode

@@ -65,6 +65,13 @@ class StateRows:
         for table in ("grants", "owners"):
             for row, key in zip(self.numbers[table], state.column(table, "entity"), strict=True):
                 self._paths[row] = path_of(str(key))
+        self.containers = {
+            row: f"{prefix}{self.cells[row][1]}"
+            for table, prefix in (("memberships", GROUP), ("assignments", ROLE))
+            for row in self.numbers[table]
+        }
+        """The group or the role that a row puts its principal into."""
+        self.denials = {row for row in self.numbers["grants"] if self.cells[row][1] == "deny"}
         self._asks_below = uses_below(program)
         self._locations = locations(program, state)
 
@@ -86,23 +93,12 @@ class StateRows:
         columns = self.whole.table(table).columns
         return {name: text for name, text in zip(columns, self.cells[row], strict=True) if text is not None}
 
-    def container(self, row: Row) -> str | None:
-        """The group or the role that a row puts its principal into; None if it gives something else."""
-        table = self.table(row)
-        if table == "memberships":
-            return f"{GROUP}{self.cells[row][1]}"
-        return f"{ROLE}{self.cells[row][1]}" if table == "assignments" else None
-
     def holder(self, row: Row) -> str:
         """The principal that a row names."""
         table = self.table(row)
         column, prefix = OF_PRINCIPALS[table]
         position = list(self.whole.table(table).columns).index(column)
         return principal_named(str(self.cells[row][position]), prefix)
-
-    def is_denial(self, row: Row) -> bool:
-        """Whether a row denies."""
-        return self.table(row) == "grants" and self.cells[row][1] == "deny"
 
     def about(self, principals: Iterable[str], without: Collection[Row] = ()) -> list[Row]:
         """The rows that name some principals, or what these are in or hold at any distance; `without`: some rows."""
@@ -112,7 +108,7 @@ class StateRows:
                 if row in without:
                     continue
                 found.append(row)
-                container = self.container(row)
+                container = self.containers.get(row)
                 if container is not None and container not in seen:
                     seen.add(container)
                     waiting.append(container)

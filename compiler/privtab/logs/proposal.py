@@ -6,7 +6,7 @@ and that could be removed is superfluous: when it was looked at, an allow was lo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -66,7 +66,7 @@ def removal_order(program: Program, rows: StateRows, protected: Mapping[Row, str
         order += [
             (row not in ends, number, size(row, table), row)
             for row in numbers
-            if row not in protected and not rows.is_denial(row)
+            if row not in protected and row not in rows.denials
         ]
     return [row for *_, row in sorted(order)]
 
@@ -82,7 +82,7 @@ def propose(
     reduction.run(order, tell)
     removed = reduction.removed
     kept = {**protected, **reduction.carrying}
-    kept |= {row: DENIAL for row in found.rows.numbers["grants"] if found.rows.is_denial(row)}
+    kept |= dict.fromkeys(found.rows.denials, DENIAL)
     gone: dict[str, set[int]] = {}
     for row in removed:
         table, number = found.rows.place(row)
@@ -172,44 +172,55 @@ class _Denials:
         self._names = StateNames(program)
         self._overlap = ScopeOverlap(locations(program, rows.whole).keys)
         self._from_requests = "request" in program.semantics.groups
-        self._any = any(map(rows.is_denial, rows.numbers["grants"]))
-        self._carried: dict[str, frozenset[Row]] = {}
+        self._carried: dict[str, set[Row]] = {}
+        self._allows: dict[Row, tuple[frozenset[str], str | None]] = {}
+        self._privileges: dict[tuple[str, str, str], frozenset[str]] = {}
 
-    def would_lift(self, row: Row, removed: Collection[Row]) -> bool:
-        """Whether it might."""
-        container = self._rows.container(row) if self._any else None
+    def would_lift(self, row: Row, removed: set[Row]) -> bool:
+        """Whether it might, where other rows are removed already."""
+        container = self._rows.containers.get(row)
         if container is None or not self._of(container):
             return False
         holder = self._rows.holder(row)
         if not holder.startswith(USER) or self._from_requests:
             return True
-        left = self._rows.of_caller((holder.removeprefix(USER), ()), {*removed, row})
+        removed.add(row)
+        left = self._rows.of_caller((holder.removeprefix(USER), ()), removed)
+        removed.discard(row)
         lifted = self._of(container).difference(left)
-        given = list(self._given(left))
-        return any(self._matters(denial, given) for denial in lifted)
+        return any(self._matters(denial, left) for denial in lifted)
 
-    def _of(self, principal: str) -> frozenset[Row]:
+    def _of(self, principal: str) -> set[Row]:
         """The denials that a principal brings."""
         if principal not in self._carried:
             found = self._rows.about([principal])
-            self._carried[principal] = frozenset(row for row in found if self._rows.is_denial(row))
+            self._carried[principal] = self._rows.denials.intersection(found)
         return self._carried[principal]
 
-    def _given(self, left: Collection[Row]) -> Iterator[tuple[frozenset[str], str | None]]:
-        """What rows allow: privileges, and the entity; None for anywhere."""
-        for row in left:
-            cells = self._rows.named(row)
-            if self._rows.table(row) == "grants" and not self._rows.is_denial(row):
-                type_ = cells["entity"].partition(":")[0]
-                yield frozenset(self._names.privileges_of(cells["privilege"], type_, "allow")), cells["entity"]
-            elif self._rows.table(row) == "assignments" and cells["role"] in self._program.roles:
-                declared = self._program.roles[cells["role"]].grants
-                yield frozenset(privilege for _, privileges in declared for privilege in privileges), None
-
-    def _matters(self, denial: Row, given: Collection[tuple[frozenset[str], str | None]]) -> bool:
-        cells = self._rows.named(denial)
-        denied = self._names.privileges_of(cells["privilege"], cells["entity"].partition(":")[0], "deny")
+    def _matters(self, denial: Row, left: Collection[Row]) -> bool:
+        denied, place = self._named(denial, "deny")
         return any(
-            not privileges.isdisjoint(denied) and self._overlap.both(key, cells["entity"])[0]
-            for privileges, key in given
+            not privileges.isdisjoint(denied) and self._overlap.both(key, place)[0]
+            for privileges, key in map(self._allowed, left)
         )
+
+    def _allowed(self, row: Row) -> tuple[frozenset[str], str | None]:
+        if row not in self._allows:
+            denies = row in self._rows.denials
+            self._allows[row] = (frozenset(), None) if denies else self._named(row, "allow")
+        return self._allows[row]
+
+    def _named(self, row: Row, effect: str) -> tuple[frozenset[str], str | None]:
+        """The privileges that a row names, and on what entity; None for anywhere: roles that are declared with privileges."""
+        cells, table = self._rows.cells[row], self._rows.table(row)
+        if table == "assignments":
+            declared = self._program.roles.get(str(cells[1]))
+            grants = () if declared is None else declared.grants
+            return frozenset(privilege for _, privileges in grants for privilege in privileges), None
+        if table != "grants":
+            return frozenset(), None
+        _, _, name, place = map(str, cells)
+        key = name, place.partition(":")[0], effect
+        if key not in self._privileges:
+            self._privileges[key] = frozenset(self._names.privileges_of(*key))
+        return self._privileges[key], place

@@ -166,7 +166,7 @@ def _of_caller(found: Usage, caller: Caller, numbers: Collection[int], ranks: Ma
             found.seen.setdefault(row, Seen()).add(logged)
         used |= ways.used
         found.witnesses[number] = ways.best(ranks)
-    found.relevant[caller] = frozenset(row for row in rows if row in used or found.rows.is_denial(row))
+    found.relevant[caller] = frozenset(row for row in rows if row in used or row in found.rows.denials)
 
 
 class Needs:
