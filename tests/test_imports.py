@@ -41,7 +41,7 @@ ALLOWED = {
     "importing": {"client", "ir", "state", "syntax"},
     "pushdown": {"client", "importing", "ir", "reference", "state", "syntax"},
     "integrations": {"client"},
-    "logs": {"analysis", "bundle", "client", "engines", "ir", "pipeline", "registry", "state", "store"},
+    "logs": {"analysis", "bundle", "client", "engines", "ir", "pipeline", "reference", "registry", "state", "store", "syntax"},
     "serving": set(),
     "authzen": {"client", "engines", "serving"},
     "analysis": {"entitlements", "ir", "reference", "state", "syntax"},

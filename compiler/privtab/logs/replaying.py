@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -98,12 +98,17 @@ def replay(
     return found
 
 
-def _of_batch(batch: pa.RecordBatch, moments: Moments, package: str, found: Replay) -> Iterator[pa.Table]:
+def usable(batch: pa.RecordBatch, package: str, skip: Callable[[str, int], None]) -> pa.RecordBatch:
+    """The decisions of one system that can be decided again; `skip` is told how many others there are, and why."""
     ours = pc.equal(batch["system"], package).fill_null(fill_value=False)
-    found.skip("of another system", len(batch) - (pc.sum(ours).as_py() or 0))
+    skip("of another system", len(batch) - (pc.sum(ours).as_py() or 0))
     for entry in pc.value_counts(batch["problem"].filter(ours).drop_null()):
-        found.skip(entry["values"].as_py(), entry["counts"].as_py())
-    rows = batch.filter(pc.and_(ours, batch["problem"].is_null()))
+        skip(entry["values"].as_py(), entry["counts"].as_py())
+    return batch.filter(pc.and_(ours, batch["problem"].is_null()))
+
+
+def _of_batch(batch: pa.RecordBatch, moments: Moments, package: str, found: Replay) -> Iterator[pa.Table]:
+    rows = usable(batch, package, found.skip)
     if not len(rows):
         return
     states = moments.state_labels(rows)
@@ -152,7 +157,7 @@ def _differences(
         "recorded": pa.array(recorded[positions]),
         "then": pa.array(before[positions]),
         "now": pa.array(after[positions]),
-        "more": pa.array(_more(part), pa.string()),
+        "more": pa.array(more(part), pa.string()),
         "state_revision": pa.repeat(pa.scalar(state, pa.string()), len(positions)),
         "requests": pa.array(np.ones(len(positions), np.int64)),
         "first": part["time"],
@@ -162,7 +167,7 @@ def _differences(
     return _merged(pa.Table.from_arrays(arrays, schema=QUESTIONS))
 
 
-def _more(rows: pa.RecordBatch) -> Iterator[str | None]:
+def more(rows: pa.RecordBatch) -> Iterator[str | None]:
     """What each request has besides a user, an operation and a resource, as JSON."""
     for cells in zip(*(rows[name].to_pylist() for name in _MORE), strict=True):
         given = {name: cell for name, cell in zip(_MORE, cells, strict=True) if cell is not None}

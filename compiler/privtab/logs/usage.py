@@ -11,26 +11,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from privtab.engines.python import Opener
-from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program
-from privtab.ir.serialise import vocabulary
+from privtab.logs.distinct import LoggedRequest
 from privtab.logs.excerpts import Caller, Excerpt, Row, Rows, StateRows, callers
 from privtab.moments import FIRST, LAST
 from privtab.pipeline import policy_artifacts
 from privtab.request import Request
 from privtab.state.index import index
 from privtab.state.nodes import State
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedRequest:
-    """A distinct request and answer of a log: how often, and when first and last, in nanoseconds since 1970."""
-
-    request: Request
-    allowed: bool
-    count: int = 1
-    first: int = FIRST
-    last: int = LAST
 
 
 @dataclass(slots=True)
@@ -65,9 +53,7 @@ class Usage:
 
     rows: StateRows
     log: Sequence[LoggedRequest]
-    """Allows and denials whose names the policy knows."""
-    unknown: Sequence[tuple[LoggedRequest, str]]
-    """Those that it refuses, and why."""
+    """Its distinct requests, whose names the policy knows."""
     allows: Sequence[int]
     """Of the log, the allows that the state gives."""
     lapsed: Sequence[int]
@@ -92,13 +78,6 @@ class Usage:
         """What the log says of a row."""
         return Use.NEEDED if row in self.needed else Use.SUBSTITUTED if row in self.seen else Use.UNUSED
 
-    @property
-    def window(self) -> tuple[int, int] | None:
-        """The first and the last moment of the log; None if it has no decision."""
-        if not self.log:
-            return None
-        return min(logged.first for logged in self.log), max(logged.last for logged in self.log)
-
 
 Tell = Callable[[int, int], None]
 """Called with how much is done, and of how much."""
@@ -116,18 +95,11 @@ def usage(
 
     `rank`: the order in which rows would be removed; of several ways of an allow, that counts whose rows would be removed last.
     """
-    names, known, unknown = vocabulary(program), list[LoggedRequest](), list[tuple[LoggedRequest, str]]()
-    for logged in log:
-        try:
-            names.check(logged.request)
-            known.append(logged)
-        except InvalidRequest as error:
-            unknown.append((logged, str(error)))
+    known = list(log)
     answers = decided(program, state, [logged.request for logged in known])
     found = Usage(
         rows=StateRows(program, state),
         log=known,
-        unknown=unknown,
         allows=[n for n, logged in enumerate(known) if logged.allowed and answers[n]],
         lapsed=[n for n, logged in enumerate(known) if logged.allowed and not answers[n]],
         denials=[n for n, logged in enumerate(known) if not logged.allowed and not answers[n]],
