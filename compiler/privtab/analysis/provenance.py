@@ -71,7 +71,8 @@ class Provenance:
         self._rows: dict[str, list[_Row]] = defaultdict(list)
         """For each group and role of the caller, the rows by which they are in it or hold it, with the holders in these rows."""
         self._shortest: dict[tuple[frozenset[str], bool], Mapping[_Reached, Chain]] = {}
-        self._every_link = False
+        self.every_link = False
+        """As in `about`."""
         self._link({f"user:{user}"})
         request_groups = sorted(evaluation.request_groups)
         in_state = set(self._rows)
@@ -108,7 +109,7 @@ class Provenance:
         `every_link`: chains then have all rows through which the caller is a principal, in any order, and not those of the shortest way.
         """
         found = copy(self)
-        found.evaluation, found._every_link = evaluation, every_link
+        found.evaluation, found.every_link = evaluation, every_link
         return found
 
     def _link(self, principals: set[str]) -> None:
@@ -243,7 +244,7 @@ class Provenance:
                 if (holder, counts) in shortest and _counts(holder, principal, names, counts=counts)
             ]
             if (scope is None or scope in path) and chains:
-                yield (step, *(self._links(holder, shortest, path) if self._every_link else min(chains, key=len)))
+                yield (step, *(self._links(holder, shortest, path) if self.every_link else min(chains, key=len)))
 
     def _links(self, principal: str, reached: Collection[_Reached], path: Iterable[str]) -> Iterable[ProvenanceStep]:
         """Every row on some way from a principal to the caller."""

@@ -46,6 +46,8 @@ Caller: TypeAlias = tuple[str, tuple[str, ...]]
 class StateRows:
     """The rows of the state of one moment, numbered, by the principals that they name."""
 
+    TABLES = tuple(OF_PRINCIPALS)
+
     def __init__(self, program: Program, state: State) -> None:
         self.program = program
         self.whole = state.plain("what a log used, which is asked of the state of one moment,")
@@ -60,7 +62,6 @@ class StateRows:
             self.numbers[table] = range(begin, len(self.cells))
             for number, name in enumerate(state.column(table, column), begin):
                 self.by_principal[principal_named(str(name), prefix)].append(number)
-        self._tables = tuple(OF_PRINCIPALS)
         self._paths: list[str | None] = [None] * len(self.cells)
         for table in ("grants", "owners"):
             for row, key in zip(self.numbers[table], state.column(table, "entity"), strict=True):
@@ -80,7 +81,7 @@ class StateRows:
 
     def table(self, row: Row) -> str:
         """The table of a row."""
-        return self._tables[bisect_right(self._begins, row) - 1]
+        return self.TABLES[bisect_right(self._begins, row) - 1]
 
     def place(self, row: Row) -> tuple[str, int]:
         """The table of a row, and its number there."""
@@ -143,7 +144,9 @@ class StateRows:
         tables: Any = {
             table: ColumnRows.of(table, [self.cells[row] for row in listed]) for table, listed in by_table.items()
         }
-        others: Any = {table: getattr(self.whole, table) for table in (*TABLES, "entities") if table not in OF_PRINCIPALS}
+        others: Any = {
+            table: getattr(self.whole, table) for table in (*TABLES, "entities") if table not in OF_PRINCIPALS
+        }
         state = lying_in(self.program, State(**tables, **others), self.whole)
         return Excerpt(self.program, state, by_table)
 
@@ -241,7 +244,6 @@ class Excerpt:
         if not listed.complete or not ways:
             return Ways(ways=(((self._all,),),), used=self._all)
         return Ways(ways=tuple(ways), used=frozenset(used))
-
 
     def _chains(self, provenance: Provenance, leaf: Leaf) -> tuple[Rows, ...]:
         """The chains of rows through which an atom holds; none if it does not."""

@@ -34,7 +34,9 @@ class Proposal:
     """The other rows that stay, and why."""
 
 
-def removal_order(program: Program, rows: StateRows, protected: Mapping[Row, str], ends: Collection[Row] = ()) -> list[Row]:
+def removal_order(
+    program: Program, rows: StateRows, protected: Mapping[Row, str], ends: Collection[Row] = ()
+) -> list[Row]:
     """The rows that may be removed, in the order in which that is tried: rights before memberships, larger ones first.
 
     Rows that end by themselves (`ends`) come first of all. `protected`: rows that stay, and why.
