@@ -45,6 +45,8 @@ class Log:
     """Decisions that are not among these, by why."""
     samples: dict[str, str] = field(default_factory=dict)
     """For each reason why requests are none of the policy, the first one's message."""
+    timeline: Counter[tuple[int, bool]] = field(default_factory=Counter)
+    """By minute since 1970 and answer, the decisions."""
     window: tuple[int, int] | None = None
     """When the first and the last decision was made; None if there is none with a time."""
 
@@ -65,6 +67,7 @@ def distinct(batches: Iterable[pa.RecordBatch], program: Program, *, system: str
             masked = rows["masked"].is_valid()
             found.skip(MASKED, pc.sum(masked).as_py() or 0)
             rows = rows.filter(pc.invert(masked))
+        found.timeline.update(_minutes(rows))
         parts.append(_merged(_questions(rows)))
         pending += len(parts[-1])
         if pending > _PENDING:
@@ -109,6 +112,12 @@ def _questions(rows: pa.RecordBatch) -> pa.Table:
         "last": times,
     }
     return pa.table(columns)
+
+
+def _minutes(rows: pa.RecordBatch) -> dict[tuple[int, bool], int]:
+    table = pa.table({"minute": pc.divide(rows["time"].cast(pa.int64()), 60_000_000), "allowed": rows["allowed"]})
+    counted = table.group_by(["minute", "allowed"], use_threads=False).aggregate([([], "count_all")]).to_pylist()
+    return {(c["minute"], c["allowed"]): c["count_all"] for c in counted if c["minute"] is not None}
 
 
 def _merged(table: pa.Table) -> pa.Table:

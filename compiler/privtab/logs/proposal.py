@@ -14,7 +14,7 @@ from privtab.ir.nodes import Program
 from privtab.logs.excerpts import USER, Row, StateRows
 from privtab.logs.usage import Needs, Tell, Usage, decided
 from privtab.request import Entity
-from privtab.state.chains import ScopeOverlap
+from privtab.state.chains import ROLE, ScopeOverlap
 from privtab.state.located import locations
 from privtab.state.names import StateNames
 from privtab.state.nodes import State
@@ -164,7 +164,7 @@ class _Reduction:
 class _Denials:
     """Whether removing a row lifts a denial that could matter: then somebody might gain something, so the row stays.
 
-    Denials are never removed themselves. What is said here errs on one side: a denial is taken to matter wherever a privilege that it
+    Denials are never removed themselves, nor memberships in what gives nothing else. What is said here errs on one side: a denial is taken to matter wherever a privilege that it
     denies is given otherwise, on an entity that contains the other or lies in it.
     """
 
@@ -174,6 +174,7 @@ class _Denials:
         self._names = StateNames(program)
         self._overlap = ScopeOverlap(locations(program, rows.whole).keys)
         self._from_requests = "request" in program.semantics.groups
+        self._gives: dict[str, bool] = {}
         self._carried: dict[str, set[Row]] = {}
         self._allows: dict[Row, tuple[frozenset[str], str | None]] = {}
         self._privileges: dict[tuple[str, str, str], frozenset[str]] = {}
@@ -184,13 +185,22 @@ class _Denials:
         if container is None or not self._of(container):
             return False
         holder = self._rows.holder(row)
-        if not holder.startswith(USER) or self._from_requests:
+        if not holder.startswith(USER) or self._from_requests or self._only_denies(container):
             return True
         removed.add(row)
         left = self._rows.of_caller((holder.removeprefix(USER), ()), removed)
         removed.discard(row)
         lifted = self._of(container).difference(left)
         return any(self._matters(denial, left) for denial in lifted)
+
+    def _only_denies(self, principal: str) -> bool:
+        """Whether a principal gives nothing but denials: as a group of suspended users does, for whatever they may be granted one day."""
+        if principal not in self._gives:
+            rows = (row for row in self._rows.about([principal]) if row not in self._rows.containers)
+            self._gives[principal] = any(row not in self._rows.denials for row in rows) or (
+                principal.removeprefix(ROLE) in self._program.roles
+            )
+        return not self._gives[principal]
 
     def _of(self, principal: str) -> set[Row]:
         """The denials that a principal brings."""

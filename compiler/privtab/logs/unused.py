@@ -178,12 +178,12 @@ class Observed:
             cells = list(self.whole.table(table).cells())
             repeated = Counter(cells)
             for number, window in enumerate(windows):
-                if number not in taken:
+                if not window.holds(self.moment):
                     yield table, number, LATER
+                elif number not in taken or repeated[cells[number]] > 1:
+                    yield table, number, AGAIN
                 elif window.begin > begin:
                     yield table, number, YOUNG
-                elif repeated[cells[number]] > 1:
-                    yield table, number, AGAIN
         if self.earlier is not None:
             now = self.whole.at(self.moment)
             position: dict[str, dict[Cells, int]] = {}
@@ -242,7 +242,8 @@ def unused(
             proposed=row in removed,
         )
 
-    later = [
+    holding = {table: set(listed) for table, listed in numbers.items()}
+    elsewhere = [
         RowUse(
             table=table,
             text=row_sentence(table, next(cells_of(observed.whole.some({table: [number]}), table))),
@@ -252,12 +253,12 @@ def unused(
             stays=why,
         )
         for (table, number), why in stays.items()
-        if why == LATER and table in numbers
+        if table in holding and number not in holding[table]
     ]
     return Unused(
         log=log,
         usage=found,
-        rows=(*map(use, shown), *later),
+        rows=(*map(use, shown), *elsewhere),
         operations=tuple(_operations(program, found)),
         roles=tuple(_roles(found)),
         users=tuple(_users(found)),

@@ -6,6 +6,7 @@ right back to the user. It is *needed* if an allow is lost without it alone. Wha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,6 +18,7 @@ from privtab.logs.excerpts import Caller, Excerpt, Row, Rows, StateRows, callers
 from privtab.moments import FIRST, LAST
 from privtab.pipeline import policy_artifacts
 from privtab.request import Request
+from privtab.state.chains import ROLE
 from privtab.state.index import index
 from privtab.state.nodes import State
 
@@ -73,6 +75,8 @@ class Usage:
     """The rows of the table, by type and operation, that allowed something."""
     denied: dict[tuple[str, str], int] = field(default_factory=dict)
     """By row of the table, the denials."""
+    through: Counter[tuple[str, tuple[str, str]]] = field(default_factory=Counter)
+    """By role and row of the table, the allows that went through the role, or could have."""
 
     def of(self, row: Row) -> Use:
         """What the log says of a row."""
@@ -137,6 +141,9 @@ def _of_caller(found: Usage, caller: Caller, numbers: Collection[int], ranks: Ma
         for row in ways.used:
             found.seen.setdefault(row, Seen()).add(logged)
         used |= ways.used
+        operation = logged.request.resource.type, logged.request.action
+        held = {found.rows.containers.get(row, "") for row in ways.used}
+        found.through.update({(role, operation): logged.count for role in held if role.startswith(ROLE)})
         found.witnesses[number] = ways.best(ranks)
     found.relevant[caller] = frozenset(row for row in rows if row in used or row in found.rows.denials)
 

@@ -14,7 +14,6 @@ import yaml
 from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
 from privtab.formats import LOCAL
-from privtab.state.load import load
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import RawState
 from privtab.state.wording import row_text
@@ -53,20 +52,6 @@ def _of_file(file: Path, raw: RawState, gone: Gone, table: str | None) -> bytes:
     trim = _csv if suffix == ".csv" else _json if is_json else _yaml
     found = trim(content, gone, table)
     return _anew(raw, gone, table) if found is None else found
-
-
-def remaining(raw: RawState, gone: Gone) -> dict[str, list[Mapping[str, str]]]:
-    """The cells of the rows that are left, by table."""
-    return {
-        table: [row.cells for row in rows if row.number not in gone.get(table, ())] for table, rows in raw.rows.items()
-    }
-
-
-def same_rows(path: Path, raw: RawState, gone: Gone) -> bool:
-    """Whether a state that was written has exactly the rows of another one that are left."""
-    written = remaining(load(path), {})
-    expected = remaining(raw, gone)
-    return {t: rows for t, rows in written.items() if rows} == {t: rows for t, rows in expected.items() if rows}
 
 
 def _csv(content: bytes, gone: Gone, table: str | None) -> bytes:
