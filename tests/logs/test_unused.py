@@ -249,8 +249,6 @@ def test_of_two_rows_the_one_that_ends_goes() -> None:
     assert proposed(found) == {"SELECT granted to role:analyst at schema:l/s", "ann holds role:analyst"}
 
 
-
-
 def test_rows_are_kept_with_a_reason() -> None:
     tables = {
         "grants": [grant("role:emergency", "MANAGE", "lake:l"), grant("user:eve", "MANAGE", "lake:l")],
@@ -310,7 +308,7 @@ def test_the_difference_of_a_proposal_gains_nothing() -> None:
 
 def test_hostile_names_are_rows_like_others() -> None:
     name = "<script>=1+1\u202e|`x`"
-    found = seen({"grants": [grant(f"user:{name}", "SELECT", "lake:l")]}, asks("ann", "read", "table:l/s/t", allowed=False))
+    found = seen(
+        {"grants": [grant(f"user:{name}", "SELECT", "lake:l")]}, asks("ann", "read", "table:l/s/t", allowed=False)
+    )
     assert [row.text for row in found.idle] == [f"SELECT granted to user:{name} at lake:l"]
-
-

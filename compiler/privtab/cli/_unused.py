@@ -69,7 +69,9 @@ class Answer:
             sample = f", such as: {log.samples[why]}" if why in log.samples else ""
             found.append(f"{number:,} decisions not used: {why}{sample}")
         if self.found.usage.lapsed:
-            found.append(f"{len(self.found.usage.lapsed):,} logged allows that this state does not give: nothing is kept for them")
+            found.append(
+                f"{len(self.found.usage.lapsed):,} logged allows that this state does not give: nothing is kept for them"
+            )
         return found
 
     def summary(self) -> Iterator[str]:
@@ -238,7 +240,9 @@ def _trimmed(program: Program, state: Path, gone: dict[str, list[int]]) -> dict[
 
 def _telling(row: RawRow) -> tuple[tuple[str, str | None], ...]:
     """What tells rows of a table apart, however their times are written."""
-    return tuple((name, moments.edge_text(text) if name in moments.WINDOW else text) for name, text in row.cells.items())
+    return tuple(
+        (name, moments.edge_text(text) if name in moments.WINDOW else text) for name, text in row.cells.items()
+    )
 
 
 def markdown(answer: Answer, most: int) -> str:

@@ -37,13 +37,17 @@ def run(
     ] = None,
     earlier: Annotated[
         Path | None,
-        option("--earlier STATE", "The state when the log began: rows that it lacks are too young. Default for a store: its own."),
+        option(
+            "--earlier STATE",
+            "The state when the log began: rows that it lacks are too young. Default for a store: its own.",
+        ),
     ] = None,
     keep: Annotated[
         Path | None, option("--keep FILE", "File of rows that stay, with reasons.", show_default="privtab-keep.yaml")
     ] = None,
     propose: Annotated[
-        Path | None, option("--propose FILE", "Write a narrower state that keeps every logged allow; a folder for a folder.")
+        Path | None,
+        option("--propose FILE", "Write a narrower state that keeps every logged allow; a folder for a folder."),
     ] = None,
     html: Annotated[Path | None, option("--html FILE", "Write a report to look at.")] = None,
     limit: Annotated[int | None, limit_option("lines of each list", MOST_LINES)] = None,
@@ -103,10 +107,14 @@ def _show(answer: Answer, console: Terminal, most: int) -> None:
     rows = [[name, *(f"{counts.get(use, 0):,}" for use in uses)] for name, counts in found.counts().items()]
     console.print(table("rows of", *uses, rows=rows, right=uses))
     _rows(console, "unused rows of the state", found.idle, most)
-    _rows(console, "used, with a substitute for each use", [row for row in found.rows if row.use == "substituted"], most)
+    _rows(
+        console, "used, with a substitute for each use", [row for row in found.rows if row.use == "substituted"], most
+    )
     idle = found.idle_operations
     if idle:
-        console.print(f"\nrows of the table that allowed nothing: {len(idle):,} of {len(found.operations):,}", style="bold")
+        console.print(
+            f"\nrows of the table that allowed nothing: {len(idle):,} of {len(found.operations):,}", style="bold"
+        )
         for operation in idle[: most or None]:
             denied = f"  denied {operation.denied:,} times" if operation.denied else ""
             console.print(styled(f"  {operation.rule}{denied}", (f"  {operation.place or ''}", "dim")))
