@@ -74,9 +74,9 @@ def run(
     answer = answered(sources, propose, diff=propose is not None or html is not None)
     show_diagnostics(answer.notes)
     if html is not None:
-        from privtab.cli._unused import page
+        from privtab.logs.page import page
 
-        deliver(page(answer), html)
+        deliver(page(answer.program, answer.found, answer.difference, answer.summary(), str(asked.state)), html)
     most = MOST_LINES if limit is None else limit
     columns = ("table", "row", "place", "use", "count", "last", "stays", "proposed")
     if not print_if_data(format_, answer.to_json(), columns, map(_cells, answer.found.rows)):
