@@ -216,9 +216,9 @@ def test_what_the_log_could_not_show_is_not_proposed() -> None:
             grant("user:old", "SELECT", "lake:l", **{"from": "2026-01-01T00:00:00Z"}),
             grant("user:young", "SELECT", "lake:l", **day),
             grant("user:later", "SELECT", "lake:l", **{"from": "2026-07-01T00:00:00Z"}),
-            grant("user:past", "SELECT", "lake:l", **{"until": "2026-02-01T00:00:00Z"}),
+            grant("user:past", "SELECT", "lake:l", until="2026-02-01T00:00:00Z"),
             grant("user:twice", "SELECT", "lake:l"),
-            grant("user:twice", "SELECT", "lake:l", **{"until": "2026-12-01T00:00:00Z"}),
+            grant("user:twice", "SELECT", "lake:l", until="2026-12-01T00:00:00Z"),
         ]
     }
     found = seen(tables)
@@ -277,7 +277,8 @@ def test_a_file_that_keeps_nothing_is_an_error_at_its_line(text: str, line: int,
     raw = from_tables({"assignments": [holds("user:ann", "analyst")]}, "state.yaml")
     state, places, _ = validate_with_places(LAKE, raw)
     found = read_kept(SourceFile.of("keep.yaml", text), state, places, "state.yaml").found
-    assert [(finding.span.line, message in finding.message) for finding in found][0] == (line, True), found
+    first = next(iter(found))
+    assert (first.span.line, message in first.message) == (line, True), found
 
 
 def test_nothing_is_proposed_without_a_log() -> None:
