@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from measure import Report, Spread, Table, Target, WrongAnswerError
 from prepared import Prepared
@@ -20,6 +21,9 @@ from privtab.logs.moments import KnownState, Moments, Policy
 from privtab.logs.schema import Reading
 from privtab.pipeline import policy_revision
 from privtab.state.index import index
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DECISIONS = 1_000_000
 IN_FILE = 50_000
@@ -101,6 +105,51 @@ def _measured(size: str, logs: Path) -> tuple[float, float]:
     ran = subprocess.run([sys.executable, __file__, size, str(logs)], check=True, capture_output=True, text=True)
     seconds, memory = map(float, ran.stdout.split())
     return seconds, memory
+
+
+def on_spark(size: str, logs: Path, folder: Path) -> tuple[float, float]:
+    """Decisions a second on Spark: read and replayed; and those that Spark itself reads, parses and counts of the same files."""
+    from pyspark.sql import SparkSession
+
+    from privtab.logs.on_spark import replay_files
+
+    prepared = Prepared(size=size, folder=folder)
+    policy = Policy.of(prepared.program)
+    known = KnownState(documents=(index(prepared.program, prepared.state),))
+    moments = Moments(new=policy, policy=lambda _: policy, state=lambda _: known)
+    builder: Any = SparkSession.builder
+    spark = builder.master("local[2]").config("spark.driver.memory", "2g").getOrCreate()
+    first = [str(min(logs.iterdir()))]
+    rates = []
+    for run in (lambda paths: replay_files(spark, paths, moments).replayed, lambda paths: _counted(spark, paths)):
+        run(first)
+        started = time.perf_counter()
+        count = run([str(logs)])
+        rates.append(count / (time.perf_counter() - started))
+    return rates[0], rates[1]
+
+
+def _counted(spark: SparkSession, paths: Sequence[str]) -> int:
+    """The decisions whose columns Spark's own reader finds, all of which must be there."""
+    from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
+
+    entries = spark.read.schema(_PARSED).option("multiLine", "true").json(list(paths))
+    columns = (
+        "decision_id", "bundles.policy.revision", "bundles.state.revision", "path", "input.action.name", "input.resource.id",
+        "input.resource.type", "input.subject.id", "result", "timestamp", "metrics.timer_server_handler_ns",
+    )  # fmt: skip
+    there = [F.count(F.col(name)).alias(name.replace(".", "_")) for name in columns]
+    (row,) = entries.agg(*there).collect()
+    if len(set(row)) != 1:
+        raise WrongAnswerError(f"Spark does not find every column: {row}")
+    return int(row[0])
+
+
+_PARSED = (
+    "decision_id string, bundles struct<policy: struct<revision: string>, state: struct<revision: string>>, path string, "
+    "input struct<action: struct<name: string>, resource: struct<id: string, type: string>, subject: struct<id: string, type: string>>, "
+    "result boolean, timestamp timestamp, metrics struct<timer_server_handler_ns: long>"
+)
 
 
 def main(size: str, logs: Path) -> None:

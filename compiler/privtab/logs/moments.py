@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,6 +105,10 @@ class Moments:
     def last_policy(self) -> Policy | None:
         """The policy of the moment that was looked at last."""
         return next(reversed(self._policies.values()), None)
+
+    def closed(self) -> Moments:
+        """The same with nothing open, to be sent to another process."""
+        return replace(self, _open=OrderedDict(), left_out=set())
 
     def state_labels(self, rows: pa.RecordBatch) -> pa.Array:
         """The revision of the state of each row."""

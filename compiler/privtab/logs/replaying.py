@@ -58,6 +58,8 @@ class Replay:
     first: int | None = None
     last: int | None = None
     """The first and the last time of replayed decisions, in microseconds since 1970."""
+    left_out: set[str] = field(default_factory=set)
+    """Wrong rows of states that were left out, since they can only allow."""
     questions: pa.Table = field(default_factory=QUESTIONS.empty_table)
     """The differences, as QUESTIONS."""
 
@@ -71,6 +73,29 @@ class Replay:
         found = self.questions.filter(pc.equal(self.questions["kind"], kind))
         order = [("requests", "descending"), *((name, "ascending") for name in ("user", "action", "resource", "more"))]
         return found.sort_by(order)
+
+    def account(self) -> dict[str, Any]:
+        """All but the differences, as JSON."""
+        counts = {name: getattr(self, name) for name in ("replayed", "allowed", "not_replayed", "first", "last")}
+        return {"read": self.reading.to_json(), **counts, "left_out": sorted(self.left_out)}
+
+    def take(self, parts: pa.Table, account: str) -> None:
+        """Take over what was found in parts: their differences, and rows of the kind `account` with the JSON of the rest."""
+        told = pc.equal(parts["kind"], account)
+        for part in map(json.loads, parts["more"].filter(told).to_pylist()):
+            self.reading.add(part["read"])
+            self.replayed += part["replayed"]
+            self.allowed += part["allowed"]
+            self.left_out.update(part["left_out"])
+            for why, number in part["not_replayed"].items():
+                self.skip(why, number)
+            self.cover(part["first"], part["last"])
+        self.questions = _merged(parts.filter(pc.invert(told)))
+
+    def cover(self, first: int | None, last: int | None) -> None:
+        """Extend the time of replayed decisions."""
+        self.first = min((time for time in (self.first, first) if time is not None), default=None)
+        self.last = max((time for time in (self.last, last) if time is not None), default=None)
 
     def skip(self, why: str, number: int) -> None:
         """Count decisions that are not decided again."""
@@ -95,6 +120,7 @@ def replay(
             pending = 0
     if parts:
         found.questions = _merged(pa.concat_tables(parts))
+    found.left_out |= moments.left_out
     return found
 
 
@@ -141,9 +167,7 @@ def _differences(
     found.replayed += len(rows)
     found.allowed += int(recorded.sum())
     span = pc.min_max(rows["time"].cast(pa.int64())).as_py()
-    if span["min"] is not None:
-        found.first = span["min"] if found.first is None else min(found.first, span["min"])
-        found.last = span["max"] if found.last is None else max(found.last, span["max"])
+    found.cover(span["min"], span["max"])
     kinds = np.where(before != recorded, 2, np.where(before & ~after, 0, np.where(~before & after, 1, -1)))
     positions = np.flatnonzero(kinds >= 0)
     part = rows.take(pa.array(positions))

@@ -85,7 +85,6 @@ class Report:
     groups: tuple[Group, ...]
     possible: tuple[Possible, ...] | None
     """None: there is no earlier policy to compare with."""
-    left_out: tuple[str, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Entries that decision points say they dropped, by their counters."""
 
@@ -99,8 +98,8 @@ class Report:
             found.append(f"{reading.damaged:,} entries or rests of files cannot be read")
         found += [f"{number:,} not replayed: {why}" for why, number in sorted(self.replay.not_replayed.items())]
         found += [f"{number:,} dropped by decision points: {name}" for name, number in self.dropped.items() if number]
-        if self.left_out:
-            found.append(f"{len(self.left_out):,} wrong rows of states were left out")
+        if self.replay.left_out:
+            found.append(f"{len(self.replay.left_out):,} wrong rows of states were left out")
         return found
 
     def failing(self, words: Collection[str]) -> list[str]:
@@ -114,17 +113,13 @@ class Report:
         """As JSON."""
         replay = self.replay
         return {
-            "read": replay.reading.to_json(),
+            **replay.account(),
             "dropped": dict(self.dropped),
-            "replayed": replay.replayed,
-            "allowed": replay.allowed,
-            "not_replayed": replay.not_replayed,
             "first": _shown(_time(replay.first)),
             "last": _shown(_time(replay.last)),
             **{kind: replay.count(kind) for kind in KINDS},
             "groups": [group.to_json() for group in self.groups],
             "possible": self.possible,
-            "left_out": list(self.left_out),
         }
 
 
@@ -139,7 +134,6 @@ def report(replay: Replay, moments: Moments, compared: Diff | None, *, metrics: 
         replay=replay,
         groups=tuple(groups),
         possible=None if compared is None else tuple(_possible(compared, groups)),
-        left_out=tuple(sorted(moments.left_out)),
         dropped=dropped,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,8 +43,12 @@ MALFORMED = "malformed request"
 NO_ANSWER = "no answer"
 FAILED = "error"
 WRONG_ANSWER = "malformed answer"
-PROBLEMS = (MASKED, MALFORMED, NO_ANSWER, FAILED, WRONG_ANSWER)
-"""Part of the request or the answer was masked; the request or the answer is none; no rule answered; the call failed."""
+DAMAGED = "damaged"
+PROBLEMS = (MASKED, MALFORMED, NO_ANSWER, FAILED, WRONG_ANSWER, DAMAGED)
+"""Part of the request or the answer was masked; the request is none; no rule answered; the call failed; the answer is none.
+
+On Spark also an entry that cannot be read, of which the row has the place alone.
+"""
 
 MOST_KEPT = 100
 """Damaged entries whose places are kept; all are counted."""
@@ -64,24 +69,26 @@ class Reading:
     """Entries, or rests of files, that cannot be read."""
     places: list[str] = field(default_factory=list)
     """`file:line: what is wrong` of the first ones."""
+    most_places: int | None = MOST_KEPT
+    """The most places that are kept; None: all."""
     backwards: int = 0
     """Decisions that are more than a second older than the one before them in their file."""
 
     def damage(self, path: str, line: int, why: str) -> None:
         """Note an entry that cannot be read."""
         self.damaged += 1
-        if len(self.places) < MOST_KEPT:
+        if self.most_places is None or len(self.places) < self.most_places:
             self.places.append(f"{path}:{line}: {printable(why, one_line=True)[:_LONGEST]}")
 
-    def add(self, other: Reading) -> None:
-        """Add what was read elsewhere."""
-        self.files += other.files
-        self.decisions += other.decisions
-        self.other += other.other
-        self.problems += other.problems
-        self.damaged += other.damaged
-        self.places += other.places[: MOST_KEPT - len(self.places)]
-        self.backwards += other.backwards
+    def add(self, other: Mapping[str, Any]) -> None:
+        """Add what was read elsewhere, in its JSON form."""
+        self.files += other["files"]
+        self.decisions += other["decisions"]
+        self.other.update(other["other"])
+        self.problems.update(other["problems"])
+        self.damaged += other["damaged"]
+        self.places += other["places"][: MOST_KEPT - len(self.places)]
+        self.backwards += other["backwards"]
 
     def to_json(self) -> dict[str, Any]:
         """As in reports."""
