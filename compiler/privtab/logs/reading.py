@@ -82,15 +82,19 @@ def batches_of(file: BinaryIO, path: str, reading: Reading, entries: Entries = o
     rows = all_rows()
     while True:
         with no_collection():
-            part = list(islice(rows, ROWS))
-        if not part:
+            found = batch(islice(rows, ROWS))
+        if not len(found):
             return
-        yield _counted(batch(part), reading)
+        yield _counted(found, reading)
 
 
-def batch(rows: list[Row]) -> pa.RecordBatch:
+def batch(rows: Iterator[Row]) -> pa.RecordBatch:
     """Rows as columns."""
-    columns = list(zip(*rows, strict=True))
+    columns: list[list[Any]] = [[] for _ in COLUMNS]
+    # Few rows at a time, which a processor keeps at hand.
+    while part := list(islice(rows, 1000)):
+        for column, cells in zip(columns, zip(*part, strict=True), strict=True):
+            column.extend(cells)
     arrays = [pa.array(cells, type_) for cells, (_, type_, _) in zip(columns[1:], COLUMNS[1:], strict=True)]
     return pa.RecordBatch.from_arrays([_times(columns[0]), *arrays], schema=SCHEMA)
 
@@ -106,7 +110,7 @@ def _counted(found: pa.RecordBatch, reading: Reading) -> pa.RecordBatch:
     return found
 
 
-def _times(cells: tuple[str | None, ...]) -> pa.Array:
+def _times(cells: list[str | None]) -> pa.Array:
     """Texts of RFC 3339 as times; null for what is none."""
     texts = pa.array(cells, pa.string())
     try:
