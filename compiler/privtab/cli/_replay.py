@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +17,11 @@ from privtab.source import read_text
 
 if TYPE_CHECKING:
     from privtab.analysis.diff.nodes import Diff
+    from privtab.ir.nodes import Program
     from privtab.logs.moments import Moments
     from privtab.logs.report import Report
+    from privtab.registry import Registry
+    from privtab.registry.deploy.gates import Gate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +40,44 @@ class Asked:
 
 def replayed(asked: Asked) -> Report:
     """Replay logs, and group what differs. Raises UsageError, FileError and what loading policies and states raises."""
+    metrics = [read_text(path) for path in asked.metrics]
+    return _report(asked.logs, _moments(asked), asked.system, metrics)
+
+
+def replay_gate(
+    logs: Sequence[Path], program: Program, state: Path | None, registry: Registry, accepted: str | None
+) -> Gate:
+    """What a deployment would change for logged decisions: it fails for each that differs or is unexplained, unless that is accepted."""
+    from privtab.logs.moments import KnownState, Moments, Policy, registered
+    from privtab.logs.report import summary
+    from privtab.registry.deploy.gates import Gate, GateStatus
+
+    started = time.perf_counter()
+    moments = Moments(new=Policy.of(program))
+    moments.policy, moments.state = registered(registry, program.system)
+    if state is not None:
+        moments.new_state = KnownState(rows=load_rows(program, state))
+    found = _report(logs, moments, None, ())
+    says = "; ".join(summary(found))
+    outcome = GateStatus.PASSED
+    if found.failing(GATE):
+        outcome = GateStatus.FAILED if accepted is None else GateStatus.SKIPPED
+        says = f"{says}; `privtab replay` shows them" if accepted is None else f"accepted: {accepted} ({says})"
+    return Gate(name="replay", outcome=outcome, says=says, seconds=time.perf_counter() - started)
+
+
+GATE = ("lost-in-use", "gained-in-use", "unexplained")
+"""What stops a deployment."""
+
+
+def _report(logs: Sequence[Path], moments: Moments, system: str | None, metrics: Sequence[str]) -> Report:
     from privtab.logs.reading import batches
     from privtab.logs.replaying import replay
     from privtab.logs.report import report
     from privtab.logs.schema import Reading
 
-    moments, reading = _moments(asked), Reading()
-    metrics = [read_text(path) for path in asked.metrics]
-    found = replay(batches(asked.logs, reading), moments, system=asked.system, reading=reading)
+    reading = Reading()
+    found = replay(batches(logs, reading), moments, system=system, reading=reading)
     return report(found, moments, _compared(moments), metrics=metrics)
 
 
