@@ -31,7 +31,7 @@ COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("latency_us", pa.int64(), "Microseconds that the call took in the decision point."),
     ("origin", pa.string(), "What wrote the log: `opa`, `store`, or the name of a mapping document."),
     ("masked", pa.list_(pa.string()), "JSON pointers to what was erased or replaced before it was logged; null if nothing."),
-    ("problem", pa.string(), "Why the row cannot be replayed: one of PROBLEMS; null if it can."),
+    ("problem", pa.string(), "Why the row cannot be replayed, as the schema lists it; null if it can."),
     ("position", pa.string(), "Where it was read: `file:line`."),
 )  # fmt: skip
 """Name, type and meaning of each column."""
