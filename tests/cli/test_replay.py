@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sidecars
 from example_bundles import POLICY, READS, STATES, WIDER
 
 from privtab.pipeline import load_program, policy_bundle
@@ -121,15 +122,24 @@ def test_a_log_without_a_decision_to_replay_fails_whatever_is_asked(privtab: Pri
 
 
 @pytest.mark.usefixtures("folder")
-def test_what_decision_points_dropped_is_part_of_the_report(privtab: Privtab) -> None:
+def test_what_decision_points_dropped_is_part_of_the_report(privtab: Privtab, tmp_path: Path) -> None:
+    """A real OPA that may log one decision a second, and nowhere to send it, says how many it dropped."""
     usual()
-    Path("metrics").write_text(
-        "# TYPE decision_logs_dropped_buffer_size_limit_exceeded counter\n"
-        'decision_logs_dropped_buffer_size_limit_exceeded{name="x"} 7\nopa_decision_logs_dropped_rate_limit_exceeded 0\n'
-    )
-    ran = privtab("replay", "log.json", "-p", "old.yaml", *OLD, "--metrics", "metrics", "--fail-on", "incomplete")
+    config = {
+        "services": {"logs": {"url": "http://127.0.0.1:9"}},
+        "status": {"prometheus": True},
+        "decision_logs": {"service": "logs", "reporting": {"max_decisions_per_second": 1}},
+    }
+    with sidecars.running(tmp_path, config) as (opa,):
+        for _ in range(20):
+            opa.allows("ann", "read", "s/a/i")
+        Path("status.json").write_text(opa.session.get(f"{opa.url}/v1/status", timeout=5).text)
+    Path("metrics").write_text('decision_logs_dropped_rate_limit_exceeded{name="x"} 7\n')
+    common = ("replay", "log.json", "-p", "old.yaml", *OLD, "--fail-on", "incomplete", "--format", "json")
+    ran = privtab(*common, "--metrics", "status.json", "--metrics", "metrics")
     assert ran.code == 1
-    assert "7 dropped by decision points: decision_logs_dropped_buffer_size_limit_exceeded" in ran.out
+    assert 7 + 15 <= json.loads(ran.out)["dropped"]["decision_logs_dropped_rate_limit_exceeded"] <= 7 + 20
+    assert privtab(*common).code == 0
 
 
 @pytest.mark.usefixtures("folder")

@@ -39,7 +39,8 @@ def run(
         str | None, option("--system NAME", "The package in the log. Default: the system of the policy.")
     ] = None,
     metrics: Annotated[
-        list[Path] | None, option("--metrics FILE", "What an OPA answers at /metrics: entries it dropped; repeatable.")
+        list[Path] | None,
+        option("--metrics FILE", "What an OPA answers at /v1/status: entries it dropped; repeatable."),
     ] = None,
     fail_on: Annotated[
         list[str] | None, option("--fail-on WHAT", f"Exit with 1 for {', '.join(FAILING)}; or `any`.")

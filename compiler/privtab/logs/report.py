@@ -34,8 +34,7 @@ CODES: Mapping[Kind, tuple[str, str, str]] = {
 }  # fmt: skip
 """For each kind, the code, the name and the meaning of its finding."""
 _DROPPED = re.compile(
-    r"^\w*?(decision_logs_dropped\w*|decision_logs_encoding_failure\w*|enc_log_exceeded\w*)(?:\{[^}]*\})? ([0-9.e+]+)",
-    re.MULTILINE,
+    r"(decision_logs_dropped\w*|decision_logs_encoding_failure\w*|enc_log_exceeded\w*)(?:\{[^}\n]*\})?(?:\"\s*:)?\s*([0-9.e+]+)"
 )
 
 
@@ -124,7 +123,7 @@ class Report:
 
 
 def report(replay: Replay, moments: Moments, compared: Diff | None, *, metrics: Iterable[str] = ()) -> Report:
-    """Group what a replay found. `compared`: the earlier policy and the new one; `metrics`: what OPAs answer at `/metrics`."""
+    """Group what a replay found. `compared`: the earlier policy and the new one; `metrics`: what OPAs answer at `/v1/status` or `/metrics`."""
     groups = [group for kind in KINDS for group in _groups(kind, replay.of(kind), moments)]
     dropped: Counter[str] = Counter()
     for text in metrics:
