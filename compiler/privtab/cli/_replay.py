@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from privtab.cli._output import print_error
 from privtab.cli._parameters import needing
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from privtab.analysis.diff.nodes import Diff
     from privtab.ir.nodes import Program
     from privtab.logs.moments import Moments
+    from privtab.logs.reading import Entries
     from privtab.logs.report import Report
     from privtab.registry import Registry
     from privtab.registry.deploy.gates import Gate
@@ -35,13 +36,14 @@ class Asked:
     old_policy: str | None = None
     old_state: Path | None = None
     system: str | None = None
+    mapping: str | None = None
     metrics: tuple[Path, ...] = ()
 
 
 def replayed(asked: Asked) -> Report:
     """Replay logs, and group what differs. Raises UsageError, FileError and what loading policies and states raises."""
     metrics = [read_text(path) for path in asked.metrics]
-    return _report(asked.logs, _moments(asked), asked.system, metrics)
+    return _report(asked.logs, _moments(asked), asked.system, metrics, asked.mapping)
 
 
 def replay_gate(
@@ -70,14 +72,21 @@ GATE = ("lost-in-use", "gained-in-use", "unexplained")
 """What stops a deployment."""
 
 
-def _report(logs: Sequence[Path], moments: Moments, system: str | None, metrics: Sequence[str]) -> Report:
+def _report(
+    logs: Sequence[Path], moments: Moments, system: str | None, metrics: Sequence[str], mapping: str | None = None
+) -> Report:
+    from privtab.logs import opa
     from privtab.logs.reading import batches
     from privtab.logs.replaying import replay
     from privtab.logs.report import report
     from privtab.logs.schema import Reading
 
-    reading = Reading()
-    found = replay(batches(logs, reading), moments, system=system, reading=reading)
+    reading, entries = Reading(), cast("Entries", opa.rows)
+    if mapping is not None:
+        with needing("logs of other systems", "import"):
+            from privtab.logs import mapped
+        entries = mapped.load(mapping).rows
+    found = replay(batches(logs, reading, entries), moments, system=system, reading=reading)
     return report(found, moments, _compared(moments), metrics=metrics)
 
 

@@ -38,6 +38,10 @@ def run(
     system: Annotated[
         str | None, option("--system NAME", "The package in the log. Default: the system of the policy.")
     ] = None,
+    mapping: Annotated[
+        str | None,
+        option("--mapping DOCUMENT", "The log is another system's: ranger, trino, or a document of your own."),
+    ] = None,
     metrics: Annotated[
         list[Path] | None,
         option("--metrics FILE", "What an OPA answers at /v1/status: entries it dropped; repeatable."),
@@ -65,6 +69,7 @@ def run(
     words = failing_words(fail_on, FAILING)
     asked = Asked(
         logs=tuple(logs), policy=policy, state=state, registry=registry, old_policy=old_policy, old_state=old_state, system=system,
+        mapping=mapping,
         metrics=tuple(metrics or ()),
     )  # fmt: skip
     with delayed_spinner("replaying"):

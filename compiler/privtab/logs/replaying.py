@@ -125,7 +125,7 @@ def replay(
 
 
 def _of_batch(batch: pa.RecordBatch, moments: Moments, package: str, found: Replay) -> Iterator[pa.Table]:
-    ours = pc.equal(batch["system"], package).fill_null(fill_value=False)
+    ours = pc.equal(batch["system"], package).fill_null(fill_value=True)  # logs of other systems name none
     found.skip("of another system", len(batch) - (pc.sum(ours).as_py() or 0))
     for entry in pc.value_counts(batch["problem"].filter(ours).drop_null()):
         found.skip(entry["values"].as_py(), entry["counts"].as_py())
