@@ -39,7 +39,9 @@ _ENTRY = (
 
 def report(sizes: Sequence[str], repetitions: int) -> Report:
     """Seconds and memory of reading and replaying a million decisions."""
-    rows, spreads = [], {}
+    rows: list[tuple[str, ...]] = []
+    spreads: dict[str, tuple[Spread, Spread]] = {}
+    ratios: dict[str, Spread] = {}
     with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
         for size in sizes:
             prepared = Prepared(size=size, folder=Path(name))
@@ -48,10 +50,13 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
             seconds, memory = (Spread(values=tuple(cost[n] for cost in costs)) for n in (0, 1))
             spreads[size] = seconds, memory
             packed = sum(file.stat().st_size for file in logs.iterdir()) / 1e6
-            rows.append((size, f"{packed:,.0f}", seconds.text(1), memory.text(2)))
+            ours, sparks = on_spark(size, logs, Path(name), repetitions)
+            ratios[size] = ours.over(sparks)
+            figures = seconds.text(1), memory.text(2), ours.text(), sparks.text(), ratios[size].text(2)
+            rows.append((size, f"{packed:,.0f}", *figures))
     table = Table(
-        title=f"{DECISIONS:,} logged decisions, read and replayed in one process",
-        columns=("size", "MB packed", "s", "GB"),
+        title=f"{DECISIONS:,} logged decisions, read and replayed: in one process, and on Spark with two cores",
+        columns=("size", "MB packed", "s", "GB", "on Spark: decisions/s", "Spark's own read, parse, count/s", "ratio"),
         rows=tuple(rows),
     )
     targets = [
@@ -60,6 +65,9 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
         for target in (
             Target(what=f"a million decisions of {size}", spread=seconds, wanted=60, sense="at most", unit=" s"),
             Target(what=f"their memory, {size}", spread=memory, wanted=1.5, sense="at most", unit=" GB"),
+            Target(
+                what=f"on Spark, beside Spark's own reading, {size}", spread=ratios[size], wanted=0.5, sense="at least"
+            ),
         )
     ]
     return Report(part="replaying", tables=(table,), targets=tuple(targets))
@@ -107,7 +115,7 @@ def _measured(size: str, logs: Path) -> tuple[float, float]:
     return seconds, memory
 
 
-def on_spark(size: str, logs: Path, folder: Path) -> tuple[float, float]:
+def on_spark(size: str, logs: Path, folder: Path, repetitions: int) -> tuple[Spread, Spread]:
     """Decisions a second on Spark: read and replayed; and those that Spark itself reads, parses and counts of the same files."""
     from pyspark.sql import SparkSession
 
@@ -119,14 +127,17 @@ def on_spark(size: str, logs: Path, folder: Path) -> tuple[float, float]:
     moments = Moments(new=policy, policy=lambda _: policy, state=lambda _: known)
     builder: Any = SparkSession.builder
     spark = builder.master("local[2]").config("spark.driver.memory", "2g").getOrCreate()
-    first = [str(min(logs.iterdir()))]
-    rates = []
-    for run in (lambda paths: replay_files(spark, paths, moments).replayed, lambda paths: _counted(spark, paths)):
-        run(first)
-        started = time.perf_counter()
-        count = run([str(logs)])
-        rates.append(count / (time.perf_counter() - started))
-    return rates[0], rates[1]
+    runs = lambda paths: replay_files(spark, paths, moments).replayed, lambda paths: _counted(spark, paths)
+    rates: tuple[list[float], list[float]] = ([], [])
+    for run in runs:
+        run([str(min(logs.iterdir()))])
+    for _ in range(repetitions):
+        for run, found in zip(runs, rates, strict=True):
+            started = time.perf_counter()
+            count = run([str(logs)])
+            found.append(count / (time.perf_counter() - started))
+    spark.stop()
+    return Spread(values=tuple(rates[0])), Spread(values=tuple(rates[1]))
 
 
 def _counted(spark: SparkSession, paths: Sequence[str]) -> int:
