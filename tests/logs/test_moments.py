@@ -106,6 +106,29 @@ def test_a_state_whose_rows_the_new_policy_does_not_know_is_read_without_them(
     assert len(found.left_out) == 1
 
 
+def test_a_bundle_of_a_state_is_read_for_a_policy_that_declares_less(packed: ExampleBundles, tmp_path: Path) -> None:
+    """The bundle was packed for another policy: its rows are read back, and those of unknown privileges decide nothing."""
+    registry = Registry.open(str(tmp_path / "registry"))
+    revisions = {
+        "policy_revision": registry.put(packed.policies[0]).id,
+        "state_revision": registry.put(packed.states[0]).id,
+    }
+    file = tmp_path / "new.yaml"
+    text = (
+        POLICY.format(version="2", read="READ (item)")
+        .replace("[READ, WRITE]", "[READ]")
+        .replace("deny: overrides", "deny: none")
+    )
+    file.write_text(text.replace("    write: WRITE (item)\n", ""), encoding="utf-8")
+    policy, state = registered(registry, "shop")
+    moments = Moments(new=Policy.of(load_program(file)), policy=policy, state=state)
+    item = "item:s/a/i"
+    rows = [row("ann", "read", item, answer=True, **revisions), row("ben", "write", item, answer=True, **revisions)]
+    found = replayed(rows, moments)
+    assert kinds(found) == [("lost", "ben", "write")]
+    assert found.replayed == 2
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     policy = tmp_path / "lake.yaml"
@@ -148,5 +171,7 @@ def test_windows_of_a_state_count_at_the_time_of_each_decision(policies: dict[st
     hours = [datetime(2026, 11, 28, hour, tzinfo=UTC) for hour in (9, 10, 11, 12, 11, 9)]
     rows = [row("ann", "read", "item:s/a/i", answer=hour.hour in (10, 11), time=hour) for hour in hours]
     assert kinds(replayed(rows, moments)) == []
+    found = replayed([row("ann", "read", "item:s/a/i", answer=True, time=None)], moments)
+    assert (found.replayed, list(found.not_replayed.values())) == (0, [1])
     wrong = [row("ann", "read", "item:s/a/i", answer=True, time=hour) for hour in hours]
     assert replayed(wrong, moments).count("unexplained") == 3

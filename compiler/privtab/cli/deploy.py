@@ -150,7 +150,13 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
     deploy.chosen()  # mistakes in options come before any gate
     report = DeployReport(quiet=release.quiet)
     if deploy.push is not None:
-        for name, value in (("--canary", canary.canary), ("--scope", deploy.scope), ("--sharded", deploy.sharded)):
+        excluded = {
+            "--canary": canary.canary,
+            "--scope": deploy.scope,
+            "--sharded": deploy.sharded,
+            "--replay": deploy.replay,
+        }
+        for name, value in excluded.items():
             if value:
                 raise UsageError(f"`--push` goes to one OPA, without {name}: leave that off")
         deployed: Callable[[], int] = partial(_push, deploy, release, deploy.push, report)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from privtab.arrow import Codes, Truth
 from privtab.engines.python import OpenEngine, Opener
+from privtab.engines.windowed import WindowedIndex
 from privtab.errors import InvalidRequest
 from privtab.names import encode_name
 from privtab.request import ACTIVE_ROLES, NOT_SET, Decision, Request, flag_name
@@ -77,6 +78,11 @@ class Decider:
         """Whether the policy reads parts of a request that a mask of the whole request may have left out."""
         semantics = self.opened(0).engine.semantics
         return bool(semantics.active_roles or semantics.request_groups or self.vocabulary.attributes)
+
+    @property
+    def timed(self) -> bool:
+        """Whether rows of the state hold for a time, so that a decision depends on when it is made."""
+        return isinstance(self.state, WindowedIndex)
 
     def decide(self, rows: pa.RecordBatch) -> Truth:
         """Whether each row is allowed; what is no valid request of the policy is denied, as its rules deny it."""

@@ -43,6 +43,8 @@ QUESTIONS = pa.schema(
 )
 """The distinct questions whose answers differ: `state_revision` is what names the state of the moment, a revision or the number of a change, `more` is JSON of what else the request has, `decision_id` and `position` are those of one of `requests`."""
 _PENDING = 1 << 16
+MOST_REASONS = 100
+"""Reasons for which decisions are not replayed; further ones are counted together."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,6 +102,8 @@ class Replay:
     def skip(self, why: str, number: int) -> None:
         """Count decisions that are not decided again."""
         if number:
+            if why not in self.not_replayed and len(self.not_replayed) >= MOST_REASONS:
+                why = "for other reasons"
             self.not_replayed[why] = self.not_replayed.get(why, 0) + number
 
 
@@ -140,12 +144,19 @@ def _of_batch(batch: pa.RecordBatch, moments: Moments, package: str, found: Repl
         except Unknown as error:
             found.skip(f"unknown moment: {error}", len(part))
             continue
-        if any(decider is not None and decider.hidden_by_mask for decider in (then, now)):
-            masked = part["masked"].is_valid()
-            found.skip(MASKED, pc.sum(masked).as_py() or 0)
-            part = part.filter(pc.invert(masked))
+        deciders = [decider for decider in (then, now) if decider is not None]
+        if any(decider.hidden_by_mask for decider in deciders):
+            part = _without(part, part["masked"].is_valid(), MASKED, found)
+        if any(decider.timed for decider in deciders):
+            part = _without(part, part["time"].is_null(), "no time, and rows of the state hold for a time", found)
         if len(part):
             yield _differences(part, state, then, now, found)
+
+
+def _without(rows: pa.RecordBatch, chosen: pa.Array, why: str, found: Replay) -> pa.RecordBatch:
+    """Rows without some that cannot be decided, which are counted."""
+    found.skip(why, pc.sum(chosen).as_py() or 0)
+    return rows.filter(pc.invert(chosen))
 
 
 def _moments_of(policies: pa.Array, states: pa.Array) -> Iterator[tuple[tuple[str | None, str | None], Any]]:

@@ -20,9 +20,13 @@ import pytest
 import requests
 import sidecars
 from authzen_server import Server
+from example_bundles import ExampleBundles
 
 from privtab.logs import reading
+from privtab.logs.moments import Moments, Policy, registered
+from privtab.logs.replaying import replay
 from privtab.logs.schema import Reading
+from privtab.registry import Registry
 
 PACKED = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
 
@@ -110,7 +114,10 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(kills: int, serv
     assert len(list(folder.iterdir())) >= kills
 
 
-def test_an_opa_loses_nothing_when_the_receiver_is_killed_on_the_way(serving: Any, opas: Any, tmp_path: Path) -> None:
+def test_an_opa_loses_nothing_when_the_receiver_is_killed_on_the_way(
+    serving: Any, opas: Any, registry: Registry, packed: ExampleBundles, tmp_path: Path
+) -> None:
+    """And what it sent is replayed: without a difference by the same policy, and by another with what that one allows."""
     folder = tmp_path / "logs"
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -121,7 +128,7 @@ def test_an_opa_loses_nothing_when_the_receiver_is_killed_on_the_way(serving: An
 
     def asks(number: int) -> set[str]:
         """The ids of decisions, as OPA says them."""
-        body = {"input": entry("")["input"]}
+        body = {"input": entry("")["input"] | {"subject": {"type": "user", "id": "olga"}}}
         answers = (
             opa.session.post(f"{opa.url}/v1/data/privtab/shop/allow", json=body, timeout=5) for _ in range(number)
         )
@@ -135,6 +142,12 @@ def test_an_opa_loses_nothing_when_the_receiver_is_killed_on_the_way(serving: An
     asked |= asks(300)
     sidecars.until(lambda: asked <= set(kept(folder)[0]), 60)
     assert second.process.poll() is None
+    policy, state = registered(registry, "shop")
+    same, other = (Moments(new=Policy.of(program), policy=policy, state=state) for program in packed.programs)
+    assert replay(reading.batches([folder], Reading()), same).questions.num_rows == 0
+    found = replay(reading.batches([folder], Reading()), other)
+    assert found.replayed >= len(asked)
+    assert (found.count("gained"), found.count("unexplained")) == (found.replayed, 0)
 
 
 def test_what_is_no_decision_log_is_neither_kept_nor_acknowledged(serving: Any, tmp_path: Path) -> None:
