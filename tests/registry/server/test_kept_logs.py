@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gzip
 import json
 import random
+import resource
 import signal
 import socket
 import stat
@@ -27,6 +29,9 @@ from privtab.logs.moments import Moments, Policy, registered
 from privtab.logs.replaying import replay
 from privtab.logs.schema import Reading
 from privtab.registry import Registry
+from privtab.registry.server import kept_logs
+from privtab.registry.server.kept_logs import KeptLogs
+from privtab.serving.endpoint import HttpError
 
 PACKED = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
 
@@ -195,3 +200,53 @@ def test_logs_need_the_token_of_a_sidecar(serving: Any, tmp_path: Path) -> None:
     ]
     assert statuses == [401, 403, 200]
     assert kept(folder)[0] == ids
+
+
+def appended(logs: KeptLogs, *texts: bytes) -> list[int]:
+    """The statuses of uploads at once: 200 for what was kept."""
+
+    async def one(text: bytes) -> int:
+        try:
+            await logs.append(text)
+        except HttpError as error:
+            return error.status
+        return 200
+
+    async def every() -> list[int]:
+        return await asyncio.gather(*map(one, texts))
+
+    return asyncio.run(every())
+
+
+def test_more_than_may_wait_is_refused_for_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids, body = upload(10)
+    text = gzip.decompress(body)
+    monkeypatch.setattr(kept_logs, "MOST_WAITING", 3 * len(text))
+    logs = KeptLogs(tmp_path / "logs", 1 << 30)
+    statuses = appended(logs, *[text] * 8)
+    assert statuses == [200] * 3 + [429] * 5
+    assert kept(tmp_path / "logs")[0] == ids * 3
+    assert appended(logs, text) == [200]
+
+
+def test_what_a_disk_takes_in_part_is_not_acknowledged_and_not_left_behind(tmp_path: Path) -> None:
+    logs = KeptLogs(tmp_path / "logs", 1 << 30)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    acknowledged: list[str] = []
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+        status = 200
+        while status == 200:
+            ids, body = upload(20)
+            (status,) = appended(logs, gzip.decompress(body))
+            acknowledged += ids if status == 200 else []
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert status == 503
+    found, account = kept(tmp_path / "logs")
+    assert found == acknowledged != []
+    assert account.damaged == 0
+    ids, body = upload(20)
+    assert appended(logs, gzip.decompress(body)) == [200]
+    assert set(kept(tmp_path / "logs")[0]) == {*acknowledged, *ids}
+    assert len(list((tmp_path / "logs").iterdir())) == 2
