@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 from example_bundles import POLICY, READS, WIDER, ExampleBundles, bundles
 from lake_policy import POLICY as LAKE
-from lake_policy import grant
+from lake_policy import asks, grant
 
 from privtab import moments as times
 from privtab.ir.nodes import Program
+from privtab.logs import reading
 from privtab.logs.moments import KnownState, Moments, Policy, registered, stored
 from privtab.logs.replaying import Replay, replay
-from privtab.logs.schema import SCHEMA
+from privtab.logs.schema import SCHEMA, Reading
 from privtab.pipeline import load_program
 from privtab.registry import Registry
 from privtab.state.load import from_tables
@@ -159,6 +160,33 @@ def test_a_store_decides_by_what_it_held_at_the_time(store: Store, tmp_path: Pat
     (question,) = found.questions.to_pylist()
     assert question["state_revision"] == str(number - 1)
     assert list(found.not_replayed) == ["unknown moment: the store had no state at the time of the decision"]
+
+
+def test_the_journal_of_a_store_is_a_log_that_its_own_states_explain(store: Store, tmp_path: Path) -> None:
+    program = load_program(tmp_path / "lake.yaml")
+    for resource in ("lake:l", "schema:l/s", "table:l/s/t"):
+        store.perform(asks("root", "create", resource))
+    state, label = stored(store)
+    url, account = f"store:{tmp_path}/grants.db", Reading()
+    (batch,) = reading.batches([url], account)
+    assert account.other == {"change that was not decided": 1}
+    rows = batch.to_pylist()
+    assert [(row["resource"], row["allowed"], row["state_revision"]) for row in rows] == [
+        ("lake:l", True, "1"),
+        ("schema:l/s", True, "2"),
+        ("table:l/s/t", True, "3"),
+    ]
+    assert rows[0]["rule"] == "lake/lake/create"
+    file = tmp_path / "new.yaml"
+    file.write_text(
+        LAKE.replace("create: {requires: CREATE (lake) or owner (lake)", "create: {requires: CREATE (lake)")
+    )
+    old = Policy.of(program)
+    for new, expected in ((program, []), (load_program(file), [("lost", "root", "create")])):
+        moments = Moments(new=Policy.of(new), policy=lambda _: old, state=state, label=label)
+        found = replay(reading.batches([url], Reading()), moments)
+        assert found.replayed == 3
+        assert kinds(found) == expected
 
 
 def test_windows_of_a_state_count_at_the_time_of_each_decision(policies: dict[str, Program]) -> None:

@@ -22,7 +22,9 @@ FAILING = ("lost-in-use", "gained-in-use", "unexplained", "incomplete")
 
 
 def run(
-    logs: Annotated[list[Path], argument("LOGS", "Decision logs: files or folders, as OPA uploads or prints them.")],
+    logs: Annotated[
+        list[Path], argument("LOGS", "Decision logs as OPA uploads or prints them: files, folders; or store:URL.")
+    ],
     policy: PolicyOption,
     state: Annotated[Path | None, option("--state -s STATE", f"Another state, for all decisions. {STATE_HELP}")] = None,
     registry: Annotated[

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from privtab import moments
 from privtab.client._bundles import content, unpacked
@@ -194,7 +195,10 @@ def stored(journal: Journal) -> tuple[StateAt, Callable[[pa.RecordBatch], pa.Arr
     def label(rows: pa.RecordBatch) -> pa.Array:
         made = rows["time"].cast(pa.int64()).fill_null(0).to_numpy() * 1000
         before = np.searchsorted(times, made, side="right") - 1
-        return pa.array([str(numbers[at]) if at >= 0 else None for at in before.tolist()], pa.string())
+        found = pa.array([str(numbers[at]) if at >= 0 else None for at in before.tolist()], pa.string())
+        # A change that the store itself decided was decided by what it held before.
+        own = pc.equal(rows["origin"], "store").fill_null(fill_value=False)
+        return pc.if_else(own, rows["state_revision"], found)
 
     def state(number: str | None) -> KnownState:
         if number is None:

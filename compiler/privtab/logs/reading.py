@@ -24,6 +24,7 @@ ROWS = 1 << 16
 """Rows of a batch."""
 _TIME, _PROBLEM = SCHEMA.get_field_index("time"), SCHEMA.get_field_index("problem")
 _BACKWARDS = 1_000_000
+STORE = "store:"
 _PARQUET = b"PAR1"
 
 Entries = Callable[[Any, str, Reading], Iterator["Row"]]
@@ -31,7 +32,7 @@ Entries = Callable[[Any, str, Reading], Iterator["Row"]]
 
 
 def read(*logs: str | os.PathLike[str], reading: Reading | None = None) -> pa.Table:
-    """All decisions of logs as one Arrow table. `logs`: files or folders; `reading`: takes the account of what else was there.
+    """All decisions of logs as one Arrow table. `logs`: files, folders or `store:URL`, the journal of a store; `reading`: takes the account of what else was there.
 
     Raises FileError for a file that does not exist or cannot be opened, and for logs without any file.
     """
@@ -42,7 +43,13 @@ def batches(
     logs: Iterable[str | os.PathLike[str]], reading: Reading, entries: Entries = opa.rows
 ) -> Iterator[pa.RecordBatch]:
     """The decisions of logs in batches, file by file. `entries`: reads one entry. Raises as `read`."""
-    for path in files(logs):
+    listed = list(map(str, logs))
+    for store in [location for location in listed if location.startswith(STORE)]:
+        from privtab.logs import journal
+
+        yield from _in_batches(journal.rows(store, reading), reading)
+    others = [location for location in listed if not location.startswith(STORE)]
+    for path in files(others) if others or not listed else ():
         try:
             with path.open("rb") as file:
                 yield from batches_of(file, str(path), reading, entries)
@@ -79,7 +86,10 @@ def batches_of(file: BinaryIO, path: str, reading: Reading, entries: Entries = o
         for line, value in values(file, path, reading):
             yield from entries(value, f"{path}:{line}", reading)
 
-    rows = all_rows()
+    yield from _in_batches(all_rows(), reading)
+
+
+def _in_batches(rows: Iterator[Row], reading: Reading) -> Iterator[pa.RecordBatch]:
     while True:
         with no_collection():
             found = batch(islice(rows, ROWS))
