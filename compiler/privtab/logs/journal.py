@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from privtab.logs import opa
 from privtab.logs.opa import Row
-from privtab.logs.reading import STORE
-from privtab.logs.schema import SCHEMA, Reading
+from privtab.logs.schema import SCHEMA, STORE, Reading
 from privtab.store.journal import Journal
 
 ORIGIN = "store"

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from privtab._collection import no_collection
 from privtab.errors import FileError, UsageError
 from privtab.logs import opa
-from privtab.logs.schema import COLUMNS, SCHEMA, Reading
+from privtab.logs.schema import COLUMNS, SCHEMA, STORE, Reading
 from privtab.logs.values import values
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ ROWS = 1 << 16
 """Rows of a batch."""
 _TIME, _PROBLEM = SCHEMA.get_field_index("time"), SCHEMA.get_field_index("problem")
 _BACKWARDS = 1_000_000
-STORE = "store:"
 _PARQUET = b"PAR1"
 
 Entries = Callable[[Any, str, Reading], Iterator["Row"]]

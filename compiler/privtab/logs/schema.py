@@ -50,6 +50,8 @@ PROBLEMS = (MASKED, MALFORMED, NO_ANSWER, FAILED, WRONG_ANSWER, DAMAGED)
 On Spark also an entry that cannot be read, of which the row has the place alone.
 """
 
+STORE = "store:"
+"""How the address of a store begins, whose journal is a log."""
 MOST_KEPT = 100
 """Damaged entries whose places are kept; all are counted."""
 _LONGEST = 200
