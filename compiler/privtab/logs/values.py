@@ -22,7 +22,7 @@ _GZIP = b"\x1f\x8b"
 _MARGIN = 10
 """Characters before the end of what was read in which an error may be due to what is still missing."""
 _BETWEEN = re.compile(r"[\s,\[\]]*")
-_SPACED = re.compile(r'"\s+:')
+_SPACED = tuple(f'"{space}' for space in " \t\r\n")
 _NEXT = re.compile(r"\n(?=[\[{])")
 
 
@@ -142,7 +142,7 @@ class _Scanner:
                 break
         more = "".join(pieces)
         self._text, self._at = rest + more, 0
-        self._compact = not _SPACED.search(self._text)
+        self._compact = not any(spaced in self._text for spaced in _SPACED)
         self._suspect = "\\ud" in self._text or "\\uD" in self._text or not is_unicode(self._text)
         return bool(more)
 
