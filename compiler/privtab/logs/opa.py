@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -68,29 +68,29 @@ class _Call(NamedTuple):
         )  # fmt: skip
 
 
-def rows(event: Any, position: str, reading: Reading) -> Iterator[Row]:
+def rows(event: Any, position: str, reading: Reading) -> Iterable[Row]:
     """The decisions of one entry; an entry of another kind is counted as what it is."""
     if not isinstance(event, dict) or "decision_id" not in event:
         reading.other[
             "log line" if isinstance(event, dict) and "msg" in event else "not an entry of a decision log"
         ] += 1
-        return
+        return ()
     path = event.get("path")
     system, rule = _rule(path) if isinstance(path, str) else _NO_RULE
     if rule not in RULES:
         reading.other["call of no rule that decides"] += 1
-        return
+        return ()
     call = _call(event, system, position)
     asked = event.get("input")
     result = event.get("result")
     problem = FAILED if event.get("error") is not None else NO_ANSWER if result is None else None
     match rule:
         case "allow" | "check" | "decision":
-            yield _decided(call, _asked(asked), result, problem)
+            return (_decided(call, _asked(asked), result, problem),)
         case "decisions" | "explained":
-            yield from _batch(call, asked, result, problem)
+            return _batch(call, asked, result, problem)
         case _:
-            yield from _listing(call, asked, result, problem)
+            return _listing(call, asked, result, problem)
 
 
 @lru_cache(maxsize=1000)

@@ -26,7 +26,7 @@ _TIME, _PROBLEM = SCHEMA.get_field_index("time"), SCHEMA.get_field_index("proble
 _BACKWARDS = 1_000_000
 _PARQUET = b"PAR1"
 
-Entries = Callable[[Any, str, Reading], Iterator["Row"]]
+Entries = Callable[[Any, str, Reading], Iterable["Row"]]
 """The rows of one entry of a log, which stands at a position."""
 
 

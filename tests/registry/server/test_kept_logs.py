@@ -129,7 +129,7 @@ def test_an_opa_loses_nothing_when_the_receiver_is_killed_on_the_way(
         port = str(probe.getsockname()[1])
     first: Server = serving("--logs", folder, "--port", port)
     (opa,) = opas(sidecars.configuration(first.url))
-    sidecars.until(lambda: opa.revision("state"))
+    sidecars.until(lambda: opa.revision("state") and opa.revision("policy"))
 
     def asks(number: int) -> set[str]:
         """The ids of decisions, as OPA says them."""
