@@ -203,3 +203,50 @@ def test_windows_of_a_state_count_at_the_time_of_each_decision(policies: dict[st
     assert (found.replayed, list(found.not_replayed.values())) == (0, [1])
     wrong = [row("ann", "read", "item:s/a/i", answer=True, time=hour) for hour in hours]
     assert replayed(wrong, moments).count("unexplained") == 3
+
+
+def test_the_index_in_a_bundle_is_made_anew_for_a_policy_that_asks_what_is_held_below(
+    packed: ExampleBundles, tmp_path: Path
+) -> None:
+    """A bundle has what is held below entities only for a policy that asks for it."""
+    registry = Registry.open(str(tmp_path / "registry"))
+    revisions = {
+        "policy_revision": registry.put(packed.policies[0]).id,
+        "state_revision": registry.put(packed.states[0]).id,
+    }
+    file = tmp_path / "below.yaml"
+    text = POLICY.format(version="2", read=READS)
+    file.write_text(f"{text}  store:\n    open: READ (store) or READ (store or below)\n", encoding="utf-8")
+    before = tmp_path / "before.yaml"
+    before.write_text(f"{text}  store:\n    open: READ (store)\n", encoding="utf-8")
+    _, state = registered(registry, "shop")
+    old = Policy.of(load_program(before))
+    moments = Moments(new=Policy.of(load_program(file)), policy=lambda _: old, state=state)
+    packed_with_item = {**revisions, "state_revision": registry.put(packed.states[1]).id}
+    rows = [
+        row("ben", "open", "store:s/a", answer=False, system="shop", **packed_with_item),
+        row("zoe", "open", "store:s/a", answer=False, system="shop", **packed_with_item),
+    ]
+    assert kinds(replayed(rows, moments)) == [("gained", "ben", "open")]
+
+
+def test_what_a_bundle_lacks_for_the_new_policy_is_not_taken_for_nothing(
+    packed: ExampleBundles, tmp_path: Path
+) -> None:
+    """Service administrators are in a bundle only for a policy that asks for them: without them, a denial would be a guess."""
+    registry = Registry.open(str(tmp_path / "registry"))
+    revisions = {
+        "policy_revision": registry.put(packed.policies[0]).id,
+        "state_revision": registry.put(packed.states[0]).id,
+    }
+    file = tmp_path / "new.yaml"
+    file.write_text(POLICY.format(version="2", read="READ (item) or service admin"), encoding="utf-8")
+    policy, state = registered(registry, "shop")
+    new = Policy.of(load_program(file))
+    rows = [row("ann", "read", "item:s/a/i", answer=True, **revisions)]
+    found = replayed(rows, Moments(new=new, policy=policy, state=state))
+    assert found.replayed == 0
+    (why,) = found.not_replayed
+    assert "service_admins" in why
+    given = KnownState(rows=from_tables({"service_admins": [{"user": "ann"}]}, "rows"))
+    assert replayed(rows, Moments(new=new, policy=policy, state=state, new_state=given)).replayed == 1
