@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from measure import Report, Spread, Table, Target, WrongAnswerError
 from prepared import Prepared
@@ -20,6 +21,9 @@ from privtab.logs.moments import KnownState, Moments, Policy
 from privtab.logs.schema import Reading
 from privtab.pipeline import policy_revision
 from privtab.state.index import index
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DECISIONS = 1_000_000
 IN_FILE = 50_000
@@ -35,7 +39,9 @@ _ENTRY = (
 
 def report(sizes: Sequence[str], repetitions: int) -> Report:
     """Seconds and memory of reading and replaying a million decisions."""
-    rows, spreads = [], {}
+    rows: list[tuple[str, ...]] = []
+    spreads: dict[str, tuple[Spread, Spread]] = {}
+    ratios: dict[str, Spread] = {}
     with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
         for size in sizes:
             prepared = Prepared(size=size, folder=Path(name))
@@ -44,10 +50,13 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
             seconds, memory = (Spread(values=tuple(cost[n] for cost in costs)) for n in (0, 1))
             spreads[size] = seconds, memory
             packed = sum(file.stat().st_size for file in logs.iterdir()) / 1e6
-            rows.append((size, f"{packed:,.0f}", seconds.text(1), memory.text(2)))
+            ours, sparks = on_spark(size, logs, Path(name), repetitions)
+            ratios[size] = ours.over(sparks)
+            figures = seconds.text(1), memory.text(2), ours.text(), sparks.text(), ratios[size].text(2)
+            rows.append((size, f"{packed:,.0f}", *figures))
     table = Table(
-        title=f"{DECISIONS:,} logged decisions, read and replayed in one process",
-        columns=("size", "MB packed", "s", "GB"),
+        title=f"{DECISIONS:,} logged decisions, read and replayed: in one process, and on Spark with two cores",
+        columns=("size", "MB packed", "s", "GB", "on Spark: decisions/s", "Spark's own read, parse, count/s", "ratio"),
         rows=tuple(rows),
     )
     targets = [
@@ -56,6 +65,9 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
         for target in (
             Target(what=f"a million decisions of {size}", spread=seconds, wanted=60, sense="at most", unit=" s"),
             Target(what=f"their memory, {size}", spread=memory, wanted=1.5, sense="at most", unit=" GB"),
+            Target(
+                what=f"on Spark, beside Spark's own reading, {size}", spread=ratios[size], wanted=0.5, sense="at least"
+            ),
         )
     ]
     return Report(part="replaying", tables=(table,), targets=tuple(targets))
@@ -101,6 +113,54 @@ def _measured(size: str, logs: Path) -> tuple[float, float]:
     ran = subprocess.run([sys.executable, __file__, size, str(logs)], check=True, capture_output=True, text=True)
     seconds, memory = map(float, ran.stdout.split())
     return seconds, memory
+
+
+def on_spark(size: str, logs: Path, folder: Path, repetitions: int) -> tuple[Spread, Spread]:
+    """Decisions a second on Spark: read and replayed; and those that Spark itself reads, parses and counts of the same files."""
+    from pyspark.sql import SparkSession
+
+    from privtab.logs.on_spark import replay_files
+
+    prepared = Prepared(size=size, folder=folder)
+    policy = Policy.of(prepared.program)
+    known = KnownState(documents=(index(prepared.program, prepared.state),))
+    moments = Moments(new=policy, policy=lambda _: policy, state=lambda _: known)
+    builder: Any = SparkSession.builder
+    spark = builder.master("local[2]").config("spark.driver.memory", "2g").getOrCreate()
+    runs = lambda paths: replay_files(spark, paths, moments).replayed, lambda paths: _counted(spark, paths)
+    rates: tuple[list[float], list[float]] = ([], [])
+    for run in runs:
+        run([str(min(logs.iterdir()))])
+    for _ in range(repetitions):
+        for run, found in zip(runs, rates, strict=True):
+            started = time.perf_counter()
+            count = run([str(logs)])
+            found.append(count / (time.perf_counter() - started))
+    spark.stop()
+    return Spread(values=tuple(rates[0])), Spread(values=tuple(rates[1]))
+
+
+def _counted(spark: SparkSession, paths: Sequence[str]) -> int:
+    """The decisions whose columns Spark's own reader finds, all of which must be there."""
+    from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
+
+    entries = spark.read.schema(_PARSED).option("multiLine", "true").json(list(paths))
+    columns = (
+        "decision_id", "bundles.policy.revision", "bundles.state.revision", "path", "input.action.name", "input.resource.id",
+        "input.resource.type", "input.subject.id", "result", "timestamp", "metrics.timer_server_handler_ns",
+    )  # fmt: skip
+    there = [F.count(F.col(name)).alias(name.replace(".", "_")) for name in columns]
+    (row,) = entries.agg(*there).collect()
+    if len(set(row)) != 1:
+        raise WrongAnswerError(f"Spark does not find every column: {row}")
+    return int(row[0])
+
+
+_PARSED = (
+    "decision_id string, bundles struct<policy: struct<revision: string>, state: struct<revision: string>>, path string, "
+    "input struct<action: struct<name: string>, resource: struct<id: string, type: string>, subject: struct<id: string, type: string>>, "
+    "result boolean, timestamp timestamp, metrics struct<timer_server_handler_ns: long>"
+)
 
 
 def main(size: str, logs: Path) -> None:

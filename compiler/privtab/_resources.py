@@ -34,8 +34,8 @@ def policies() -> Path:
 
 
 def documents(kind: str) -> dict[str, Path]:
-    """The shipped `import` documents, or the `mapping` documents of pushes, by name."""
-    folder = _folder({"import": "import_src", "mapping": "push_src"}[kind])
+    """The shipped `import` documents, the `log` documents of other logs, or the `mapping` documents of pushes, by name."""
+    folder = _folder({"import": "import_src", "log": "log_src", "mapping": "push_src"}[kind])
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 

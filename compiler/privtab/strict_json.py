@@ -36,17 +36,34 @@ class Incomplete(ValueError):
         self.open_text = error.msg.startswith("Unterminated string")
 
 
-def decode_at(text: str, start: int) -> tuple[Any, int]:
-    """The value that begins at a position of a longer text, and where it ends. Raises ValueError as `loads`.
+class Decoder:
+    """Reads values from within a longer text, as strictly as `loads`; not for several threads."""
 
-    Lone surrogates are left to `check_pairs`.
-    """
-    try:
-        return _decode_at(text, start)
-    except json.JSONDecodeError as error:
-        raise Incomplete(error, start) from None
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+    def __init__(self) -> None:
+        self._sizes: list[int] = []
+        self._counting = json.JSONDecoder(object_hook=self._counted, parse_constant=_no_number).raw_decode
+
+    def at(self, text: str, start: int, *, compact: bool) -> tuple[Any, int]:
+        """The value that begins at a position, and where it ends. Raises ValueError; lone surrogates are left to `check_pairs`.
+
+        `compact`: there is no space between a name and its colon, so that the number of `":` tells, as in `loads`, whether all
+        members are in the value.
+        """
+        try:
+            if compact:
+                self._sizes.clear()
+                value, end = self._counting(text, start)
+                if sum(self._sizes) == text.count('":', start, end):
+                    return value, end
+            return _decode_at(text, start)
+        except json.JSONDecodeError as error:
+            raise Incomplete(error, start) from None
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+
+    def _counted(self, found: dict[str, Any]) -> dict[str, Any]:
+        self._sizes.append(len(found))
+        return found
 
 
 def loads_object(text: str | bytes, what: str, error: type[Exception]) -> dict[str, Any]:

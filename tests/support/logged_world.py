@@ -44,8 +44,8 @@ def decided(
     with OpaServer(bundles, binary=binary, config=config, log=log) as opa, http.Session() as session:
         answers = ask(opa.url, system, "decisions", {"requests": sent}, session)
         ask(opa.url, system, "explained", {"requests": sent[:40]}, session)
-        for number, request in enumerate(sent[:60]):
-            ask(opa.url, system, ("allow", "check", "decision", "nope")[number % 4], request, session)
+        for number, body in enumerate(sent[:60]):
+            ask(opa.url, system, ("allow", "check", "decision", "nope")[number % 4], body, session)
         groups: dict[tuple[str, str], list[Request]] = {}
         for request in requests:
             if request.plain and not names.lies_in_state(request.resource.type):

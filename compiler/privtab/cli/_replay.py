@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from privtab.cli._output import print_error
 from privtab.cli._parameters import needing
@@ -15,8 +17,12 @@ from privtab.source import read_text
 
 if TYPE_CHECKING:
     from privtab.analysis.diff.nodes import Diff
+    from privtab.ir.nodes import Program
     from privtab.logs.moments import Moments
+    from privtab.logs.reading import Entries
     from privtab.logs.report import Report
+    from privtab.registry import Registry
+    from privtab.registry.deploy.gates import Gate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,19 +36,57 @@ class Asked:
     old_policy: str | None = None
     old_state: Path | None = None
     system: str | None = None
+    mapping: str | None = None
     metrics: tuple[Path, ...] = ()
 
 
 def replayed(asked: Asked) -> Report:
     """Replay logs, and group what differs. Raises UsageError, FileError and what loading policies and states raises."""
+    metrics = [read_text(path) for path in asked.metrics]
+    return _report(asked.logs, _moments(asked), asked.system, metrics, asked.mapping)
+
+
+def replay_gate(
+    logs: Sequence[Path], program: Program, state: Path | None, registry: Registry, accepted: str | None
+) -> Gate:
+    """What a deployment would change for logged decisions: it fails for each that differs or is unexplained, unless that is accepted."""
+    from privtab.logs.moments import KnownState, Moments, Policy, registered
+    from privtab.logs.report import summary
+    from privtab.registry.deploy.gates import Gate, GateStatus
+
+    started = time.perf_counter()
+    moments = Moments(new=Policy.of(program))
+    moments.policy, moments.state = registered(registry, program.system)
+    if state is not None:
+        moments.new_state = KnownState(rows=load_rows(program, state))
+    found = _report(logs, moments, None, ())
+    says = "; ".join(summary(found))
+    outcome = GateStatus.PASSED
+    if found.failing(GATE):
+        outcome = GateStatus.FAILED if accepted is None else GateStatus.SKIPPED
+        says = f"{says}; `privtab replay` shows them" if accepted is None else f"accepted: {accepted} ({says})"
+    return Gate(name="replay", outcome=outcome, says=says, seconds=time.perf_counter() - started)
+
+
+GATE = ("lost-in-use", "gained-in-use", "unexplained")
+"""What stops a deployment."""
+
+
+def _report(
+    logs: Sequence[Path], moments: Moments, system: str | None, metrics: Sequence[str], mapping: str | None = None
+) -> Report:
+    from privtab.logs import opa
     from privtab.logs.reading import batches
     from privtab.logs.replaying import replay
     from privtab.logs.report import report
     from privtab.logs.schema import Reading
 
-    moments, reading = _moments(asked), Reading()
-    metrics = [read_text(path) for path in asked.metrics]
-    found = replay(batches(asked.logs, reading), moments, system=asked.system, reading=reading)
+    reading, entries = Reading(), cast("Entries", opa.rows)
+    if mapping is not None:
+        with needing("logs of other systems", "import"):
+            from privtab.logs import mapped
+        entries = mapped.load(mapping).rows
+    found = replay(batches(logs, reading, entries), moments, system=system, reading=reading)
     return report(found, moments, _compared(moments), metrics=metrics)
 
 

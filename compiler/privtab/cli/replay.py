@@ -22,7 +22,9 @@ FAILING = ("lost-in-use", "gained-in-use", "unexplained", "incomplete")
 
 
 def run(
-    logs: Annotated[list[Path], argument("LOGS", "Decision logs: files or folders, as OPA uploads or prints them.")],
+    logs: Annotated[
+        list[Path], argument("LOGS", "Decision logs as OPA uploads or prints them: files, folders; or store:URL.")
+    ],
     policy: PolicyOption,
     state: Annotated[Path | None, option("--state -s STATE", f"Another state, for all decisions. {STATE_HELP}")] = None,
     registry: Annotated[
@@ -38,8 +40,13 @@ def run(
     system: Annotated[
         str | None, option("--system NAME", "The package in the log. Default: the system of the policy.")
     ] = None,
+    mapping: Annotated[
+        str | None,
+        option("--mapping DOCUMENT", "The log is another system's: ranger, trino, or a document of your own."),
+    ] = None,
     metrics: Annotated[
-        list[Path] | None, option("--metrics FILE", "What an OPA answers at /metrics: entries it dropped; repeatable.")
+        list[Path] | None,
+        option("--metrics FILE", "What an OPA answers at /v1/status: entries it dropped; repeatable."),
     ] = None,
     fail_on: Annotated[
         list[str] | None, option("--fail-on WHAT", f"Exit with 1 for {', '.join(FAILING)}; or `any`.")
@@ -64,6 +71,7 @@ def run(
     words = failing_words(fail_on, FAILING)
     asked = Asked(
         logs=tuple(logs), policy=policy, state=state, registry=registry, old_policy=old_policy, old_state=old_state, system=system,
+        mapping=mapping,
         metrics=tuple(metrics or ()),
     )  # fmt: skip
     with delayed_spinner("replaying"):

@@ -13,7 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privtab.arrow import Codes, Truth
+from privtab.engines.columns import distinct
 from privtab.engines.python import OpenEngine, Opener
+from privtab.engines.windowed import WindowedIndex
 from privtab.errors import InvalidRequest
 from privtab.names import encode_name
 from privtab.request import ACTIVE_ROLES, NOT_SET, Decision, Request, flag_name
@@ -22,6 +24,13 @@ from privtab.vocabulary import Vocabulary
 _ENTITY = r"(?s)^(?P<type>[^:]*):(?P<path>.*)$"
 _MORE = ("groups", "active_roles", "with", "flags", "attributes")
 _NANOSECONDS = 1000
+
+
+def _distinct(rows: pa.RecordBatch) -> tuple[Codes, Codes] | None:
+    """The first row of each question, and the number of each row's question; None if too few repeat, or any has more parts."""
+    if any(rows[name].null_count < len(rows) for name in ("subject_type", *_MORE)):
+        return None
+    return distinct([rows[name] for name in ("user", "action", "resource")])
 
 
 def document(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,8 +87,17 @@ class Decider:
         semantics = self.opened(0).engine.semantics
         return bool(semantics.active_roles or semantics.request_groups or self.vocabulary.attributes)
 
+    @property
+    def timed(self) -> bool:
+        """Whether rows of the state hold for a time, so that a decision depends on when it is made."""
+        return isinstance(self.state, WindowedIndex)
+
     def decide(self, rows: pa.RecordBatch) -> Truth:
         """Whether each row is allowed; what is no valid request of the policy is denied, as its rules deny it."""
+        if not self.timed and (repeated := _distinct(rows)) is not None:
+            first, number = repeated
+            found: Truth = self._decide(self.opened(0), rows.take(pa.array(first)))[number]
+            return found
         allowed = np.zeros(len(rows), np.bool_)
         times = rows["time"].cast(pa.int64()).fill_null(0).to_numpy() * _NANOSECONDS
         remaining = np.arange(len(rows))

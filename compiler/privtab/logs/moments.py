@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from privtab import moments
 from privtab.client._bundles import content, unpacked
 from privtab.engines.index import combined_document
 from privtab.errors import BrokenBundle, FileError, PolicyError, PrivtabError, UsageError
+from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.logs.deciding import Decider
 from privtab.pipeline import policy_artifacts
@@ -22,6 +24,7 @@ from privtab.registry.deploy.program import program_in
 from privtab.state.findings import stops
 from privtab.state.index import index
 from privtab.state.load import from_tables, to_tables
+from privtab.state.names import uses
 from privtab.state.raw import RawState
 from privtab.state.validate import validate
 from privtab.state.written import as_written
@@ -48,7 +51,7 @@ class Policy(NamedTuple):
 
 
 class KnownState(NamedTuple):
-    """The rows of a state, or the documents of its bundles; `document` is the index, as one policy reads it."""
+    """The rows of a state, or the documents of its bundles, which are the index as one policy reads it."""
 
     rows: RawState | None = None
     documents: tuple[Mapping[str, Any], ...] = ()
@@ -106,6 +109,10 @@ class Moments:
         """The policy of the moment that was looked at last."""
         return next(reversed(self._policies.values()), None)
 
+    def closed(self) -> Moments:
+        """The same with nothing open, to be sent to another process."""
+        return replace(self, _open=OrderedDict(), left_out=set())
+
     def state_labels(self, rows: pa.RecordBatch) -> pa.Array:
         """The revision of the state of each row."""
         return rows["state_revision"] if self.label is None else self.label(rows)
@@ -130,7 +137,11 @@ class Moments:
             document, missing = combined_document(state.documents)
             if missing:
                 raise Unknown("shards of the state are missing")
-            if packed_for is not None and _declared(policy) == _declared(packed_for):
+            if packed_for is not None and (missing_parts := _not_packed(policy, packed_for)):
+                raise Unknown(
+                    f"the bundle of the state lacks what the new policy reads and the one of its moment did not ({missing_parts}): give a state"
+                )
+            if packed_for is not None and _same_index(policy, packed_for):
                 return document
             from privtab.spark.state.bundles import from_index
 
@@ -142,12 +153,6 @@ class Moments:
         self.left_out.update(map(str, errors))
         found: Mapping[str, Any] = index(policy.program, checked)
         return found
-
-
-def given(policy: Program, state: RawState) -> tuple[PolicyAt, StateAt]:
-    """One policy and one state for all moments."""
-    found, known = Policy.of(policy), KnownState(rows=state)
-    return lambda _: found, lambda _: known
 
 
 def registered(registry: Registry, system: str) -> tuple[PolicyAt, StateAt]:
@@ -190,7 +195,10 @@ def stored(journal: Journal) -> tuple[StateAt, Callable[[pa.RecordBatch], pa.Arr
     def label(rows: pa.RecordBatch) -> pa.Array:
         made = rows["time"].cast(pa.int64()).fill_null(0).to_numpy() * 1000
         before = np.searchsorted(times, made, side="right") - 1
-        return pa.array([str(numbers[at]) if at >= 0 else None for at in before.tolist()], pa.string())
+        found = pa.array([str(numbers[at]) if at >= 0 else None for at in before.tolist()], pa.string())
+        # A change that the store itself decided was decided by what it held before.
+        own = pc.equal(rows["origin"], "store").fill_null(fill_value=False)
+        return pc.if_else(own, rows["state_revision"], found)
 
     def state(number: str | None) -> KnownState:
         if number is None:
@@ -200,9 +208,20 @@ def stored(journal: Journal) -> tuple[StateAt, Callable[[pa.RecordBatch], pa.Arr
     return state, label
 
 
-def _declared(policy: Policy) -> Mapping[str, Any]:
-    """What of a policy the index of a state depends on: all but its rows and its names."""
-    return {name: value for name, value in policy.json.items() if name not in _NOT_IN_INDEX}
+_USED = ("member_types", "group_membership", "holds", "service_admins")
+"""What of a state is only in its index if a row of the policy reads it."""
 
 
-_NOT_IN_INDEX = {"rules", "revision", "version", "title", "name"}
+def _not_packed(policy: Policy, packed_for: Policy) -> str:
+    """What a policy reads of a state that an index for another policy does not have."""
+    read, packed = uses(policy.program), uses(packed_for.program)
+    return ", ".join(part for part in _USED if not getattr(read, part) <= getattr(packed, part))
+
+
+def _same_index(one: Policy, other: Policy) -> bool:
+    """Whether two policies read the same index: they declare the same, their rows read the same parts, and none asks what is below."""
+    if uses(one.program) != uses(other.program):
+        return False
+    below = uses_below(one.program) or uses_below(other.program)
+    names = (one.json.keys() | other.json.keys()) - {"revision", "version", "title", "name"}
+    return all(one.json.get(name) == other.json.get(name) for name in names if below or name != "rules")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from privtab.errors import InvalidRequest
@@ -20,7 +21,6 @@ Row: TypeAlias = tuple[Any, ...]
 ORIGIN = "opa"
 RULES = frozenset({"allow", "check", "decision", "decisions", "explained", "visible"})
 """The rules of a policy that decide."""
-_PARTS = ("policy", "state")
 _HASH = re.compile(r"[0-9a-f]{64}")
 """What a mask writes in the place of a name."""
 
@@ -68,36 +68,47 @@ class _Call(NamedTuple):
         )  # fmt: skip
 
 
-def rows(event: Any, position: str, reading: Reading) -> Iterator[Row]:
+def rows(event: Any, position: str, reading: Reading) -> Iterable[Row]:
     """The decisions of one entry; an entry of another kind is counted as what it is."""
     if not isinstance(event, dict) or "decision_id" not in event:
         reading.other[
             "log line" if isinstance(event, dict) and "msg" in event else "not an entry of a decision log"
         ] += 1
-        return
+        return ()
     path = event.get("path")
-    parts = path.strip("/").split("/") if isinstance(path, str) else ()
-    if len(parts) != 3 or parts[0] != "privtab" or parts[2] not in RULES:
+    system, rule = _rule(path) if isinstance(path, str) else _NO_RULE
+    if rule not in RULES:
         reading.other["call of no rule that decides"] += 1
-        return
-    call = _call(event, parts[1], position)
+        return ()
+    call = _call(event, system, position)
     asked = event.get("input")
     result = event.get("result")
     problem = FAILED if event.get("error") is not None else NO_ANSWER if result is None else None
-    match parts[2]:
+    match rule:
         case "allow" | "check" | "decision":
-            yield _decided(call, _asked(asked), result, problem)
+            return (_decided(call, _asked(asked), result, problem),)
         case "decisions" | "explained":
-            yield from _batch(call, asked, result, problem)
+            return _batch(call, asked, result, problem)
         case _:
-            yield from _listing(call, asked, result, problem)
+            return _listing(call, asked, result, problem)
+
+
+@lru_cache(maxsize=1000)
+def _rule(path: str) -> tuple[str, str]:
+    """The system and the rule in the path of a call; both empty for another path."""
+    parts = path.strip("/").split("/")
+    return (parts[1], parts[2]) if len(parts) == 3 and parts[0] == "privtab" else _NO_RULE
+
+
+_NO_RULE = ("", "")
 
 
 def _call(event: Mapping[str, Any], system: str, position: str) -> _Call:
     time, decision_id = event.get("timestamp"), event.get("decision_id")
     metrics = event.get("metrics")
     nanoseconds = metrics.get("timer_server_handler_ns") if isinstance(metrics, dict) else None
-    pointers = [*_texts(event.get("erased")), *_texts(event.get("masked"))]
+    masked = "erased" in event or "masked" in event
+    pointers = [*_texts(event.get("erased")), *_texts(event.get("masked"))] if masked else []
     policy, state = _revisions(event.get("bundles"))
     return _Call(
         time if isinstance(time, str) else None,
@@ -107,7 +118,7 @@ def _call(event: Mapping[str, Any], system: str, position: str) -> _Call:
         state,
         nanoseconds // 1000 if isinstance(nanoseconds, int) else None,
         pointers or None,
-        any(map(_decides, pointers)),
+        masked and any(map(_decides, pointers)),
         position,
     )
 
@@ -126,16 +137,18 @@ def _decides(pointer: str) -> bool:
 
 def _revisions(bundles: Any) -> tuple[str | None, str | None]:
     """The revisions of the policy and of the state, by the names of their bundles."""
-    found: dict[str, list[str]] = {"policy": [], "state": []}
-    if isinstance(bundles, dict):
-        for name, bundle in bundles.items():
-            revision = bundle.get("revision") if isinstance(bundle, dict) else None
-            if isinstance(revision, str):
-                bare = name if name in _PARTS else re.split(r"[^a-z]", name.removesuffix(".tar.gz"))[-1]
-                if bare in found:
-                    found[bare].append(revision)
-    policies, states = found.values()
-    return policies[0] if len(policies) == 1 else None, states[0] if len(states) == 1 else None
+    found: dict[str, str | None] = {}
+    for name, bundle in bundles.items() if isinstance(bundles, dict) else ():
+        revision = bundle.get("revision") if isinstance(bundle, dict) else None
+        part = _part(name)
+        found[part] = None if part in found or not isinstance(revision, str) else revision
+    return found.get("policy"), found.get("state")
+
+
+@lru_cache(maxsize=1000)
+def _part(bundle: str) -> str:
+    """What a bundle is, by the last word of its name."""
+    return re.split(r"[^a-z]", bundle.removesuffix(".tar.gz"))[-1]
 
 
 def _decided(call: _Call, asked: Asked, result: Any, problem: str | None) -> Row:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from privtab._collection import no_collection
 from privtab.errors import FileError, UsageError
 from privtab.logs import opa
-from privtab.logs.schema import COLUMNS, SCHEMA, Reading
+from privtab.logs.schema import COLUMNS, SCHEMA, STORE, Reading
 from privtab.logs.values import values
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ _TIME, _PROBLEM = SCHEMA.get_field_index("time"), SCHEMA.get_field_index("proble
 _BACKWARDS = 1_000_000
 _PARQUET = b"PAR1"
 
-Entries = Callable[[Any, str, Reading], Iterator["Row"]]
+Entries = Callable[[Any, str, Reading], Iterable["Row"]]
 """The rows of one entry of a log, which stands at a position."""
 
 
 def read(*logs: str | os.PathLike[str], reading: Reading | None = None) -> pa.Table:
-    """All decisions of logs as one Arrow table. `logs`: files or folders; `reading`: takes the account of what else was there.
+    """All decisions of logs as one Arrow table. `logs`: files, folders or `store:URL`, the journal of a store; `reading`: takes the account of what else was there.
 
     Raises FileError for a file that does not exist or cannot be opened, and for logs without any file.
     """
@@ -42,7 +42,13 @@ def batches(
     logs: Iterable[str | os.PathLike[str]], reading: Reading, entries: Entries = opa.rows
 ) -> Iterator[pa.RecordBatch]:
     """The decisions of logs in batches, file by file. `entries`: reads one entry. Raises as `read`."""
-    for path in files(logs):
+    listed = list(map(str, logs))
+    for store in [location for location in listed if location.startswith(STORE)]:
+        from privtab.logs import journal
+
+        yield from _in_batches(journal.rows(store, reading), reading)
+    others = [location for location in listed if not location.startswith(STORE)]
+    for path in files(others) if others or not listed else ():
         try:
             with path.open("rb") as file:
                 yield from batches_of(file, str(path), reading, entries)
@@ -79,18 +85,25 @@ def batches_of(file: BinaryIO, path: str, reading: Reading, entries: Entries = o
         for line, value in values(file, path, reading):
             yield from entries(value, f"{path}:{line}", reading)
 
-    rows = all_rows()
+    yield from _in_batches(all_rows(), reading)
+
+
+def _in_batches(rows: Iterator[Row], reading: Reading) -> Iterator[pa.RecordBatch]:
     while True:
         with no_collection():
-            part = list(islice(rows, ROWS))
-        if not part:
+            found = batch(islice(rows, ROWS))
+        if not len(found):
             return
-        yield _counted(batch(part), reading)
+        yield _counted(found, reading)
 
 
-def batch(rows: list[Row]) -> pa.RecordBatch:
+def batch(rows: Iterator[Row]) -> pa.RecordBatch:
     """Rows as columns."""
-    columns = list(zip(*rows, strict=True))
+    columns: list[list[Any]] = [[] for _ in COLUMNS]
+    # Few rows at a time, which a processor keeps at hand.
+    while part := list(islice(rows, 1000)):
+        for column, cells in zip(columns, zip(*part, strict=True), strict=True):
+            column.extend(cells)
     arrays = [pa.array(cells, type_) for cells, (_, type_, _) in zip(columns[1:], COLUMNS[1:], strict=True)]
     return pa.RecordBatch.from_arrays([_times(columns[0]), *arrays], schema=SCHEMA)
 
@@ -106,7 +119,7 @@ def _counted(found: pa.RecordBatch, reading: Reading) -> pa.RecordBatch:
     return found
 
 
-def _times(cells: tuple[str | None, ...]) -> pa.Array:
+def _times(cells: list[str | None]) -> pa.Array:
     """Texts of RFC 3339 as times; null for what is none."""
     texts = pa.array(cells, pa.string())
     try:

@@ -43,6 +43,8 @@ QUESTIONS = pa.schema(
 )
 """The distinct questions whose answers differ: `state_revision` is what names the state of the moment, a revision or the number of a change, `more` is JSON of what else the request has, `decision_id` and `position` are those of one of `requests`."""
 _PENDING = 1 << 16
+MOST_REASONS = 100
+"""Reasons for which decisions are not replayed; further ones are counted together."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,6 +60,8 @@ class Replay:
     first: int | None = None
     last: int | None = None
     """The first and the last time of replayed decisions, in microseconds since 1970."""
+    left_out: set[str] = field(default_factory=set)
+    """Wrong rows of states that were left out, since they can only allow."""
     questions: pa.Table = field(default_factory=QUESTIONS.empty_table)
     """The differences, as QUESTIONS."""
 
@@ -72,9 +76,34 @@ class Replay:
         order = [("requests", "descending"), *((name, "ascending") for name in ("user", "action", "resource", "more"))]
         return found.sort_by(order)
 
+    def account(self) -> dict[str, Any]:
+        """All but the differences, as JSON."""
+        counts = {name: getattr(self, name) for name in ("replayed", "allowed", "not_replayed", "first", "last")}
+        return {"read": self.reading.to_json(), **counts, "left_out": sorted(self.left_out)}
+
+    def take(self, parts: pa.Table, account: str) -> None:
+        """Take over what was found in parts: their differences, and rows of the kind `account` with the JSON of the rest."""
+        told = pc.equal(parts["kind"], account)
+        for part in map(json.loads, parts["more"].filter(told).to_pylist()):
+            self.reading.add(part["read"])
+            self.replayed += part["replayed"]
+            self.allowed += part["allowed"]
+            self.left_out.update(part["left_out"])
+            for why, number in part["not_replayed"].items():
+                self.skip(why, number)
+            self.cover(part["first"], part["last"])
+        self.questions = _merged(parts.filter(pc.invert(told)))
+
+    def cover(self, first: int | None, last: int | None) -> None:
+        """Extend the time of replayed decisions."""
+        self.first = min((time for time in (self.first, first) if time is not None), default=None)
+        self.last = max((time for time in (self.last, last) if time is not None), default=None)
+
     def skip(self, why: str, number: int) -> None:
         """Count decisions that are not decided again."""
         if number:
+            if why not in self.not_replayed and len(self.not_replayed) >= MOST_REASONS:
+                why = "for other reasons"
             self.not_replayed[why] = self.not_replayed.get(why, 0) + number
 
 
@@ -95,12 +124,13 @@ def replay(
             pending = 0
     if parts:
         found.questions = _merged(pa.concat_tables(parts))
+    found.left_out |= moments.left_out
     return found
 
 
 def usable(batch: pa.RecordBatch, package: str, skip: Callable[[str, int], None]) -> pa.RecordBatch:
     """The decisions of one system that can be decided again; `skip` is told how many others there are, and why."""
-    ours = pc.equal(batch["system"], package).fill_null(fill_value=False)
+    ours = pc.equal(batch["system"], package).fill_null(fill_value=True)  # logs of other systems name none
     skip("of another system", len(batch) - (pc.sum(ours).as_py() or 0))
     for entry in pc.value_counts(batch["problem"].filter(ours).drop_null()):
         skip(entry["values"].as_py(), entry["counts"].as_py())
@@ -119,12 +149,19 @@ def _of_batch(batch: pa.RecordBatch, moments: Moments, package: str, found: Repl
         except Unknown as error:
             found.skip(f"unknown moment: {error}", len(part))
             continue
-        if any(decider is not None and decider.hidden_by_mask for decider in (then, now)):
-            masked = part["masked"].is_valid()
-            found.skip(MASKED, pc.sum(masked).as_py() or 0)
-            part = part.filter(pc.invert(masked))
+        deciders = [decider for decider in (then, now) if decider is not None]
+        if any(decider.hidden_by_mask for decider in deciders):
+            part = _without(part, part["masked"].is_valid(), MASKED, found)
+        if any(decider.timed for decider in deciders):
+            part = _without(part, part["time"].is_null(), "no time, and rows of the state hold for a time", found)
         if len(part):
             yield _differences(part, state, then, now, found)
+
+
+def _without(rows: pa.RecordBatch, chosen: pa.Array, why: str, found: Replay) -> pa.RecordBatch:
+    """Rows without some that cannot be decided, which are counted."""
+    found.skip(why, pc.sum(chosen).as_py() or 0)
+    return rows.filter(pc.invert(chosen))
 
 
 def _moments_of(policies: pa.Array, states: pa.Array) -> Iterator[tuple[tuple[str | None, str | None], Any]]:
@@ -146,9 +183,7 @@ def _differences(
     found.replayed += len(rows)
     found.allowed += int(recorded.sum())
     span = pc.min_max(rows["time"].cast(pa.int64())).as_py()
-    if span["min"] is not None:
-        found.first = span["min"] if found.first is None else min(found.first, span["min"])
-        found.last = span["max"] if found.last is None else max(found.last, span["max"])
+    found.cover(span["min"], span["max"])
     kinds = np.where(before != recorded, 2, np.where(before & ~after, 0, np.where(~before & after, 1, -1)))
     positions = np.flatnonzero(kinds >= 0)
     part = rows.take(pa.array(positions))

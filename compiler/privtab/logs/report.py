@@ -34,8 +34,7 @@ CODES: Mapping[Kind, tuple[str, str, str]] = {
 }  # fmt: skip
 """For each kind, the code, the name and the meaning of its finding."""
 _DROPPED = re.compile(
-    r"^\w*?(decision_logs_dropped\w*|decision_logs_encoding_failure\w*|enc_log_exceeded\w*)(?:\{[^}]*\})? ([0-9.e+]+)",
-    re.MULTILINE,
+    r"(decision_logs_dropped\w*|decision_logs_encoding_failure\w*|enc_log_exceeded\w*)(?:\{[^}\n]*\})?(?:\"\s*:)?\s*([0-9.e+]+)"
 )
 
 
@@ -85,7 +84,6 @@ class Report:
     groups: tuple[Group, ...]
     possible: tuple[Possible, ...] | None
     """None: there is no earlier policy to compare with."""
-    left_out: tuple[str, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Entries that decision points say they dropped, by their counters."""
 
@@ -99,8 +97,8 @@ class Report:
             found.append(f"{reading.damaged:,} entries or rests of files cannot be read")
         found += [f"{number:,} not replayed: {why}" for why, number in sorted(self.replay.not_replayed.items())]
         found += [f"{number:,} dropped by decision points: {name}" for name, number in self.dropped.items() if number]
-        if self.left_out:
-            found.append(f"{len(self.left_out):,} wrong rows of states were left out")
+        if self.replay.left_out:
+            found.append(f"{len(self.replay.left_out):,} wrong rows of states were left out")
         return found
 
     def failing(self, words: Collection[str]) -> list[str]:
@@ -114,22 +112,18 @@ class Report:
         """As JSON."""
         replay = self.replay
         return {
-            "read": replay.reading.to_json(),
+            **replay.account(),
             "dropped": dict(self.dropped),
-            "replayed": replay.replayed,
-            "allowed": replay.allowed,
-            "not_replayed": replay.not_replayed,
             "first": _shown(_time(replay.first)),
             "last": _shown(_time(replay.last)),
             **{kind: replay.count(kind) for kind in KINDS},
             "groups": [group.to_json() for group in self.groups],
             "possible": self.possible,
-            "left_out": list(self.left_out),
         }
 
 
 def report(replay: Replay, moments: Moments, compared: Diff | None, *, metrics: Iterable[str] = ()) -> Report:
-    """Group what a replay found. `compared`: the earlier policy and the new one; `metrics`: what OPAs answer at `/metrics`."""
+    """Group what a replay found. `compared`: the earlier policy and the new one; `metrics`: what OPAs answer at `/v1/status` or `/metrics`."""
     groups = [group for kind in KINDS for group in _groups(kind, replay.of(kind), moments)]
     dropped: Counter[str] = Counter()
     for text in metrics:
@@ -139,7 +133,6 @@ def report(replay: Replay, moments: Moments, compared: Diff | None, *, metrics: 
         replay=replay,
         groups=tuple(groups),
         possible=None if compared is None else tuple(_possible(compared, groups)),
-        left_out=tuple(sorted(moments.left_out)),
         dropped=dropped,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +31,7 @@ COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("latency_us", pa.int64(), "Microseconds that the call took in the decision point."),
     ("origin", pa.string(), "What wrote the log: `opa`, `store`, or the name of a mapping document."),
     ("masked", pa.list_(pa.string()), "JSON pointers to what was erased or replaced before it was logged; null if nothing."),
-    ("problem", pa.string(), "Why the row cannot be replayed: one of PROBLEMS; null if it can."),
+    ("problem", pa.string(), "Why the row cannot be replayed, as the schema lists it; null if it can."),
     ("position", pa.string(), "Where it was read: `file:line`."),
 )  # fmt: skip
 """Name, type and meaning of each column."""
@@ -42,9 +43,15 @@ MALFORMED = "malformed request"
 NO_ANSWER = "no answer"
 FAILED = "error"
 WRONG_ANSWER = "malformed answer"
-PROBLEMS = (MASKED, MALFORMED, NO_ANSWER, FAILED, WRONG_ANSWER)
-"""Part of the request or the answer was masked; the request or the answer is none; no rule answered; the call failed."""
+DAMAGED = "damaged"
+PROBLEMS = (MASKED, MALFORMED, NO_ANSWER, FAILED, WRONG_ANSWER, DAMAGED)
+"""Part of the request or the answer was masked; the request is none; no rule answered; the call failed; the answer is none.
 
+On Spark also an entry that cannot be read, of which the row has the place alone.
+"""
+
+STORE = "store:"
+"""How the address of a store begins, whose journal is a log."""
 MOST_KEPT = 100
 """Damaged entries whose places are kept; all are counted."""
 _LONGEST = 200
@@ -64,24 +71,26 @@ class Reading:
     """Entries, or rests of files, that cannot be read."""
     places: list[str] = field(default_factory=list)
     """`file:line: what is wrong` of the first ones."""
+    most_places: int | None = MOST_KEPT
+    """The most places that are kept; None: all."""
     backwards: int = 0
     """Decisions that are more than a second older than the one before them in their file."""
 
     def damage(self, path: str, line: int, why: str) -> None:
         """Note an entry that cannot be read."""
         self.damaged += 1
-        if len(self.places) < MOST_KEPT:
+        if self.most_places is None or len(self.places) < self.most_places:
             self.places.append(f"{path}:{line}: {printable(why, one_line=True)[:_LONGEST]}")
 
-    def add(self, other: Reading) -> None:
-        """Add what was read elsewhere."""
-        self.files += other.files
-        self.decisions += other.decisions
-        self.other += other.other
-        self.problems += other.problems
-        self.damaged += other.damaged
-        self.places += other.places[: MOST_KEPT - len(self.places)]
-        self.backwards += other.backwards
+    def add(self, other: Mapping[str, Any]) -> None:
+        """Add what was read elsewhere, in its JSON form."""
+        self.files += other["files"]
+        self.decisions += other["decisions"]
+        self.other.update(other["other"])
+        self.problems.update(other["problems"])
+        self.damaged += other["damaged"]
+        self.places += other["places"][: MOST_KEPT - len(self.places)]
+        self.backwards += other["backwards"]
 
     def to_json(self) -> dict[str, Any]:
         """As in reports."""

@@ -9,7 +9,7 @@ import codecs
 import re
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from privtab import strict_json
 from privtab.characters import is_unicode
@@ -22,18 +22,12 @@ _GZIP = b"\x1f\x8b"
 _MARGIN = 10
 """Characters before the end of what was read in which an error may be due to what is still missing."""
 _BETWEEN = re.compile(r"[\s,\[\]]*")
+_SPACED = tuple(f'"{space}' for space in " \t\r\n")
 _NEXT = re.compile(r"\n(?=[\[{])")
 
 
-class Value(NamedTuple):
-    """A value, and the line on which it begins."""
-
-    line: int
-    value: Any
-
-
-def values(file: BinaryIO, path: str, reading: Reading) -> Iterator[Value]:
-    """The values in a file: those of top-level arrays one by one."""
+def values(file: BinaryIO, path: str, reading: Reading) -> Iterator[tuple[int, Any]]:
+    """The values in a file, those of top-level arrays one by one, each with the line on which it begins."""
     return _Scanner(_pieces(file, path, reading), path, reading).values()
 
 
@@ -77,6 +71,8 @@ class _Scanner:
         self._reading = reading
         # What is not UTF-8 becomes lone surrogates, by which the values that contain it are found.
         self._decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
+        self._decoder = strict_json.Decoder()
+        self._compact = True
         self._text = ""
         self._at = 0
         self._line = 1
@@ -84,14 +80,14 @@ class _Scanner:
         self._suspect = False
         """Whether a value in the window may contain a lone surrogate."""
 
-    def values(self) -> Iterator[Value]:
+    def values(self) -> Iterator[tuple[int, Any]]:
         """All values."""
         while self._skip_between():
             if self._text[self._at] != "{":
                 self._damaged("neither an object nor an array of objects")
                 continue
             try:
-                value, end = strict_json.decode_at(self._text, self._at)
+                value, end = self._decoder.at(self._text, self._at, compact=self._compact)
             except strict_json.Incomplete as error:
                 if len(self._text) - self._at - error.position > _MARGIN and not error.open_text:
                     self._damaged(str(error))
@@ -102,15 +98,14 @@ class _Scanner:
             except ValueError as error:
                 self._damaged(str(error))
             else:
-                if self._is_unicode(value):
-                    yield Value(self._line, value)
+                if not self._suspect or self._is_unicode(value):
+                    yield self._line, value
                 self._move(end)
 
     def _is_unicode(self, value: Any) -> bool:
         """Whether all texts of a value can be encoded; otherwise it is noted as damaged."""
         try:
-            if self._suspect:
-                strict_json.check_pairs(value)
+            strict_json.check_pairs(value)
         except ValueError as error:
             self._reading.damage(self._path, self._line, str(error))
             return False
@@ -147,6 +142,7 @@ class _Scanner:
                 break
         more = "".join(pieces)
         self._text, self._at = rest + more, 0
+        self._compact = not any(spaced in self._text for spaced in _SPACED)
         self._suspect = "\\ud" in self._text or "\\uD" in self._text or not is_unicode(self._text)
         return bool(more)
 

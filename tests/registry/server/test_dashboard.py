@@ -43,7 +43,7 @@ def test_every_metric_of_the_dashboard_exists(registry: Registry, opa_binary: Pa
     known: dict[str, set[str]] = {}
     answers: set[str] = set()
 
-    async def body(client: httpx.AsyncClient, served: ServerState) -> None:  # noqa: ARG001  (as `within` calls it)
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         named = {"X-Privtab-Instance": "one"}
         await client.get(POLICY, headers=named)
         revisions = {"policy": {"revision": "r1"}}
