@@ -19,7 +19,7 @@ from privtab.logs.distinct import Log, LoggedRequest
 from privtab.logs.excerpts import Row, StateRows
 from privtab.logs.kept import read_kept
 from privtab.logs.proposal import CARRIES, DENIAL, Proposal, less, propose, removal_order
-from privtab.logs.unused import AGAIN, LATER, YOUNG, Observed, Unused, unused
+from privtab.logs.row_use import AGAIN, LATER, YOUNG, Observed, Unused, unused
 from privtab.logs.usage import Usage, Use, usage
 from privtab.model.lower import lower
 from privtab.moments import moment
@@ -313,3 +313,17 @@ def test_hostile_names_are_rows_like_others() -> None:
         {"grants": [grant(f"user:{name}", "SELECT", "lake:l")]}, asks("ann", "read", "table:l/s/t", allowed=False)
     )
     assert [row.text for row in found.idle] == [f"SELECT granted to user:{name} at lake:l"]
+    assert found.table().to_pylist() == [
+        {
+            "table": "grants",
+            "row": f"SELECT granted to user:{name} at lake:l",
+            "path": "state.yaml",
+            "number": 1,
+            "use": "unused",
+            "count": 0,
+            "first": None,
+            "last": None,
+            "stays": None,
+            "proposed": True,
+        }
+    ]

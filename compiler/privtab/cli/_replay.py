@@ -75,19 +75,25 @@ GATE = ("lost-in-use", "gained-in-use", "unexplained")
 def _report(
     logs: Sequence[Path], moments: Moments, system: str | None, metrics: Sequence[str], mapping: str | None = None
 ) -> Report:
-    from privtab.logs import opa
     from privtab.logs.reading import batches
     from privtab.logs.replaying import replay
     from privtab.logs.report import report
     from privtab.logs.schema import Reading
 
-    reading, entries = Reading(), cast("Entries", opa.rows)
-    if mapping is not None:
-        with needing("logs of other systems", "import"):
-            from privtab.logs import mapped
-        entries = mapped.load(mapping).rows
-    found = replay(batches(logs, reading, entries), moments, system=system, reading=reading)
+    reading = Reading()
+    found = replay(batches(logs, reading, entries_of(mapping)), moments, system=system, reading=reading)
     return report(found, moments, _compared(moments), metrics=metrics)
+
+
+def entries_of(mapping: str | None) -> Entries:
+    """What reads an entry of a log: of OPA, or as a document says."""
+    if mapping is None:
+        from privtab.logs import opa
+
+        return cast("Entries", opa.rows)
+    with needing("logs of other systems", "import"):
+        from privtab.logs import mapped
+    return mapped.load(mapping).rows
 
 
 def _moments(asked: Asked) -> Moments:

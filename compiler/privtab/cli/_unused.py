@@ -14,6 +14,7 @@ from privtab._staged import write_all
 from privtab.cli._options import Question, load_for_queries, moment_of
 from privtab.cli._output import progress, show_diagnostics, stop
 from privtab.cli._parameters import needing
+from privtab.cli._replay import entries_of
 from privtab.cli._stored import is_stored, load_rows, running_store
 from privtab.errors import UsageError
 from privtab.printable import count
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from privtab.analysis.state_diff import StateDiff
     from privtab.diagnostics import Diagnostic
     from privtab.ir.nodes import Program
+    from privtab.logs.row_use import Observed, Unused
     from privtab.logs.schema import Reading
-    from privtab.logs.unused import Observed, Unused
     from privtab.state.nodes import State
     from privtab.state.places import Places
     from privtab.state.raw import RawRow
@@ -43,6 +44,7 @@ class Sources:
     system: str | None = None
     earlier: Path | None = None
     keep: Path | None = None
+    mapping: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,14 +122,14 @@ def answered(sources: Sources, propose: Path | None, *, diff: bool) -> Answer:
     with needing("`privtab unused`", "compiler", "registry", "store"):
         from privtab.logs.distinct import distinct
         from privtab.logs.reading import batches
-        from privtab.logs.unused import Observed, unused
+        from privtab.logs.row_use import Observed, unused
     from privtab.logs.schema import Reading
 
     asked, reading = sources.asked, Reading()
     program, moment = asked.program(), moment_of(asked.at)
     whole, places, partial = load_for_queries(program, asked.state, allow_partial=asked.allow_partial)
     kept, notes = _kept(sources.keep, whole, places, str(asked.state))
-    log = distinct(batches(sources.logs, reading), program, system=sources.system)
+    log = distinct(batches(sources.logs, reading, entries_of(sources.mapping)), program, system=sources.system)
     if log.window is None:
         raise UsageError("the log has no decision of the policy with a time: nothing was observed")
     earlier = _earlier(program, sources, log.window[0])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from privtab.cli._output import Terminal
     from privtab.cli._unused import Answer
-    from privtab.logs.unused import RowUse
+    from privtab.logs.row_use import RowUse
 
 PANEL = "Check"
 
@@ -29,11 +29,17 @@ UnusedFormat = Literal["text", "json", "csv", "markdown"]
 
 
 def run(
-    logs: Annotated[list[Path], argument("LOGS", "Decision logs: files or folders, as OPA uploads or prints them.")],
+    logs: Annotated[
+        list[Path], argument("LOGS", "Decision logs as OPA uploads or prints them: files, folders; or store:URL.")
+    ],
     *,
     asked: Question,
     system: Annotated[
         str | None, option("--system NAME", "The package in the log. Default: the system of the policy.")
+    ] = None,
+    mapping: Annotated[
+        str | None,
+        option("--mapping DOCUMENT", "The log is another system's: ranger, trino, or a document of your own."),
     ] = None,
     earlier: Annotated[
         Path | None,
@@ -70,7 +76,7 @@ def run(
     from privtab.cli._unused import Sources, answered
 
     words = failing_words(fail_on, FAILING)
-    sources = Sources(logs=tuple(logs), asked=asked, system=system, earlier=earlier, keep=keep)
+    sources = Sources(logs=tuple(logs), asked=asked, system=system, earlier=earlier, keep=keep, mapping=mapping)
     answer = answered(sources, propose, diff=propose is not None or html is not None)
     show_diagnostics(answer.notes)
     if html is not None:

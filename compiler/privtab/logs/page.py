@@ -13,7 +13,7 @@ from privtab.analysis.state_diff.summary import groups, totals
 from privtab.analysis.what_can import what_can
 from privtab.entitlements.universe import users
 from privtab.ir.nodes import Program
-from privtab.logs.unused import Unused
+from privtab.logs.row_use import Unused
 from privtab.printable import count
 from privtab.reference.evaluate import Reference
 from privtab.report.html import HeatMap, rendered, shaded
