@@ -36,6 +36,7 @@ import operate_state
 import pack
 import pipeline
 import questions
+import replaying
 import spark
 import spark_scale
 import store
@@ -65,6 +66,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "scale": spark_scale.report,
     "americas": americas.report,
     "pipeline": pipeline.report,
+    "replaying": replaying.report,
     "state": operate_state.report,
     "fleet": operate_fleet.report,
     "questions": questions.report,

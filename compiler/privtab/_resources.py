@@ -34,8 +34,9 @@ def policies() -> Path:
 
 
 def documents(kind: str) -> dict[str, Path]:
-    """The shipped `import` documents, the `mapping` documents of pushes, or the `door` documents, by name."""
-    folder = _folder({"import": "import_src", "mapping": "push_src", "door": "door_src"}[kind])
+    """The shipped `import` documents, `mapping` documents of pushes, `door` documents, or `log` documents of other logs, by name."""
+    folders = {"import": "import_src", "mapping": "push_src", "door": "door_src", "log": "log_src"}
+    folder = _folder(folders[kind])
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 

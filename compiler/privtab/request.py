@@ -174,8 +174,8 @@ class Request:
             resource=_entity(request.get("resource"), "resource", names),
             groups=tuple(groups),
             with_={name: _entity(o, f"context.with.{name}", names) for name, o in objects.items()},
-            active_roles=_active_roles(context),
-            flags=frozenset(flag for flag in _flags(context) if flag_name(flag) not in declared.request),
+            active_roles=context_roles(context),
+            flags=frozenset(flag for flag in context_flags(context) if flag_name(flag) not in declared.request),
             attributes=_given_attributes(request, declared) if declared else NONE_GIVEN,
         )
 
@@ -425,14 +425,14 @@ def _is_given(attribute: Attribute | None) -> bool:
     return attribute is not None and "request" in attribute.origins
 
 
-def _flags(context: Mapping[str, Any]) -> Iterable[str]:
+def context_flags(context: Mapping[str, Any]) -> Iterable[str]:
     """The flags in a context: all are set except those that are `false`, since a flag can only require more."""
-    read = {"with", ACTIVE_ROLES} if _active_roles(context) is not None else {"with"}
+    read = {"with", ACTIVE_ROLES} if context_roles(context) is not None else {"with"}
     named = ((name, value) for name, value in context.items() if name not in read and "=" not in name)
     return (f"{name}{NOT_SET}" if value is False else name for name, value in named)
 
 
-def _active_roles(context: Mapping[str, Any]) -> tuple[str, ...] | None:
+def context_roles(context: Mapping[str, Any]) -> tuple[str, ...] | None:
     """The active roles in a context. None for other values too, which are read as a flag: policies with active roles refuse it."""
     value = context.get(ACTIVE_ROLES)
     listed = isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(name, str) for name in value)

@@ -22,8 +22,48 @@ def loads(text: str | bytes) -> Any:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if "\\ud" in json_text or "\\uD" in json_text:
-        _check_pairs(value)
+        check_pairs(value)
     return value
+
+
+class Incomplete(ValueError):
+    """A text is no value of JSON, perhaps since its end is missing."""
+
+    def __init__(self, error: json.JSONDecodeError, start: int) -> None:
+        super().__init__(error.msg)
+        self.position = error.pos - start
+        """Where it stops to be one, from the start of the value."""
+        self.open_text = error.msg.startswith("Unterminated string")
+
+
+class Decoder:
+    """Reads values from within a longer text, as strictly as `loads`; not for several threads."""
+
+    def __init__(self) -> None:
+        self._sizes: list[int] = []
+        self._counting = json.JSONDecoder(object_hook=self._counted, parse_constant=_no_number).raw_decode
+
+    def at(self, text: str, start: int, *, compact: bool) -> tuple[Any, int]:
+        """The value that begins at a position, and where it ends. Raises ValueError; lone surrogates are left to `check_pairs`.
+
+        `compact`: there is no space between a name and its colon, so that the number of `":` tells, as in `loads`, whether all
+        members are in the value.
+        """
+        try:
+            if compact:
+                self._sizes.clear()
+                value, end = self._counting(text, start)
+                if sum(self._sizes) == text.count('":', start, end):
+                    return value, end
+            return _decode_at(text, start)
+        except json.JSONDecodeError as error:
+            raise Incomplete(error, start) from None
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+
+    def _counted(self, found: dict[str, Any]) -> dict[str, Any]:
+        self._sizes.append(len(found))
+        return found
 
 
 def loads_object(text: str | bytes, what: str, error: type[Exception]) -> dict[str, Any]:
@@ -59,7 +99,7 @@ def _compact(text: str) -> Any:
     return value if members == text.count('":') else None
 
 
-def _check_pairs(value: object) -> None:
+def check_pairs(value: object) -> None:
     """Raise ValueError if a text has a lone surrogate, which only an escape can produce."""
     waiting = [value]
     while waiting:
@@ -85,4 +125,5 @@ def _no_number(text: str) -> float:
     raise ValueError(f"{text} is not a number")
 
 
-_decode = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number).decode
+_decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number)
+_decode, _decode_at = _decoder.decode, _decoder.raw_decode

@@ -10,7 +10,7 @@ from privtab.analysis.changes import Change
 from privtab.analysis.proposals import Proposal, proposals
 from privtab.analysis.provenance import Chain, Provenance
 from privtab.analysis.turns import Ways, ways
-from privtab.ir.canonical import Leaf
+from privtab.ir.canonical import Leaf, Listing
 from privtab.ir.nodes import ByType, Compare, Has, Rule, Self
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
@@ -73,11 +73,7 @@ def explain(
     explanation = reference.explanation(request)
     rows = None if state is None else Provenance(explanation.evaluation, state, places)
     evaluation = explanation.evaluation
-    minimal_sets = listing(evaluation, explanation.rule, evaluation.condition(explanation.rule))
-    if evaluation.program.nests:
-        minimal_sets = minimal_sets._replace(
-            sets=located_sets(evaluation.program, minimal_sets.sets, evaluation.levels)
-        )
+    minimal_sets = minimal_sets_of(evaluation, explanation.rule)
     turns, complete = Ways(()), True
     proposed: tuple[Proposal, ...] = ()
     inactive = _inactive(evaluation)
@@ -99,6 +95,14 @@ def explain(
         activating=() if explanation.allowed else _activating(reference, request, inactive),
         demanding=() if explanation.allowed else _demanding(reference, request),
     )
+
+
+def minimal_sets_of(evaluation: EvaluationContext, rule: Rule) -> Listing:
+    """The minimal sets of a rule for a request, as atoms about its entities."""
+    found = listing(evaluation, rule, evaluation.condition(rule))
+    if not evaluation.program.nests:
+        return found
+    return found._replace(sets=located_sets(evaluation.program, found.sets, evaluation.levels))
 
 
 def _inactive(evaluation: EvaluationContext) -> tuple[str, ...]:

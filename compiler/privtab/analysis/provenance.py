@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never, cast
 
@@ -70,6 +71,8 @@ class Provenance:
         self._rows: dict[str, list[_Row]] = defaultdict(list)
         """For each group and role of the caller, the rows by which they are in it or hold it, with the holders in these rows."""
         self._shortest: dict[tuple[frozenset[str], bool], Mapping[_Reached, Chain]] = {}
+        self.every_link = False
+        """As in `about`."""
         self._link({f"user:{user}"})
         request_groups = sorted(evaluation.request_groups)
         in_state = set(self._rows)
@@ -99,6 +102,15 @@ class Provenance:
             entity, owner = state.owners[row]
             step = self._step("owner", row_sentence("owners", {"entity": str(entity), "owner": owner}), "owners", row)
             self._owners[str(entity)].append((owner, step))
+
+    def about(self, evaluation: EvaluationContext, *, every_link: bool = False) -> Provenance:
+        """The same for another request of the caller, with the same groups and active roles.
+
+        `every_link`: chains then have all rows through which the caller is a principal, in any order, and not those of the shortest way.
+        """
+        found = copy(self)
+        found.evaluation, found.every_link = evaluation, every_link
+        return found
 
     def _link(self, principals: set[str]) -> None:
         """Collect the rows about some principals of the caller, and about what these rows give them."""
@@ -232,7 +244,20 @@ class Provenance:
                 if (holder, counts) in shortest and _counts(holder, principal, names, counts=counts)
             ]
             if (scope is None or scope in path) and chains:
-                yield (step, *min(chains, key=len))
+                yield (step, *(self._links(holder, shortest, path) if self.every_link else min(chains, key=len)))
+
+    def _links(self, principal: str, reached: Collection[_Reached], path: Iterable[str]) -> Iterable[ProvenanceStep]:
+        """Every row on some way from a principal to the caller."""
+        found: dict[ProvenanceStep, None] = {}
+        waiting, seen = [principal], {principal}
+        while waiting:
+            for holder, scope, step in self._rows.get(waiting.pop(), ()):
+                if (scope is None or scope in path) and ((holder, True) in reached or (holder, False) in reached):
+                    found[step] = None
+                    if holder not in seen:
+                        seen.add(holder)
+                        waiting.append(holder)
+        return found
 
     def _chains(self, path: frozenset[str], *, active: bool) -> Mapping[_Reached, Chain]:
         """The shortest chain by which the caller is each of their principals; of two, the one whose first row comes first."""

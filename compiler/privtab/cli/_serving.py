@@ -163,6 +163,12 @@ def serve_registry(
     poll: Annotated[float, option("--poll SECONDS", "Interval between checks for new releases.", min=0.05)] = 0.3,
     forget: Annotated[float, option("--forget SECONDS", "Forget sidecars unseen for this long.", min=1)] = 900.0,
     each: ConnectionsOption = None,
+    logs: Annotated[
+        Path | None, option("--logs FOLDER", "Keep uploaded decision logs here, for `privtab replay`.")
+    ] = None,
+    logs_limit: Annotated[
+        float, option("--logs-limit GB", "Refuse logs beyond this size of the folder; nothing is deleted.", min=0.001)
+    ] = 20.0,
     *,
     settings: ServerSettings,
 ) -> None:
@@ -172,6 +178,7 @@ def serve_registry(
 
     Example:
       privtab serve registry s3://policies/registry --channel prod
+      privtab serve registry /srv/registry --logs /srv/decision-logs
       privtab serve registry /srv/registry --host 0.0.0.0 --token-file tokens --tls-cert c.pem --tls-key k.pem
     """
     tls = settings.checked_tls(tokens=settings.token_file is not None)
@@ -182,6 +189,7 @@ def serve_registry(
 
     with needing("`privtab serve registry`", "compiler", "registry"):
         from privtab.registry.server.app import Role, ServerState, application
+        from privtab.registry.server.kept_logs import KeptLogs
     for name in channel or ():
         names.checked("the channel", name)
     tokens = Tokens(settings.token_file, Role, bindings=True) if settings.token_file is not None else None
@@ -190,7 +198,8 @@ def serve_registry(
     if not registry.settings():
         print_error(f"there is no registry at {registry.url} yet: the first bundle stored there creates it")
     feeds = Feeds(registry, only=channel or (), poll=poll)
-    state = ServerState(feeds=feeds, fleet=FleetTracker(forget=forget), tokens=tokens)
+    kept = None if logs is None else KeptLogs(logs, int(logs_limit * 1e9))
+    state = ServerState(feeds=feeds, fleet=FleetTracker(forget=forget), tokens=tokens, kept_logs=kept)
     limits = {"ending": feeds.end, "at_once": MAX_CONNECTIONS, "each": each}
     settings.serve(tls, lambda _: application(state), lambda: _served(feeds), **limits)
 

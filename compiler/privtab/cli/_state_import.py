@@ -104,7 +104,7 @@ def import_(
         result = run.run(import_document, system, program, values=variables, entities=known_entities)
     refused = result.refused(strict=strict, allow_partial=allow_partial, accept=accept or ())
     if not refused:
-        _write(output, to_tables(result.state))
+        write_tables(output, to_tables(result.state))
     if not print_if_data(format_, _as_json(result)):
         _show(result, None if refused else output)
     if refused:
@@ -114,7 +114,7 @@ def import_(
         stop(f"{things} cannot be expressed: {explanation}; to do without: {names}")
 
 
-def _write(output: Path, tables: dict[str, list[dict[str, str]]]) -> None:
+def write_tables(output: Path, tables: dict[str, list[dict[str, str]]]) -> None:
     """One file, or a folder with a file for each table, empty ones too: an import says all there is."""
     if output.suffix == ".json":
         write(output, (json.dumps(tables, indent=1, ensure_ascii=False) + "\n").encode())

@@ -77,6 +77,13 @@ class DeployOptions(PolicyArguments):
         str | None,
         _reason("--accept-gains", "Release a state by which users gain sensitive operations; records the reason."),
     ] = None
+    replay: Annotated[
+        list[Path] | None,
+        option("--replay LOGS", "Decision logs to replay: stop if an answer in them would change; repeatable."),
+    ] = None
+    accept_replay: Annotated[
+        str | None, _reason("--accept-replay", "Release although logged answers change; records the reason.")
+    ] = None
     engine: Annotated[
         Literal["reference", "opa", "both"],
         option("--engine reference|opa|both", "Engine that answers the scenarios."),
@@ -129,9 +136,9 @@ class CanaryOptions:
 def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -> None:
     """Check a policy, release it to a channel, and watch until every sidecar has activated it.
 
-    Gates: lint findings, scenarios, and the changes to the policy and the state that the channel runs. Exits with 1 if
-    a gate or the canary stops the deployment; then nothing was released, or it was rolled back. Exits with 3 if a
-    sidecar fails to activate, and says which and why.
+    Gates: lint findings, scenarios, the changes to the policy and the state that the channel runs, and with `--replay` what
+    they change for logged decisions. Exits with 1 if a gate or the canary stops the deployment; then nothing was released, or
+    it was rolled back. Exits with 3 if a sidecar fails to activate, and says which and why.
 
     Example:
       privtab deploy gravitino/1.1.0 --registry registry/ --state policy_src/gravitino/state.yaml
@@ -143,7 +150,13 @@ def run(deploy: DeployOptions, canary: CanaryOptions, release: ReleaseOptions) -
     deploy.chosen()  # mistakes in options come before any gate
     report = DeployReport(quiet=release.quiet)
     if deploy.push is not None:
-        for name, value in (("--canary", canary.canary), ("--scope", deploy.scope), ("--sharded", deploy.sharded)):
+        excluded = {
+            "--canary": canary.canary,
+            "--scope": deploy.scope,
+            "--sharded": deploy.sharded,
+            "--replay": deploy.replay,
+        }
+        for name, value in excluded.items():
             if value:
                 raise UsageError(f"`--push` goes to one OPA, without {name}: leave that off")
         deployed: Callable[[], int] = partial(_push, deploy, release, deploy.push, report)
@@ -246,6 +259,8 @@ class _Deployment:
             if before.trouble:
                 print_error(before.trouble)
             self._compare(before, program, path, None if loaded is None else loaded[0])
+            if self.options.replay:
+                self._replay(self.options.replay, program)
             if not self.report.all_passed:
                 self.report.stop("stopped; nothing was released")
                 return ExitCode.FINDINGS
@@ -289,6 +304,15 @@ class _Deployment:
         kept = state_gate(gate.diff, keep=options.keep_state, in_shards=bool(before.shards), sharded=options.sharded)
         if kept is not None:
             report.ended(kept)
+
+    def _replay(self, logs: list[Path], program: Program) -> None:
+        """Run the gate that decides logged requests again."""
+        from privtab.cli._replay import replay_gate
+
+        options = self.options
+        with self.report.step("replay"):
+            gate = replay_gate(logs, program, options.state, self.registry, options.accept_replay)
+        self.report.ended(gate)
 
     def _comparison(self, before: Channel, program: Program, path: Path) -> Gate:
         """The comparison with the channel's current release."""

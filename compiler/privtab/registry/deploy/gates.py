@@ -27,7 +27,7 @@ from privtab.scenarios.collect import plans
 from privtab.scenarios.run import Engine, Failure, ReferenceEngine, failures, opa
 from privtab.state.nodes import State
 
-Name = Literal["lint", "tests", "diff", "state"]
+Name = Literal["lint", "tests", "diff", "state", "replay"]
 
 
 class GateStatus(StrEnum):

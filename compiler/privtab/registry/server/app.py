@@ -30,6 +30,7 @@ from privtab.registry.registry import Registry
 from privtab.registry.server import decisions
 from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.fleet import FleetTracker, LastPoll
+from privtab.registry.server.kept_logs import KeptLogs
 from privtab.registry.server.metrics import CONTENT_TYPE, Metrics
 from privtab.registry.server.page import contents, difference, history, page
 from privtab.registry.server.sidecar import DesiredRevision, SidecarIdentity, sidecar_identity
@@ -106,6 +107,8 @@ class ServerState:
     feeds: Feeds
     fleet: FleetTracker
     tokens: Tokens | None = None
+    kept_logs: KeptLogs | None = None
+    """Where decision logs are kept besides being counted."""
     large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Held while a large body is processed."""
     comparing: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
@@ -289,8 +292,11 @@ async def _status(server: ServerState, request: Request) -> Response:
 async def _logs(server: ServerState, request: Request) -> Response:
     note(request.scope, None, routine=True)
     canaries = tuple(server.feeds.canaries.values())
-    counts = await document(request, server.large, partial(decisions.count_decisions, canaries=canaries))
+    text = await body(request)
+    counts = await parsed(text, server.large, partial(decisions.count_decisions, canaries=canaries))
     identity, address = _identity(request)
+    if server.kept_logs is not None and counts is not None:
+        await server.kept_logs.append(text)
     if not server.fleet.record_counts(identity, address, counts, canaries):
         raise HttpError(400, "the body is not a decision log of an OPA: it is not a list")
     server.metrics.logs.inc()
@@ -429,16 +435,21 @@ T = TypeVar("T")
 
 
 async def document(request: Request, large: asyncio.Semaphore, convert: Callable[[Any], T]) -> T:
-    """The result of `convert` on the JSON of a body, gzipped or not; raises Refused. `large` admits one large body at a time.
+    """The result of `convert` on the JSON of a body, gzipped or not; raises HttpError."""
+    return await parsed(await body(request), large, convert)
 
-    It is bounded in packed and unpacked size before it is parsed.
-    """
+
+async def body(request: Request) -> bytes:
+    """A body, unpacked if it is gzipped; bounded in packed and unpacked size. Raises HttpError."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", ""):
         raise HttpError(415, f"a body may be packed with gzip, not with {encoding[:20]}", Accept_Encoding="gzip")
     packed = await read_body(request, LARGEST)
-    text = _unpacked(packed) if encoding == "gzip" else packed
-    del packed
+    return _unpacked(packed) if encoding == "gzip" else packed
+
+
+async def parsed(text: bytes, large: asyncio.Semaphore, convert: Callable[[Any], T]) -> T:
+    """The result of `convert` on JSON; raises HttpError. `large` admits one large text at a time."""
     if len(text) <= SMALL:
         return convert(_parsed(text))
     async with large:

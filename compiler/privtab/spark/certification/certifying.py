@@ -6,7 +6,6 @@ import csv
 import getpass
 import json
 import os
-import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
@@ -17,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from privtab import __version__
 from privtab._lazy import renamed_keyword
-from privtab.characters import code_point
 from privtab.errors import UsageError
 from privtab.printable import no_formula
+from privtab.report.html import HeatMap, rendered, shaded, visible
 from privtab.request import Entity
 from privtab.spark.certification import findings as found
-from privtab.spark.certification.figures import HeatMap, Totals, WrittenRows
+from privtab.spark.certification.figures import Totals, WrittenRows
 from privtab.spark.certification.findings import WHAT, Finding
 from privtab.spark.certification.making import MatrixMaker, SessionLike
 from privtab.spark.folders import atomic_folder
@@ -255,7 +254,6 @@ def _user() -> str:
         return "unknown"
 
 
-SHADES = 6
 _COLUMNS = ("principal", "operation", "type", "path", "via_kind", "via_principal", "via_entity", "destructive")
 
 
@@ -291,24 +289,13 @@ def render(
 
     `unchecked`: the kinds of findings that were not checked, each with the reason.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    from privtab._resources import templates
-
-    environment = Environment(
-        loader=FileSystemLoader(templates() / "certify"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["seen"] = visible
-    environment.filters["number"] = lambda value: f"{value:,}"
     kinds = [(kind, [f for f in findings if f.kind == kind]) for kind in WHAT]
-    return environment.get_template("report.html.j2").render(
+    return rendered(
+        "certify",
+        "report",
         origin=origin,
         totals=totals,
-        maps=[_shaded(heat) for heat in maps],
+        maps=[shaded(heat) for heat in maps],
         findings=[
             {
                 "kind": kind,
@@ -329,19 +316,6 @@ def render(
     )
 
 
-_SPACES = re.compile("^ | $|(?<= ) ")
-
-
-def visible(text: str) -> str:
-    r"""A name with outer and repeated spaces made visible, and invisible or direction-changing characters shown by code point.
-
-    >>> visible("ann\u200b"), visible("bob ")
-    ('ann⟨U+200B⟩', 'bob␣')
-    """
-    shown = _SPACES.sub("␣", text)
-    return shown if shown.isprintable() else "".join(c if c.isprintable() else f"⟨{code_point(c)}⟩" for c in shown)
-
-
 def _visible(value: object) -> object:
     return visible(value) if isinstance(value, str) else value
 
@@ -356,26 +330,3 @@ def script_json(value: object) -> str:
     for character in ("<", ">", "&", "\u2028", "\u2029"):
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
-
-
-def _shaded(heat: HeatMap) -> dict[str, Any]:
-    """A heat map with a shade for each cell on a logarithmic scale, so that small and large counts are both visible."""
-    import math
-
-    most = math.log1p(heat.most) or 1.0
-    rows = [
-        {
-            "name": name,
-            "sum": sum(cells),
-            "cells": [
-                {
-                    "count": count,
-                    "shade": 0 if not count else max(1, math.ceil(math.log1p(count) / most * SHADES)),
-                    "column": column,
-                }
-                for count, column in zip(cells, heat.columns, strict=True)
-            ],
-        }
-        for name, cells in zip(heat.rows, heat.cells, strict=True)
-    ]
-    return {"name": heat.name, "columns": heat.columns, "rows": rows, "left_out": heat.left_out}

@@ -16,6 +16,7 @@ from pyarrow import parquet
 
 from privtab.errors import PrivtabError
 from privtab.printable import no_formula
+from privtab.report.html import HeatMap
 from privtab.spark.matrix.matrix import ANYONE, SCHEMA, Matrix
 
 CHUNK = 1 << 20
@@ -46,22 +47,6 @@ class Totals:
     destructive: int
     kinds: tuple[tuple[str, int], ...]
     """Number of entitlements by kind of source, the most frequent first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeatMap:
-    """Numbers of entitlements by row and column. `left_out`: the numbers of rows and columns that are not shown."""
-
-    name: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    cells: tuple[tuple[int, ...], ...]
-    left_out: tuple[int, int]
-
-    @property
-    def most(self) -> int:
-        """The largest cell."""
-        return max((cell for row in self.cells for cell in row), default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

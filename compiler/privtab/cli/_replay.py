@@ -1,0 +1,134 @@
+"""The work of `privtab replay`: open the moments that options name, and replay."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from privtab.cli._output import print_error
+from privtab.cli._parameters import needing
+from privtab.cli._registry_options import open_registry
+from privtab.cli._stored import load_policy, load_rows, opened_store, running_store
+from privtab.errors import UsageError
+from privtab.source import read_text
+
+if TYPE_CHECKING:
+    from privtab.analysis.diff.nodes import Diff
+    from privtab.ir.nodes import Program
+    from privtab.logs.moments import Moments
+    from privtab.logs.reading import Entries
+    from privtab.logs.report import Report
+    from privtab.registry import Registry
+    from privtab.registry.deploy.gates import Gate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What to replay, and by what."""
+
+    logs: tuple[Path, ...]
+    policy: str
+    state: Path | None = None
+    registry: str | None = None
+    old_policy: str | None = None
+    old_state: Path | None = None
+    system: str | None = None
+    mapping: str | None = None
+    metrics: tuple[Path, ...] = ()
+
+
+def replayed(asked: Asked) -> Report:
+    """Replay logs, and group what differs. Raises UsageError, FileError and what loading policies and states raises."""
+    metrics = [read_text(path) for path in asked.metrics]
+    return _report(asked.logs, _moments(asked), asked.system, metrics, asked.mapping)
+
+
+def replay_gate(
+    logs: Sequence[Path], program: Program, state: Path | None, registry: Registry, accepted: str | None
+) -> Gate:
+    """What a deployment would change for logged decisions: it fails for each that differs or is unexplained, unless that is accepted."""
+    from privtab.logs.moments import KnownState, Moments, Policy, registered
+    from privtab.logs.report import summary
+    from privtab.registry.deploy.gates import Gate, GateStatus
+
+    started = time.perf_counter()
+    moments = Moments(new=Policy.of(program))
+    moments.policy, moments.state = registered(registry, program.system)
+    if state is not None:
+        moments.new_state = KnownState(rows=load_rows(program, state))
+    found = _report(logs, moments, None, ())
+    says = "; ".join(summary(found))
+    outcome = GateStatus.PASSED
+    if found.failing(GATE):
+        outcome = GateStatus.FAILED if accepted is None else GateStatus.SKIPPED
+        says = f"{says}; `privtab replay` shows them" if accepted is None else f"accepted: {accepted} ({says})"
+    return Gate(name="replay", outcome=outcome, says=says, seconds=time.perf_counter() - started)
+
+
+GATE = ("lost-in-use", "gained-in-use", "unexplained")
+"""What stops a deployment."""
+
+
+def _report(
+    logs: Sequence[Path], moments: Moments, system: str | None, metrics: Sequence[str], mapping: str | None = None
+) -> Report:
+    from privtab.logs.reading import batches
+    from privtab.logs.replaying import replay
+    from privtab.logs.report import report
+    from privtab.logs.schema import Reading
+
+    reading = Reading()
+    found = replay(batches(logs, reading, entries_of(mapping)), moments, system=system, reading=reading)
+    return report(found, moments, _compared(moments), metrics=metrics)
+
+
+def entries_of(mapping: str | None) -> Entries:
+    """What reads an entry of a log: of OPA, or as a document says."""
+    if mapping is None:
+        from privtab.logs import opa
+
+        return cast("Entries", opa.rows)
+    with needing("logs of other systems", "import"):
+        from privtab.logs import mapped
+    return mapped.load(mapping).rows
+
+
+def _moments(asked: Asked) -> Moments:
+    with needing("replaying", "compiler", "registry", "store"):
+        from privtab.logs.moments import KnownState, Moments, Policy, registered, stored
+
+    program = load_policy(asked.policy)
+    new_state = None if asked.state is None else KnownState(rows=load_rows(program, asked.state))
+    moments = Moments(new=Policy.of(program), new_state=new_state)
+    if asked.registry is not None:
+        moments.policy, moments.state = registered(open_registry(asked.registry), program.system)
+    old = moments.new if asked.old_policy is None else Policy.of(load_policy(asked.old_policy))
+    if asked.old_policy is not None:
+        moments.policy = lambda _: old
+    if asked.old_state is not None:
+        store = running_store(asked.old_state)
+        if store is not None:
+            moments.state, moments.label = stored(opened_store(store.removeprefix("store:")))
+        else:
+            known = KnownState(rows=load_rows(old.program, asked.old_state))
+            moments.state = lambda _: known
+    if moments.state is None and new_state is None:
+        raise UsageError("no state: give `--registry`, or `--old-state`, or `--state`")
+    if moments.policy is None or moments.state is None:
+        missing = "--old-policy" if moments.policy is None else "--old-state"
+        print_error(f"no `{missing}` or `--registry`: what changed since a decision counts as a difference, too")
+    return moments
+
+
+def _compared(moments: Moments) -> Diff | None:
+    """The exact comparison with the policy of the last moment."""
+    from privtab.analysis.diff import diff
+    from privtab.registry.deploy.program import comparable
+
+    earlier = moments.last_policy
+    if earlier is None:
+        return None
+    return diff(comparable(earlier.program), comparable(moments.new.program))

@@ -1,0 +1,126 @@
+"""Logged decisions as distinct requests, each with how often it was decided so, and when first and last."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privtab.errors import InvalidRequest
+from privtab.ir.nodes import Program
+from privtab.ir.serialise import vocabulary
+from privtab.logs.deciding import document
+from privtab.logs.replaying import more, request_row, usable
+from privtab.logs.schema import MASKED
+from privtab.moments import FIRST, LAST
+from privtab.request import Request
+
+INVALID = "no request of the policy"
+_KEYS = ("user", "action", "resource", "more", "allowed")
+_HOW = (("requests", "sum"), ("first", "min"), ("last", "max"))
+_PENDING = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedRequest:
+    """A distinct request and answer of a log: how often, and when first and last, in nanoseconds since 1970."""
+
+    request: Request
+    allowed: bool
+    count: int = 1
+    first: int = FIRST
+    last: int = LAST
+
+
+@dataclass(slots=True, kw_only=True)
+class Log:
+    """The distinct requests of a log, and what else was there."""
+
+    requests: list[LoggedRequest] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Decisions that are not among these, by why."""
+    samples: dict[str, str] = field(default_factory=dict)
+    """For each reason why requests are none of the policy, the first one's message."""
+    timeline: Counter[tuple[int, bool]] = field(default_factory=Counter)
+    """By minute since 1970 and answer, the decisions."""
+    window: tuple[int, int] | None = None
+    """When the first and the last decision was made; None if there is none with a time."""
+
+    def skip(self, why: str, number: int) -> None:
+        """Count decisions that are left out."""
+        if number:
+            self.skipped[why] += number
+
+
+def distinct(batches: Iterable[pa.RecordBatch], program: Program, *, system: str | None = None) -> Log:
+    """The distinct requests of batches of logged decisions. `system`: the package in the log that counts; default: the policy's name."""
+    found, parts, pending = Log(), list[pa.Table](), 0
+    hides = bool(program.attributes) or program.semantics.active_roles == "request"
+    hides |= "request" in program.semantics.groups
+    for batch in batches:
+        rows = usable(batch, system or program.system, found.skip)
+        if hides:  # parts of the request that the policy reads may have been left out
+            masked = rows["masked"].is_valid()
+            found.skip(MASKED, pc.sum(masked).as_py() or 0)
+            rows = rows.filter(pc.invert(masked))
+        found.timeline.update(_minutes(rows))
+        parts.append(_merged(_questions(rows)))
+        pending += len(parts[-1])
+        if pending > _PENDING:
+            parts, pending = [_merged(pa.concat_tables(parts))], 0
+    names = vocabulary(program)
+    for question in _merged(pa.concat_tables(parts)).to_pylist() if parts else ():
+        try:
+            request = Request.from_json(document(request_row(question)), names)
+            names.check(request)
+        except InvalidRequest as error:
+            found.skip(INVALID, question["requests"])
+            found.samples.setdefault(INVALID, str(error))
+            continue
+        found.requests.append(_logged(request, question))
+    timed = [logged for logged in found.requests if logged.first != FIRST]
+    if timed:
+        found.window = min(logged.first for logged in timed), max(logged.last for logged in timed)
+    return found
+
+
+def _logged(request: Request, question: Mapping[str, Any]) -> LoggedRequest:
+    first, last = question["first"], question["last"]
+    return LoggedRequest(
+        request=request,
+        allowed=question["allowed"],
+        count=question["requests"],
+        first=FIRST if first is None else first * 1000,
+        last=LAST if last is None else last * 1000,
+    )
+
+
+def _questions(rows: pa.RecordBatch) -> pa.Table:
+    times = rows["time"].cast(pa.int64())
+    columns = {
+        "user": rows["user"],
+        "action": rows["action"],
+        "resource": rows["resource"],
+        "more": pa.array(more(rows), pa.string()),
+        "allowed": rows["allowed"],
+        "requests": pa.repeat(pa.scalar(1, pa.int64()), len(rows)),
+        "first": times,
+        "last": times,
+    }
+    return pa.table(columns)
+
+
+def _minutes(rows: pa.RecordBatch) -> dict[tuple[int, bool], int]:
+    table = pa.table({"minute": pc.divide(rows["time"].cast(pa.int64()), 60_000_000), "allowed": rows["allowed"]})
+    counted = table.group_by(["minute", "allowed"], use_threads=False).aggregate([([], "count_all")]).to_pylist()
+    return {(c["minute"], c["allowed"]): c["count_all"] for c in counted if c["minute"] is not None}
+
+
+def _merged(table: pa.Table) -> pa.Table:
+    """One row for each distinct question and answer."""
+    merged = table.group_by(list(_KEYS), use_threads=False).aggregate(list(_HOW))
+    return merged.rename_columns([*_KEYS, *(name for name, _ in _HOW)])

@@ -1,0 +1,264 @@
+"""The rows of a state that concern one caller, and decisions by these rows alone.
+
+A decision depends on no rows but those that name a principal of its caller, on where entities lie, and on attributes
+(docs/decisions/0250). So a state with some rows less is decided by the few rows of each caller, by the reference.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from privtab.analysis.explain import minimal_sets_of
+from privtab.analysis.provenance import Chain, Provenance
+from privtab.ir.canonical import Leaf
+from privtab.ir.formula import uses_below
+from privtab.ir.nodes import ByType, Program
+from privtab.moments import ALWAYS, Window
+from privtab.names import path_of
+from privtab.reference.evaluate import EvaluationContext, Reference
+from privtab.request import Request
+from privtab.state.chains import GROUP, ROLE
+from privtab.state.located import locations, lying_in
+from privtab.state.nodes import TABLES, Cells, ColumnRows, RowLocation, State
+from privtab.state.places import Places
+
+USER = "user:"
+OF_PRINCIPALS = {
+    "service_admins": ("user", USER),
+    "owners": ("owner", ""),
+    "grants": ("grantee", ""),
+    "assignments": ("principal", ""),
+    "memberships": ("user", USER),
+    "members": ("user", USER),
+}
+"""The tables whose rows name who holds something: the column, and what its names lack to be principals."""
+Row: TypeAlias = int
+"""A row of a state: its number among the rows of all these tables."""
+Rows: TypeAlias = frozenset[Row]
+Caller: TypeAlias = tuple[str, tuple[str, ...]]
+"""A user, and the groups that their requests bring."""
+
+
+class StateRows:
+    """The rows of the state of one moment, numbered, by the principals that they name."""
+
+    TABLES = tuple(OF_PRINCIPALS)
+
+    def __init__(self, program: Program, state: State) -> None:
+        self.program = program
+        self.whole = state.plain("what a log used, which is asked of the state of one moment,")
+        self.cells: list[Cells] = []
+        self._begins: list[int] = []
+        self.by_principal: dict[str, list[Row]] = defaultdict(list)
+        self.numbers: dict[str, range] = {}
+        for table, (column, prefix) in OF_PRINCIPALS.items():
+            begin = len(self.cells)
+            self._begins.append(begin)
+            self.cells += state.table(table).cells()
+            self.numbers[table] = range(begin, len(self.cells))
+            for number, name in enumerate(state.column(table, column), begin):
+                self.by_principal[principal_named(str(name), prefix)].append(number)
+        self._paths: list[str | None] = [None] * len(self.cells)
+        for table in ("grants", "owners"):
+            for row, key in zip(self.numbers[table], state.column(table, "entity"), strict=True):
+                self._paths[row] = path_of(str(key))
+        self.containers = {
+            row: f"{prefix}{self.cells[row][1]}"
+            for table, prefix in (("memberships", GROUP), ("assignments", ROLE))
+            for row in self.numbers[table]
+        }
+        """The group or the role that a row puts its principal into."""
+        self.denials = {row for row in self.numbers["grants"] if self.cells[row][1] == "deny"}
+        self._asks_below = uses_below(program)
+        self._locations = locations(program, state)
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def table(self, row: Row) -> str:
+        """The table of a row."""
+        return self.TABLES[bisect_right(self._begins, row) - 1]
+
+    def place(self, row: Row) -> tuple[str, int]:
+        """The table of a row, and its number there."""
+        table = self.table(row)
+        return table, row - self.numbers[table].start
+
+    def named(self, row: Row) -> dict[str, str]:
+        """The cells of a row by column."""
+        table = self.table(row)
+        columns = self.whole.table(table).columns
+        return {name: text for name, text in zip(columns, self.cells[row], strict=True) if text is not None}
+
+    def holder(self, row: Row) -> str:
+        """The principal that a row names."""
+        table = self.table(row)
+        column, prefix = OF_PRINCIPALS[table]
+        position = list(self.whole.table(table).columns).index(column)
+        return principal_named(str(self.cells[row][position]), prefix)
+
+    def about(self, principals: Iterable[str], without: Collection[Row] = ()) -> list[Row]:
+        """The rows that name some principals, or what these are in or hold at any distance; `without`: some rows."""
+        waiting, seen, found = [*principals], set(principals), list[Row]()
+        while waiting:
+            for row in self.by_principal.get(waiting.pop(), ()):
+                if row in without:
+                    continue
+                found.append(row)
+                container = self.containers.get(row)
+                if container is not None and container not in seen:
+                    seen.add(container)
+                    waiting.append(container)
+        return found
+
+    def of_caller(self, caller: Caller, without: Collection[Row] = ()) -> list[Row]:
+        """The rows that concern a caller."""
+        user, groups = caller
+        everyones = self.program.semantics.everyones
+        return self.about({f"{USER}{user}", *(f"{GROUP}{group}" for group in (*groups, *everyones))}, without)
+
+    def concerning(self, rows: Iterable[Row], requests: Iterable[Request]) -> Iterable[Row]:
+        """Of the rows of a caller, those that can matter for some requests: grants and owners of other entities are left out."""
+        if self._asks_below:
+            return rows
+        paths = {""}
+        for request in requests:
+            for entity in (request.resource, *request.with_.values()):
+                own = entity.id.removesuffix("/")
+                while own not in paths:
+                    paths.add(own)
+                    own = own.rpartition("/")[0]
+                if self.program.flat:
+                    paths.update(map(path_of, self._locations.find(entity) or ()))
+        return (row for row in rows if self._paths[row] is None or self._paths[row] in paths)
+
+    def excerpt(self, rows: Iterable[Row]) -> Excerpt:
+        """Some rows."""
+        by_table: dict[str, list[Row]] = {}
+        for row in sorted(rows):
+            by_table.setdefault(self.table(row), []).append(row)
+        tables: Any = {
+            table: ColumnRows.of(table, [self.cells[row] for row in listed]) for table, listed in by_table.items()
+        }
+        others: Any = {
+            table: getattr(self.whole, table) for table in (*TABLES, "entities") if table not in OF_PRINCIPALS
+        }
+        state = lying_in(self.program, State(**tables, **others), self.whole)
+        return Excerpt(self.program, state, by_table)
+
+
+def principal_named(name: str, prefix: str) -> str:
+    """The principal of a cell; a group in a group is written as such."""
+    return name if not prefix or name.startswith(GROUP) else f"{prefix}{name}"
+
+
+def caller_of(request: Request) -> Caller:
+    """The caller of a request."""
+    return request.user, tuple(request.groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """Through which rows a request is allowed. `ways`: for each minimal set that holds, by atom the chains of rows; each suffices.
+
+    `used`: every row on any way.
+    """
+
+    ways: tuple[tuple[tuple[Rows, ...], ...], ...]
+    used: Rows
+
+    def best(self, rank: Mapping[Row, int]) -> Rows:
+        """The rows of one way: of which the first to be removed comes as late as possible, by rank; rows without one never are."""
+
+        def first(rows: Iterable[Row]) -> float:
+            return min((rank.get(row, LAST) for row in rows), default=LAST)
+
+        def chosen(atoms: tuple[tuple[Rows, ...], ...]) -> Rows:
+            return frozenset[Row]().union(*(max(chains, key=lambda c: (first(c), -len(c))) for chains in atoms))
+
+        return max(map(chosen, self.ways), key=lambda rows: (first(rows), -len(rows)))
+
+
+LAST = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Numbers(Places):
+    """The numbers of rows, in the place of their positions in files."""
+
+    numbers: Mapping[str, Sequence[Row]]
+
+    def of(self, table: str, number: int) -> RowLocation | None:
+        found = self.numbers.get(table)
+        return None if found is None else RowLocation(path="", table=table, row=found[number])
+
+    def window(self, table: str, number: int) -> Window:  # noqa: ARG002  (overridden)
+        return ALWAYS
+
+
+class Excerpt:
+    """Some rows of a state, and the decisions by these."""
+
+    def __init__(self, program: Program, state: State, numbers: Mapping[str, Sequence[Row]]) -> None:
+        self.reference = Reference(program, state)
+        self.state = state
+        self._places = _Numbers(numbers=numbers)
+        self._links = frozenset(row for table in ("memberships", "assignments") for row in numbers.get(table, ()))
+        self._all = frozenset(row for listed in numbers.values() for row in listed)
+        self._known: dict[object, Provenance] = {}
+        semantics = program.semantics
+        self._many_links = bool(semantics.hierarchy or semantics.everyones or "request" in semantics.groups)
+        """Whether a caller can be a principal in several ways by one row."""
+
+    def allows(self, request: Request) -> bool:
+        """Whether a request, whose names were checked, is allowed."""
+        evaluation = EvaluationContext(self.reference, request)
+        rule = self.reference.program.rules[request.resource.type, request.action]
+        return not evaluation.unheld and evaluation.holds(evaluation.condition(rule))
+
+    def ways(self, request: Request) -> Ways:
+        """Through which rows an allowed request is allowed, as `privtab explain` finds them."""
+        evaluation = EvaluationContext(self.reference, request)
+        key = caller_of(request), request.active_roles
+        if key not in self._known:
+            self._known[key] = Provenance(evaluation, self.state, self._places)
+        shortest = self._known[key].about(evaluation)
+        every = shortest.about(evaluation, every_link=True)
+        listed = minimal_sets_of(evaluation, self.reference.program.rules[request.resource.type, request.action])
+        ways: list[tuple[tuple[Rows, ...], ...]] = []
+        used: set[Row] = set()
+        for atoms in listed.sets:
+            held = tuple(self._chains(shortest, atom) for atom in atoms)
+            if all(held):
+                ways.append(held)
+                all_chains = (self._chains(every, atom) for atom in atoms) if self._many_links else held
+                used.update(row for chains in all_chains for chain in chains for row in chain)
+        if request.active_roles is not None:
+            # The caller has to hold each of the roles that the request names.
+            used |= self._links
+            ways = [(*atoms, (self._links,)) for atoms in ways]
+        if not listed.complete or not ways:
+            return Ways(ways=(((self._all,),),), used=self._all)
+        return Ways(ways=tuple(ways), used=frozenset(used))
+
+    def _chains(self, provenance: Provenance, leaf: Leaf) -> tuple[Rows, ...]:
+        """The chains of rows through which an atom holds; none if it does not."""
+        assert not isinstance(leaf, ByType), "a request gives every object its type"
+        found = tuple(dict.fromkeys(map(_rows, provenance.of(leaf))))
+        return found or ((self._all,) if provenance.evaluation.why(leaf) is not None else ())
+
+
+def _rows(chain: Chain) -> Rows:
+    return frozenset(step.place.row for step in chain if step.place is not None)
+
+
+def callers(requests: Iterable[tuple[int, Request]]) -> Iterator[tuple[Caller, list[int]]]:
+    """The numbers of requests by their callers."""
+    found: dict[Caller, list[int]] = defaultdict(list)
+    for number, request in requests:
+        found[caller_of(request)].append(number)
+    yield from found.items()

@@ -1,0 +1,148 @@
+"""Read logs as columns: batches of rows of one schema, with bounded memory, and an account of what else was there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privtab._collection import no_collection
+from privtab.errors import FileError, UsageError
+from privtab.logs import opa
+from privtab.logs.schema import COLUMNS, SCHEMA, STORE, Reading
+from privtab.logs.values import values
+
+if TYPE_CHECKING:
+    from privtab.logs.opa import Row
+
+ROWS = 1 << 16
+"""Rows of a batch."""
+_TIME, _PROBLEM = SCHEMA.get_field_index("time"), SCHEMA.get_field_index("problem")
+_BACKWARDS = 1_000_000
+_PARQUET = b"PAR1"
+
+Entries = Callable[[Any, str, Reading], Iterable["Row"]]
+"""The rows of one entry of a log, which stands at a position."""
+
+
+def read(*logs: str | os.PathLike[str], reading: Reading | None = None) -> pa.Table:
+    """All decisions of logs as one Arrow table. `logs`: files, folders or `store:URL`, the journal of a store; `reading`: takes the account of what else was there.
+
+    Raises FileError for a file that does not exist or cannot be opened, and for logs without any file.
+    """
+    return pa.Table.from_batches(batches(logs, Reading() if reading is None else reading), SCHEMA)
+
+
+def batches(
+    logs: Iterable[str | os.PathLike[str]], reading: Reading, entries: Entries = opa.rows
+) -> Iterator[pa.RecordBatch]:
+    """The decisions of logs in batches, file by file. `entries`: reads one entry. Raises as `read`."""
+    listed = list(map(str, logs))
+    for store in [location for location in listed if location.startswith(STORE)]:
+        from privtab.logs import journal
+
+        yield from _in_batches(journal.rows(store, reading), reading)
+    others = [location for location in listed if not location.startswith(STORE)]
+    for path in files(others) if others or not listed else ():
+        try:
+            with path.open("rb") as file:
+                yield from batches_of(file, str(path), reading, entries)
+        except OSError as error:
+            raise FileError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def files(logs: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """The files of logs, those of folders by name. Raises FileError."""
+    found: list[Path] = []
+    for path in map(Path, logs):
+        if path.is_dir():
+            inside = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+            if not inside:
+                raise FileError(f"no log in the folder {path}")
+            found += inside
+        elif path.exists():
+            found.append(path)
+        else:
+            raise FileError(f"no such log: {path}")
+    if not found:
+        raise UsageError("no log is given")
+    return found
+
+
+def batches_of(file: BinaryIO, path: str, reading: Reading, entries: Entries = opa.rows) -> Iterator[pa.RecordBatch]:
+    """The decisions of one file in batches."""
+    reading.files += 1
+    if file.peek(4)[:4] == _PARQUET if hasattr(file, "peek") else False:
+        yield from _of_parquet(file, path, reading)
+        return
+
+    def all_rows() -> Iterator[Row]:
+        for line, value in values(file, path, reading):
+            yield from entries(value, f"{path}:{line}", reading)
+
+    yield from _in_batches(all_rows(), reading)
+
+
+def _in_batches(rows: Iterator[Row], reading: Reading) -> Iterator[pa.RecordBatch]:
+    while True:
+        with no_collection():
+            found = batch(islice(rows, ROWS))
+        if not len(found):
+            return
+        yield _counted(found, reading)
+
+
+def batch(rows: Iterator[Row]) -> pa.RecordBatch:
+    """Rows as columns."""
+    columns: list[list[Any]] = [[] for _ in COLUMNS]
+    # Few rows at a time, which a processor keeps at hand.
+    while part := list(islice(rows, 1000)):
+        for column, cells in zip(columns, zip(*part, strict=True), strict=True):
+            column.extend(cells)
+    arrays = [pa.array(cells, type_) for cells, (_, type_, _) in zip(columns[1:], COLUMNS[1:], strict=True)]
+    return pa.RecordBatch.from_arrays([_times(columns[0]), *arrays], schema=SCHEMA)
+
+
+def _counted(found: pa.RecordBatch, reading: Reading) -> pa.RecordBatch:
+    reading.decisions += len(found)
+    wrong = found.column(_PROBLEM)
+    if wrong.null_count < len(wrong):
+        counts = pc.value_counts(wrong.drop_null())
+        reading.problems.update({entry["values"].as_py(): entry["counts"].as_py() for entry in counts})
+    times = found.column(_TIME).drop_null().cast(pa.int64()).to_numpy()
+    reading.backwards += int((times[1:] < times[:-1] - _BACKWARDS).sum())
+    return found
+
+
+def _times(cells: list[str | None]) -> pa.Array:
+    """Texts of RFC 3339 as times; null for what is none."""
+    texts = pa.array(cells, pa.string())
+    try:
+        return texts.cast(pa.timestamp("ns", "UTC")).cast(SCHEMA[_TIME].type, safe=False)
+    except pa.ArrowInvalid:
+        return pa.concat_arrays([_time(text) for text in cells])
+
+
+def _time(text: str | None) -> pa.Array:
+    try:
+        return pa.array([text], pa.string()).cast(pa.timestamp("ns", "UTC")).cast(SCHEMA[_TIME].type, safe=False)
+    except pa.ArrowInvalid:
+        return pa.nulls(1, SCHEMA[_TIME].type)
+
+
+def _of_parquet(file: BinaryIO, path: str, reading: Reading) -> Iterator[pa.RecordBatch]:
+    """Rows that were read before and kept as Parquet."""
+    import pyarrow.parquet as pq
+
+    try:
+        for found in pq.ParquetFile(file).iter_batches(ROWS):
+            yield _counted(
+                pa.RecordBatch.from_arrays([found[name].cast(t) for name, t, _ in COLUMNS], schema=SCHEMA), reading
+            )
+    except (KeyError, pa.ArrowException) as error:
+        raise FileError(f"{path} is not Parquet of decisions: {error}") from error

@@ -1,0 +1,133 @@
+"""The schema of logged decisions: one row for each decision, whatever wrote the log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from privtab.printable import printable
+
+COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
+    ("time", pa.timestamp("us", "UTC"), "When it was decided, by the clock of the decision point."),
+    ("decision_id", pa.string(), "The decision point's id of the call; decisions of one call share it."),
+    ("system", pa.string(), "The package of the policy that decided: the system, or the name given to the compiler."),
+    ("subject_type", pa.string(), "The type of the subject; null for `user`."),
+    ("user", pa.string(), "The id of the subject."),
+    ("groups", pa.list_(pa.string()), "The groups that the request gave; null if none."),
+    ("active_roles", pa.list_(pa.string()), "The active roles that the request named; null if it named none."),
+    ("action", pa.string(), "The operation."),
+    ("resource", pa.string(), "The entity, `type:path`."),
+    ("with", pa.map_(pa.string(), pa.string()), "Further objects of the request: name → `type:path`; null if none."),
+    ("flags", pa.list_(pa.string()), "What the context stated: `pii`, it is set; `pii=false`, it is not; null if nothing."),
+    ("attributes", pa.string(), "JSON: other properties, of `subject`, `action`, `resource`, `with` by name, and `context`."),
+    ("allowed", pa.bool_(), "The answer; null if there was none, or it is masked."),
+    ("rule", pa.string(), "The rule that decided, `system/type/operation`, if the answer names it."),
+    ("policy_revision", pa.string(), "The revision of the policy that decided."),
+    ("state_revision", pa.string(), "The revision of the state that decided; null for a sharded state."),
+    ("latency_us", pa.int64(), "Microseconds that the call took in the decision point."),
+    ("origin", pa.string(), "What wrote the log: `opa`, `store`, or the name of a mapping document."),
+    ("masked", pa.list_(pa.string()), "JSON pointers to what was erased or replaced before it was logged; null if nothing."),
+    ("problem", pa.string(), "Why the row cannot be replayed, as the schema lists it; null if it can."),
+    ("position", pa.string(), "Where it was read: `file:line`."),
+)  # fmt: skip
+"""Name, type and meaning of each column."""
+
+SCHEMA = pa.schema([(name, type_) for name, type_, _ in COLUMNS])
+
+MASKED = "masked"
+MALFORMED = "malformed request"
+NO_ANSWER = "no answer"
+FAILED = "error"
+WRONG_ANSWER = "malformed answer"
+DAMAGED = "damaged"
+PROBLEMS = (MASKED, MALFORMED, NO_ANSWER, FAILED, WRONG_ANSWER, DAMAGED)
+"""Part of the request or the answer was masked; the request is none; no rule answered; the call failed; the answer is none.
+
+On Spark also an entry that cannot be read, of which the row has the place alone.
+"""
+
+STORE = "store:"
+"""How the address of a store begins, whose journal is a log."""
+MOST_KEPT = 100
+"""Damaged entries whose places are kept; all are counted."""
+_LONGEST = 200
+
+
+@dataclass(slots=True)
+class Reading:
+    """What was read so far, besides the rows: nothing that a log has is left out without being counted here."""
+
+    files: int = 0
+    decisions: int = 0
+    other: Counter[str] = field(default_factory=Counter)
+    """Entries that are no decisions of a policy, by what they are instead."""
+    problems: Counter[str] = field(default_factory=Counter)
+    """Decisions that cannot be replayed, by PROBLEMS."""
+    damaged: int = 0
+    """Entries, or rests of files, that cannot be read."""
+    places: list[str] = field(default_factory=list)
+    """`file:line: what is wrong` of the first ones."""
+    most_places: int | None = MOST_KEPT
+    """The most places that are kept; None: all."""
+    backwards: int = 0
+    """Decisions that are more than a second older than the one before them in their file."""
+
+    def damage(self, path: str, line: int, why: str) -> None:
+        """Note an entry that cannot be read."""
+        self.damaged += 1
+        if self.most_places is None or len(self.places) < self.most_places:
+            self.places.append(f"{path}:{line}: {printable(why, one_line=True)[:_LONGEST]}")
+
+    def add(self, other: Mapping[str, Any]) -> None:
+        """Add what was read elsewhere, in its JSON form."""
+        self.files += other["files"]
+        self.decisions += other["decisions"]
+        self.other.update(other["other"])
+        self.problems.update(other["problems"])
+        self.damaged += other["damaged"]
+        self.places += other["places"][: MOST_KEPT - len(self.places)]
+        self.backwards += other["backwards"]
+
+    def to_json(self) -> dict[str, Any]:
+        """As in reports."""
+        return {
+            "files": self.files,
+            "decisions": self.decisions,
+            "other": dict(sorted(self.other.items())),
+            "problems": dict(sorted(self.problems.items())),
+            "damaged": self.damaged,
+            "places": self.places,
+            "backwards": self.backwards,
+        }
+
+
+def log_schema() -> dict[str, Any]:
+    """The JSON Schema of a row."""
+    properties: dict[str, Any] = {}
+    for name, type_, meaning in COLUMNS:
+        properties[name] = {"description": meaning, **_json_type(type_)}
+    properties["problem"]["enum"] = [*PROBLEMS, None]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A logged decision",
+        "type": "object",
+        "properties": properties,
+        "required": [name for name, _, _ in COLUMNS],
+        "additionalProperties": False,
+    }
+
+
+def _json_type(type_: pa.DataType) -> dict[str, Any]:
+    if pa.types.is_timestamp(type_):
+        return {"type": ["string", "null"], "format": "date-time"}
+    if pa.types.is_list(type_):
+        return {"type": ["array", "null"], "items": {"type": "string"}}
+    if pa.types.is_map(type_):
+        return {"type": ["object", "null"], "additionalProperties": {"type": "string"}}
+    if pa.types.is_boolean(type_):
+        return {"type": ["boolean", "null"]}
+    return {"type": ["integer" if pa.types.is_integer(type_) else "string", "null"]}

@@ -1,0 +1,177 @@
+"""`privtab replay` and the gate of `privtab deploy`: what a change does to logged decisions, in every format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sidecars
+from example_bundles import POLICY, READS, STATES, WIDER
+
+from privtab.pipeline import load_program, policy_bundle
+from privtab.registry import Registry
+from privtab.state.load import load
+from privtab.state.validate import validate
+
+Privtab = Callable[..., Any]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two policies, a state, and a log of what the first one answered."""
+    monkeypatch.chdir(tmp_path)
+    Path("old.yaml").write_text(POLICY.format(version="1", read=WIDER))
+    Path("new.yaml").write_text(POLICY.format(version="2", read=READS))
+    Path("state.yaml").write_text(STATES[0])
+    return tmp_path
+
+
+def entry(user: str, action: str, *, answer: bool, **revisions: str) -> dict[str, Any]:
+    return {
+        "decision_id": f"{user}-{action}",
+        "bundles": {name: {"revision": revision} for name, revision in revisions.items()},
+        "path": "privtab/shop/allow",
+        "input": {
+            "subject": {"type": "user", "id": user},
+            "action": {"name": action},
+            "resource": {"type": "item", "id": "s/a/i"},
+        },
+        "result": answer,
+        "timestamp": "2026-11-28T00:22:38Z",
+    }
+
+
+def log(*entries: dict[str, Any]) -> str:
+    Path("log.json").write_text("\n".join(map(json.dumps, entries)))
+    return "log.json"
+
+
+def usual(**revisions: str) -> str:
+    return log(
+        entry("ann", "read", answer=True, **revisions),
+        *[entry("olga", "read", answer=True, **revisions)] * 3,
+        entry("zoe", "read", answer=False, **revisions),
+    )
+
+
+OLD = ("--old-policy", "old.yaml", "--old-state", "state.yaml")
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_loss_is_shown_with_its_line_its_users_and_why(privtab: Privtab) -> None:
+    ran = privtab("replay", usual(), "-p", "new.yaml", *OLD, "--fail-on", "lost-in-use")
+    assert ran.code == 1
+    assert "5 decisions in 1 file; 5 replayed" in ran.out
+    assert "3 lost, 0 gained, 0 unexplained" in ran.out
+    assert "item/read: 3 requests of 1 user to 1 entity would be denied" in ran.out
+    assert "at new.yaml:9" in ran.out
+    assert "owner (item:s/a/i) through user:olga; missing: READ (item:s/a/i)" in ran.out
+    assert "failed: lost-in-use" in ran.err
+    assert privtab("replay", usual(), "-p", "new.yaml", *OLD, "--fail-on", "gained-in-use,unexplained").code == 0
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_possible_and_was_not_seen_is_shown_with_its_witness(privtab: Privtab) -> None:
+    ran = privtab("replay", log(entry("ann", "read", answer=True)), "-p", "new.yaml", *OLD, "--fail-on", "any")
+    assert ran.code == 0
+    assert "possible, not seen" in ran.out
+    assert "narrower" in ran.out
+    assert "allow → deny, where" in ran.out
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_answer_that_its_moment_does_not_give_is_a_group_of_its_own(privtab: Privtab) -> None:
+    file = log(entry("zoe", "read", answer=True), entry("ann", "read", answer=True))
+    ran = privtab("replay", file, "-p", "old.yaml", *OLD, "--fail-on", "unexplained")
+    assert ran.code == 1
+    assert "answered otherwise than their moment explains" in ran.out
+    assert "allow → deny → deny" in ran.out
+
+
+@pytest.mark.usefixtures("folder")
+def test_every_format_says_the_same(privtab: Privtab) -> None:
+    usual()
+    common = ("replay", "log.json", "-p", "new.yaml", *OLD, "--fail-on", "lost-in-use", "--format")
+    found = json.loads(privtab(*common, "json").out)
+    assert found["lost"] == 3
+    (group,) = found["groups"]
+    assert (group["rows"], group["requests"], group["where"]) == (["item/read"], 3, "new.yaml:9")
+    assert group["by_user"] == [["olga", 3]]
+    assert group["through"] == [["user:olga", 3]]
+    assert group["samples"][0]["position"] == "log.json:2"
+    comment = privtab(*common, "markdown").out
+    assert "### item/read: 3 requests of 1 user to 1 entity would be denied (`new.yaml:9`)" in comment
+    (result,) = json.loads(privtab(*common, "sarif").out)["runs"][0]["results"]
+    assert result["ruleId"] == "U101"
+    assert result["level"] == "error"
+    assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 9
+    assert privtab(*common, "markdown", "--output", "replay.md").code == 1
+    assert Path("replay.md").read_text() == comment
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_log_without_a_decision_to_replay_fails_whatever_is_asked(privtab: Privtab) -> None:
+    file = log({**entry("ann", "read", answer=True), "path": "privtab/other/allow"})
+    ran = privtab("replay", file, "-p", "new.yaml", *OLD, "--fail-on", "gained-in-use")
+    assert ran.code == 1
+    assert "no decision was replayed" in ran.out
+    assert "1 not replayed: of another system" in ran.out
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_decision_points_dropped_is_part_of_the_report(privtab: Privtab, tmp_path: Path) -> None:
+    """A real OPA that may log one decision a second, and nowhere to send it, says how many it dropped."""
+    usual()
+    config = {
+        "services": {"logs": {"url": "http://127.0.0.1:9"}},
+        "status": {"prometheus": True},
+        "decision_logs": {"service": "logs", "reporting": {"max_decisions_per_second": 1}},
+    }
+    with sidecars.running(tmp_path, config) as (opa,):
+        for _ in range(20):
+            opa.allows("ann", "read", "s/a/i")
+        Path("status.json").write_text(opa.session.get(f"{opa.url}/v1/status", timeout=5).text)
+    Path("metrics").write_text('decision_logs_dropped_rate_limit_exceeded{name="x"} 7\n')
+    common = ("replay", "log.json", "-p", "old.yaml", *OLD, "--fail-on", "incomplete", "--format", "json")
+    ran = privtab(*common, "--metrics", "status.json", "--metrics", "metrics")
+    assert ran.code == 1
+    assert 7 + 15 <= json.loads(ran.out)["dropped"]["decision_logs_dropped_rate_limit_exceeded"] <= 7 + 20
+    assert privtab(*common).code == 0
+
+
+@pytest.mark.usefixtures("folder")
+def test_mistakes_are_told(privtab: Privtab) -> None:
+    usual()
+    assert "give `--registry`" in privtab("replay", "log.json", "-p", "new.yaml").err
+    assert privtab("replay", "none.json", "-p", "new.yaml", *OLD).code == 3
+    assert "there are lost-in-use" in privtab("replay", "log.json", "-p", "new.yaml", *OLD, "--fail-on", "lost").err
+    ran = privtab("replay", "log.json", "-p", "new.yaml", "--state", "state.yaml")
+    assert "3 lost" in ran.out
+    assert "counts as a difference, too" in ran.err
+
+
+def test_a_deployment_stops_where_logged_answers_would_change(privtab: Privtab, folder: Path) -> None:
+    registry = Registry.open(str(folder / "registry"))
+    old = load_program("old.yaml")
+    state, _ = validate(old, load("state.yaml"))
+    from privtab.bundle.pack import state_bundle
+
+    policy, state_ = registry.put(policy_bundle(old)).id, registry.put(state_bundle(old, state)).id
+    registry.release("dev", "shop", policy=policy, state=state_)
+    usual(policy=policy, state=state_)
+    Path("new.scenarios.yaml").unlink(missing_ok=True)
+    common = ("deploy", "new.yaml", "-r", registry.url, "--channel", "dev", "--dry-run", "--skip-tests", "none yet")
+    ran = privtab(*common, "--replay", "log.json")
+    assert ran.code == 1, ran.err
+    assert "3 lost" in ran.out + ran.err
+    assert "nothing was released" in ran.out
+    ran = privtab(*common, "--replay", "log.json", "--accept-replay", "olga left")
+    assert ran.code == 0, ran.err
+    assert "accepted: olga left" in ran.out + ran.err
+    assert (
+        privtab("replay", "log.json", "-p", "new.yaml", "--registry", registry.url, "--fail-on", "lost-in-use").code
+        == 1
+    )

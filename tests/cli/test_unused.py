@@ -1,0 +1,237 @@
+"""`privtab unused`: from the log of a real OPA to a narrower state, in the form of the state, and a page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import logged_world
+import pyarrow as pa
+import pytest
+from lake_policy import POLICY, asks, grant
+from pyarrow import parquet
+
+from privtab.pipeline import load_program
+from privtab.request import Request
+from privtab.state.load import load
+from privtab.state.validate import validate
+
+Command = Callable[..., Any]
+HOSTILE = "<script>alert(1)</script>=cmd|'\u202e"
+YAML = """\
+# who holds what in the lake
+owners:
+- {entity: "lake:l", owner: user:root}  # set up
+grants:
+# analysts
+- {grantee: role:analyst, effect: allow, privilege: READ, entity: "lake:l"}
+- grantee: user:ann  # before there were roles
+  effect: allow
+  privilege: SELECT
+  entity: "schema:l/s"
+- {grantee: user:idle, effect: allow, privilege: SELECT, entity: "lake:l"}
+- {grantee: role:etl, effect: allow, privilege: CREATE, entity: "lake:l"}
+assignments:
+- {principal: user:ann, role: analyst}
+- {principal: user:bob, role: analyst}
+- {principal: user:cid, role: etl}
+"""
+NARROWER = """\
+# who holds what in the lake
+owners:
+grants:
+# analysts
+- {grantee: role:analyst, effect: allow, privilege: READ, entity: "lake:l"}
+- {grantee: role:etl, effect: allow, privilege: CREATE, entity: "lake:l"}
+assignments:
+- {principal: user:ann, role: analyst}
+- {principal: user:bob, role: analyst}
+- {principal: user:cid, role: etl}
+"""
+REQUESTS = [
+    asks("ann", "read", "table:l/s/t"),
+    asks("bob", "read", "table:l/s/u"),
+    asks("cid", "create", "schema:l/new"),
+    asks("dan", "read", "table:l/s/t"),
+    asks("ann", "drop", "table:l/s/t"),
+]
+
+
+def entry(number: int, request: Request, *, allowed: bool) -> dict[str, Any]:
+    """An entry of OPA's decision log."""
+    return {
+        "decision_id": f"d{number}",
+        "path": "privtab/lake/allow",
+        "input": request.to_json(),
+        "result": allowed,
+        "timestamp": f"2026-10-{1 + number:02d}T10:00:00Z",
+    }
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """A folder with a policy, a state and a log."""
+    (tmp_path / "lake.yaml").write_text(POLICY)
+    (tmp_path / "state.yaml").write_text(YAML)
+    lines = [json.dumps(entry(n, request, allowed=n < 3)) for n, request in enumerate(REQUESTS)]
+    (tmp_path / "log.jsonl").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def unused(privtab: Command, lake: Path, *more: str | Path, state: str = "state.yaml") -> Any:
+    return privtab("unused", lake / "log.jsonl", "-p", lake / "lake.yaml", "-s", lake / state, *more)
+
+
+def test_the_log_of_an_opa_gives_a_state_by_which_a_fresh_opa_allows_the_same(
+    privtab: Command, lake: Path, opa_binary: Path
+) -> None:
+    program = load_program(lake / "lake.yaml")
+    state = validate(program, load(lake / "state.yaml"))[0]
+    log, answers = logged_world.decided(lake / "before", opa_binary, program, state, REQUESTS)
+    assert answers == [True, True, True, False, False]
+    target = lake / "narrower.yaml"
+    ran = privtab(
+        "unused", log, "-p", lake / "lake.yaml", "-s", lake / "state.yaml", "--propose", target, "--format", "json"
+    )
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    # What clients ask of listings is in the log, too.
+    assert found["requests"]["allows"] >= 3
+    assert found["proposed"] == 3
+    assert found["difference"]["summary"]["gained"]["permissions"] == 0
+    assert target.read_text() == NARROWER
+    narrower = validate(program, load(target))[0]
+    assert logged_world.decided(lake / "after", opa_binary, program, narrower, REQUESTS)[1] == answers
+
+
+def rows_of(path: Path) -> dict[str, list[dict[str, str]]]:
+    return {table: [dict(row.cells) for row in rows] for table, rows in load(path).rows.items()}
+
+
+def as_csv(folder: Path, tables: dict[str, list[dict[str, str]]]) -> None:
+    for table, rows in tables.items():
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\r\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        (folder / f"{table}.csv").write_bytes(text.getvalue().encode())
+
+
+def as_parquet(folder: Path, tables: dict[str, list[dict[str, str]]]) -> None:
+    for table, rows in tables.items():
+        parquet.write_table(pa.Table.from_pylist(rows), folder / f"{table}.parquet")
+
+
+@pytest.mark.parametrize("write", [as_csv, as_parquet])
+def test_a_folder_of_tables_stays_one(
+    privtab: Command, lake: Path, write: Callable[[Path, dict[str, list[dict[str, str]]]], None]
+) -> None:
+    (lake / "state").mkdir()
+    write(lake / "state", rows_of(lake / "state.yaml"))
+    assert unused(privtab, lake, "--propose", lake / "narrower", state="state").code == 0
+    (lake / "narrower.yaml").write_text(NARROWER)
+    assert rows_of(lake / "narrower") == rows_of(lake / "narrower.yaml")
+    assert {file.name for file in (lake / "narrower").iterdir()} == {f.name for f in (lake / "state").iterdir()}
+
+
+def test_json_stays_json_and_rows_on_one_line_are_written_anew(privtab: Command, lake: Path) -> None:
+    tables = rows_of(lake / "state.yaml")
+    (lake / "state.json").write_text(json.dumps(tables, indent=2))
+    assert unused(privtab, lake, "--propose", lake / "out.json", state="state.json").code == 0
+    assert '\n  "grants": [\n' in (lake / "out.json").read_text()
+    flow = "".join(f"{table}: {json.dumps(rows)}\n" for table, rows in tables.items())
+    (lake / "flow.yaml").write_text(flow)
+    assert unused(privtab, lake, "--propose", lake / "out.yaml", state="flow.yaml").code == 0
+    (lake / "narrower.yaml").write_text(NARROWER)
+    assert rows_of(lake / "out.json") == rows_of(lake / "out.yaml") == rows_of(lake / "narrower.yaml")
+
+
+def test_rows_that_say_the_same_go_together(privtab: Command, lake: Path) -> None:
+    idle = '- {grantee: user:idle, effect: allow, privilege: SELECT, entity: "lake:l"}\n'
+    (lake / "state.yaml").write_text(YAML.replace(idle, idle * 3))
+    assert unused(privtab, lake, "--propose", lake / "narrower.yaml").code == 0
+    assert (lake / "narrower.yaml").read_text() == NARROWER
+
+
+def test_exit_codes_and_formats(privtab: Command, lake: Path) -> None:
+    assert unused(privtab, lake).code == 0
+    assert unused(privtab, lake, "--fail-on", "unused").code == 1
+    assert unused(privtab, lake, "--fail-on", "operations").code == 1
+    assert unused(privtab, lake, "--fail-on", "nothing").code == 2
+    (lake / "narrower.yaml").write_text(NARROWER)
+    assert unused(privtab, lake, "--fail-on", "unused", state="narrower.yaml").code == 0
+    marked = unused(privtab, lake, "--format", "markdown").out
+    assert "### Unused rows of the state: 2" in marked
+    rows = list(csv.DictReader(io.StringIO(unused(privtab, lake, "--format", "csv").out)))
+    assert [row["row"] for row in rows if row["use"] == "unused"] == [
+        "lake:l is owned by user:root",
+        "SELECT granted to user:idle at lake:l",
+    ]
+
+
+def test_what_the_log_does_not_say_is_counted(privtab: Command, lake: Path) -> None:
+    more = [
+        entry(7, asks("ann", "fly", "table:l/s/t"), allowed=True),
+        entry(8, asks("zoe", "read", "table:l/s/t"), allowed=True),
+    ]
+    with (lake / "log.jsonl").open("a") as log:
+        log.write("\n".join(map(json.dumps, more)) + '\n{"cut": ')
+    ran = unused(privtab, lake, "--fail-on", "incomplete")
+    assert ran.code == 1
+    assert "1 decisions not used: no request of the policy, such as: " in ran.out
+    assert "1 logged allows that this state does not give" in ran.out
+    assert "cannot be read" in ran.out
+
+
+def test_a_wrong_file_of_rows_to_keep_writes_nothing(privtab: Command, lake: Path) -> None:
+    (lake / "keep.yaml").write_text("keep:\n- {principal: role:emergancy, why: break-glass access}\n")
+    ran = unused(privtab, lake, "--keep", lake / "keep.yaml", "--propose", lake / "narrower.yaml")
+    assert ran.code == 1
+    assert "keep.yaml:2" in ran.err
+    assert not (lake / "narrower.yaml").exists()
+
+
+def test_rows_that_an_earlier_state_lacks_stay(privtab: Command, lake: Path) -> None:
+    earlier = YAML.replace('- {grantee: user:idle, effect: allow, privilege: SELECT, entity: "lake:l"}\n', "")
+    (lake / "earlier.yaml").write_text(earlier)
+    ran = unused(privtab, lake, "--earlier", lake / "earlier.yaml", "--propose", lake / "narrower.yaml")
+    assert ran.code == 0
+    assert "user:idle" in (lake / "narrower.yaml").read_text()
+    assert "user:root" not in (lake / "narrower.yaml").read_text()
+
+
+def page_of(privtab: Command, lake: Path, rows: Iterable[dict[str, str]]) -> str:
+    (lake / "state.json").write_text(json.dumps({"grants": list(rows)}))
+    ran = unused(privtab, lake, "--html", lake / "report.html", state="state.json")
+    assert ran.code == 0, ran.err
+    return (lake / "report.html").read_text()
+
+
+def test_the_page_shows_hostile_names_as_text(privtab: Command, lake: Path) -> None:
+    with (lake / "log.jsonl").open("a") as log:
+        log.write(
+            json.dumps(entry(6, asks(HOSTILE, "read", f"table:l/{HOSTILE.replace('/', '%2F')}/t"), allowed=False))
+            + "\n"
+        )
+    text = page_of(privtab, lake, [grant(f"user:{HOSTILE}", "SELECT", "table:l/s/t")])
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "\u202e" not in text
+    assert "⟨U+202E⟩" in text
+    assert "default-src 'none'" in text
+    for heading in ("Decisions over time", "Denials, and what was missing", "Roles: used and held", "Who would lose"):
+        assert heading in text
+
+
+def test_the_page_has_what_roles_hold_and_what_was_used(privtab: Command, lake: Path) -> None:
+    ran = unused(privtab, lake, "--html", lake / "report.html")
+    assert ran.code == 0, ran.err
+    text = (lake / "report.html").read_text()
+    assert 'title="role:analyst · table/read: 2"' in text
+    assert 'title="role:etl · schema/create: 1"' in text
+    assert text.count("held: entities on which a role allows an operation") == 2
+    assert "SELECT (table)" in text

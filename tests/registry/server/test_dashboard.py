@@ -1,0 +1,73 @@
+"""The Grafana dashboard of the examples: every metric and every label in it is one that a registry server or an OPA has."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import httpx
+import requests
+from in_process_registry import POLICY, within
+from prometheus_client.parser import text_string_to_metric_families
+
+from privtab.opa.server import OpaServer
+from privtab.registry import Registry
+from privtab.registry.server.app import ServerState
+
+DASHBOARD = Path(__file__).parents[3] / "examples" / "grafana" / "decisions.json"
+_SELECTED = re.compile(r"\b([a-z][a-z0-9]*(?:_[a-z0-9]+)+)(\{[^}]*\})?(?=[\[)\s]|$)")
+_BY = re.compile(r"\bby \(([^)]*)\)")
+_FUNCTIONS = {"histogram_quantile"}
+
+
+def expressions() -> list[str]:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    return [target["expr"] for panel in panels for target in panel["targets"]]
+
+
+def metrics_of(text: str) -> dict[str, set[str]]:
+    """By name of a series, the labels that its samples have; of a family without samples, its names alone."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for family in text_string_to_metric_families(text):
+        ending = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
+        for name in (f"{family.name}{end}" for end in ending):
+            found[name] |= {"le"} if name.endswith("_bucket") else set()
+        for sample in family.samples:
+            found[sample.name] |= set(sample.labels)
+    return found
+
+
+def test_every_metric_of_the_dashboard_exists(registry: Registry, opa_binary: Path) -> None:
+    known: dict[str, set[str]] = {}
+    answers: set[str] = set()
+
+    async def body(client: httpx.AsyncClient, served: ServerState) -> None:
+        named = {"X-Privtab-Instance": "one"}
+        await client.get(POLICY, headers=named)
+        revisions = {"policy": {"revision": "r1"}}
+        entries = [{"path": "privtab/shop/allow", "result": answer, "bundles": revisions} for answer in (True, False)]
+        await client.post("/logs", json=entries, headers=named)
+        await client.post("/logs", json={}, headers=named)
+        text = (await client.get("/metrics")).text
+        known.update(metrics_of(text))
+        answers.update(re.findall(r'decisions_total\{answer="(\w+)"', text))
+
+    within(registry, body)
+    with OpaServer(binary=opa_binary) as opa:
+        requests.post(f"{opa.url}/v1/data", json={}, timeout=30)
+        known.update(metrics_of(requests.get(f"{opa.url}/metrics", timeout=30).text))
+    used: set[str] = set()
+    for expression in expressions():
+        without_labels = re.sub(r"\{[^}]*\}", "", _BY.sub("", expression))
+        names = {name for name, _ in _SELECTED.findall(without_labels)} - _FUNCTIONS
+        assert names, expression
+        assert names <= known.keys(), expression
+        used |= names
+        labels = {label.strip() for group in _BY.findall(expression) for label in group.split(",")}
+        of_names = set().union(*(known[name] for name in names))
+        if "activation_seconds" not in expression:  # none was observed yet, so it has no labels
+            assert labels <= of_names, expression
+        assert set(re.findall(r'answer="(\w+)"', expression)) <= answers
+    assert len(used) >= 8
