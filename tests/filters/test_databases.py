@@ -20,7 +20,7 @@ from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, 
 from unusual_names import ALIKE, CARRIED, UNUSABLE
 
 from privtab.errors import UsageError
-from privtab.filters.expression import EVERYTHING, NOTHING, Expression, OneOf, Value, all_of, any_of, is_valid
+from privtab.filters.expression import EVERYTHING, NOTHING, Expression, OneOf, Paths, Value, all_of, any_of, is_valid
 from privtab.filters.filter import Filter
 from privtab.filters.regions import Region, Regions, Split
 from privtab.names import encode_name
@@ -29,6 +29,12 @@ LEVELS = ("catalog", "schema", "table")
 COLUMNS = {"catalog": "t.cat", "schema": "t.sch", "table": "t.name"}
 ROWS = 600
 NUL = "\0"
+FOLDED = {
+    "sqlite": "TEXT COLLATE NOCASE",
+    "duckdb": "TEXT COLLATE NOCASE",
+    "postgres": "TEXT COLLATE folding",
+    "mysql": "TEXT",
+}
 MARKS = {"sqlite": "?", "duckdb": "?", "postgres": "%s", "mysql": "%s"}
 
 Run: TypeAlias = Callable[[str, Sequence[object]], Sequence[tuple[object, ...]]]
@@ -49,12 +55,19 @@ def some_names(random: Random) -> list[str | None]:
 
 
 def some_expression(random: Random, names: Sequence[str | None], depth: int = 0) -> Expression:
-    usable = sorted({name for name in names if name})
-    if depth == 3 or random.random() < 0.4:
+    """Each way says something of every level, and lists valid names alone."""
+    usable = sorted({name for name in names if name and is_valid(name)})
+    if depth < 2 and random.random() < 0.5:
+        return any_of([some_expression(random, names, depth + 1) for _ in range(random.randint(2, 3))])
+    parts: list[Expression] = []
+    for level in LEVELS:
         listed = tuple(sorted(random.sample(usable, random.randrange(4))))
-        return OneOf(random.choice(LEVELS), listed, other=not listed or random.random() < 0.5)
-    join = random.choice((all_of, any_of))
-    return join([some_expression(random, names, depth + 1) for _ in range(random.randint(2, 3))])
+        parts.append(OneOf(level, listed, other=not listed or random.random() < 0.5))
+    if random.random() < 0.5:
+        paths = tuple(sorted({tuple(random.sample(usable, 2)) for _ in range(3)}))
+        some = Paths(LEVELS[1:], paths, other=random.random() < 0.7)
+        parts = [parts[0], some, *(parts[1:] if some.other else ())]
+    return all_of(parts)
 
 
 def some_filter(random: Random, usable: Sequence[str]) -> Filter:
@@ -191,17 +204,21 @@ def test_a_table_of_names_says_the_same(dialect: str, run: Run, part: int) -> No
         fill(run, dialect, rows := some_rows(random, names))
         found = some_filter(random, sorted({name for name in names if name and is_valid(name)}))
         columns = ", ".join(
-            f"{name} {'INT' if name in ('depth', 'allowed') else 'TEXT'}" for name in found.columns_of_rows
+            f"{name} {'INT' if name in ('depth', 'allowed') else FOLDED[dialect]}" for name in found.columns_of_rows
         )
         run("DROP TABLE IF EXISTS f", ())
         run(f"CREATE TABLE f ({columns})", ())
-        for key in ("mine", "other"):
-            for row in found.rows(key) if key == "mine" else [("other", 0, 1, None, None, None)]:
+        # Keys that a column's collation folds to the same one are not the same.
+        for key in ("mine", "MINE", "mine ", "other"):
+            for row in found.rows(key) if key == "mine" else [(key, 0, 1, None, None, None)]:
                 run(f"INSERT INTO f VALUES ({', '.join([MARKS[dialect]] * len(row))})", row)
         where = found.sql(dialect, COLUMNS, table="f", key="mine", most=0)
         selected = {row[0] for row in run(f"SELECT id FROM t WHERE {where.text}", where.parameters)}
         assert (where.form == "joined") is (found.size > 0)
         assert selected == allowed_rows(found, rows), (seed, where)
+        run("DELETE FROM f", ())
+        run("INSERT INTO f VALUES ('MINE', 0, 1, NULL, NULL, NULL)", ())
+        assert not run(f"SELECT id FROM t WHERE {where.text}", where.parameters) or where.form == "inline"
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "duckdb", "postgres", "mysql"])

@@ -8,7 +8,7 @@ from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
 from privtab.errors import UsageError
-from privtab.filters.expression import CLASS, Expression, Leaf, Value, fold, path_pattern
+from privtab.filters.expression import CLASS, SEPARATOR, Expression, Leaf, Paths, Value, fold, open_levels, path_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -34,19 +34,27 @@ def spark_column(expression: Expression, columns: Mapping[str, Any], bounds: Map
         text = F.collate(column.cast("string"), "UTF8_BINARY")
         return ~text.isin(list(one.values)) & ~text.rlike(CLASS) if one.other else text.isin(list(one.values))
 
+    def text(level: str) -> Column:
+        return F.collate(given[level].cast("string"), "UTF8_BINARY")
+
     def leaf(one: Leaf) -> Column:
         if isinstance(one, Value):
             return value(one)
-        name = F.collate(given[one.level].cast("string"), "UTF8_BINARY")
-        valid = (name != "") & ~name.rlike(CLASS)
-        if one.level in bounds:
-            valid &= name.rlike(f"^{path_pattern(bounds[one.level])}$")
-        below = reduce(or_, (name.startswith(f"{path}/") for path in one.above), F.lit(False))  # noqa: FBT003  (a literal)
-        listed = name.isin(list(one.names)) if one.names else F.lit(False)  # noqa: FBT003
-        return ~(listed | below) & valid if one.other else listed | (below & valid)
+        if isinstance(one, Paths):
+            path = F.concat(*[part for level in one.levels for part in (F.lit(SEPARATOR), text(level))][1:])
+            listed = path.isin([SEPARATOR.join(names) for names in one.paths])
+        else:
+            below = (text(one.level).startswith(f"{path}/") for path in one.above)
+            listed = reduce(or_, below, text(one.level).isin(list(one.names)) if one.names else F.lit(False))  # noqa: FBT003
+        return ~listed if one.other else listed
+
+    def valid(level: str) -> Column:
+        found = (text(level) != "") & ~text(level).rlike(CLASS)
+        return found & text(level).rlike(f"^{path_pattern(bounds[level])}$") if level in bounds else found
 
     true, false = F.lit(True), F.lit(False)  # noqa: FBT003
-    return fold(expression, leaf, lambda parts: reduce(and_, parts, true), lambda parts: reduce(or_, parts, false))
+    found = fold(expression, leaf, lambda parts: reduce(and_, parts, true), lambda parts: reduce(or_, parts, false))
+    return reduce(and_, map(valid, sorted(open_levels(expression))), found)
 
 
 def sqlalchemy_names(columns: Mapping[str, Any], dialect: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ same answer. Each of these regions is decided once, by the engine itself: nothin
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain as chained
 from typing import NamedTuple, TypeAlias
@@ -16,7 +17,7 @@ from privtab.engines.index import Index
 from privtab.engines.plan import Caller
 from privtab.engines.rows import RowEngine
 from privtab.errors import UnsupportedError
-from privtab.filters.expression import NOTHING, Expression, OneOf, all_of, any_of
+from privtab.filters.expression import NOTHING, Expression, OneOf, all_of, any_of, longest
 from privtab.names import encode_name, path_of, unencoded
 from privtab.paths import PathShape, naming
 from privtab.request import Entity, Request
@@ -42,6 +43,8 @@ class Nest:
     """By the path above, the regions of one further name that is not named, of two, and so on; "" for what lies below none."""
 
 
+MOST_BRANCHES = 8
+"""The most names of a level that an expression tells apart by what follows; more are said as paths, where these can say it."""
 Region: TypeAlias = Split | Nest | int
 """Paths; a number is the position of the entity that stands for all of them."""
 
@@ -82,6 +85,9 @@ class Regions:
             by_rest.setdefault(self._expression(inner, depth + 1, allowed), []).append(unencoded(name))
         rest = self._expression(region.other, depth + 1, allowed)
         by_rest.pop(rest, None)
+        if len(by_rest) > MOST_BRANCHES:
+            with suppress(UnsupportedError):
+                return longest(self.levels[depth:], list(self._beginnings(region, (), allowed, above=False)))
         excluded = tuple(sorted(name for names in by_rest.values() for name in names))
         listed = [(OneOf(level, tuple(sorted(names))), inner) for inner, names in by_rest.items()]
         return any_of(all_of(pair) for pair in (*listed, (OneOf(level, excluded, other=True), rest)))
