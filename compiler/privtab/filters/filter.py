@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,12 +13,13 @@ from privtab.attributes import Scalar
 from privtab.engines.rows import RowEngine
 from privtab.errors import DecisionUnavailable, InvalidRequest, UnsupportedError, UsageError
 from privtab.filters import expression as expressions
+from privtab.filters.concern import Concern, concern
 from privtab.filters.expression import EVERYTHING, NOTHING, Expression, Value, all_of, any_of
-from privtab.filters.regions import Beginning, regions
-from privtab.filters.values import choices
+from privtab.filters.regions import Beginning, Regions, regions
+from privtab.filters.values import choices, comparisons
 from privtab.hints import hint
-from privtab.moments import ALWAYS, LAST, Window
-from privtab.request import Entity, Request
+from privtab.moments import ALWAYS, FIRST, LAST, Window
+from privtab.request import Request
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -148,15 +149,62 @@ class Filter:
         return {name: columns[name] for name in (*self.levels, *self.attributes) if name in columns}
 
 
-def _allowed(
-    engine: RowEngine, request: Request, examples: Sequence[Entity], given: Mapping[str, Scalar]
-) -> Sequence[int]:
-    """The positions of the entities on which a request is allowed if each has these attributes."""
-    if not given:
-        return engine.visible(request, examples)
-    attributes = replace(request.attributes, entity=given)
-    requests = (replace(request, resource=example, attributes=attributes) for example in examples)
-    return [position for position, asked in enumerate(requests) if engine.allow(asked)]
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What an engine is to be asked, so that a filter follows: about each of the examples, once for each choice of attributes."""
+
+    request: Request
+    concern: Concern
+    found: Regions
+    choices: tuple[tuple[tuple[Value, ...], Mapping[str, Scalar]], ...]
+
+    @classmethod
+    def of(cls, engine: RowEngine, request: Request, concern: Concern) -> Question:
+        """The question about a request whose names were checked; of the engine, only the program counts.
+
+        Raises UnsupportedError for types that cannot be mapped to columns.
+        """
+        if request.attributes.entity:
+            raise InvalidRequest(
+                "a filter is about many entities: their attributes come from columns, not from the request"
+            )
+        compared = comparisons(engine, request)
+        found = regions(engine.reader, request, concern, compared)
+        chosen = tuple(choices(engine.reader, request, concern, compared))
+        if both := next((value.attribute for value in chosen[0][0] if value.attribute in found.levels), None):
+            raise UnsupportedError(
+                f"`{both}` is an attribute and a level of a `{request.resource.type}`: columns cannot tell them apart"
+            )
+        return cls(request=request, concern=concern, found=found, choices=chosen)
+
+    def requests(self, given: Mapping[str, Scalar]) -> Iterator[Request]:
+        """The requests about the examples, if each has these attributes."""
+        attributes = replace(self.request.attributes, entity=given)
+        return (replace(self.request, resource=example, attributes=attributes) for example in self.found.examples)
+
+    def answered(self, answers: Iterable[Collection[int]], begin: int = FIRST) -> Filter:
+        """The filter, from the positions of the examples that are allowed, for each choice."""
+        found, by_answers = self.found, dict[tuple[bool, ...], list[Expression]]()
+        for (values, _), positions in zip(self.choices, map(frozenset, answers), strict=True):
+            allowed = tuple(position in positions for position in range(len(found.examples)))
+            by_answers.setdefault(allowed, []).append(all_of(values))
+        beginnings = None
+        attributes = tuple(sorted({value.attribute for value in self.choices[0][0]}))
+        if not attributes:  # then there is one choice
+            with suppress(UnsupportedError):
+                beginnings = tuple(found.beginnings(next(iter(by_answers))))
+        return Filter(
+            user=self.request.user,
+            action=self.request.action,
+            type=self.request.resource.type,
+            levels=found.levels,
+            bounds=found.bounds,
+            attributes=attributes,
+            expression=any_of(all_of([any_of(ways), found.expression(a)]) for a, ways in by_answers.items()),
+            beginnings=beginnings,
+            window=Window(begin, self.concern.end),
+            revision=self.concern.revision,
+        )
 
 
 def filter_of(engine: RowEngine, request: Request, window: Window = ALWAYS) -> Filter:
@@ -168,36 +216,11 @@ def filter_of(engine: RowEngine, request: Request, window: Window = ALWAYS) -> F
         raise DecisionUnavailable(
             f"a filter needs the whole state: the shard of `{min(engine.index.missing)}` is missing"
         )
-    if request.attributes.entity:
-        raise InvalidRequest(
-            "a filter is about many entities: their attributes come from columns, not from the request"
-        )
-    found = regions(engine, request)
-    values: tuple[Value, ...] = ()
-    by_answers: dict[tuple[bool, ...], list[Expression]] = {}
-    for values, given in choices(engine, request, found.examples):
-        positions = set(_allowed(engine, request, found.examples, given))
-        allowed = tuple(position in positions for position in range(len(found.examples)))
-        by_answers.setdefault(allowed, []).append(all_of(values))
-    conditions = (all_of([any_of(ways), found.expression(allowed)]) for allowed, ways in by_answers.items())
-    beginnings = None
-    if not values:  # then all have the same answers
-        with suppress(UnsupportedError):
-            beginnings = tuple(found.beginnings(next(iter(by_answers))))
-    attributes = tuple(sorted({value.attribute for value in values}))
-    if both := next((name for name in attributes if name in found.levels), None):
-        raise UnsupportedError(
-            f"`{both}` is an attribute and a level of a `{request.resource.type}`: columns cannot tell them apart"
-        )
-    return Filter(
-        user=request.user,
-        action=request.action,
-        type=request.resource.type,
-        levels=found.levels,
-        bounds=found.bounds,
-        attributes=attributes,
-        expression=any_of(conditions),
-        beginnings=beginnings,
-        window=window,
-        revision=engine.index.revision,
-    )
+    question = Question.of(engine, request, concern(engine, request, window.end))
+
+    def allowed(given: Mapping[str, Scalar]) -> Collection[int]:
+        if not given:
+            return engine.visible(request, question.found.examples)
+        return [position for position, asked in enumerate(question.requests(given)) if engine.allow(asked)]
+
+    return question.answered((allowed(given) for _, given in question.choices), window.begin)

@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain as chained
 from typing import NamedTuple, TypeAlias
 
-from privtab.engines.index import Index
-from privtab.engines.plan import Caller
-from privtab.engines.rows import RowEngine
+from privtab.engines.attributes import Comparison
+from privtab.engines.conditions import ConditionReader
 from privtab.errors import UnsupportedError
+from privtab.filters.concern import Concern
 from privtab.filters.expression import NOTHING, Expression, OneOf, all_of, any_of, longest
 from privtab.names import encode_name, path_of, unencoded
-from privtab.paths import PathShape, naming
+from privtab.paths import PathShape, base_type, naming
 from privtab.request import Entity, Request
 
 Trie: TypeAlias = dict[str, "Trie"]
@@ -161,55 +160,41 @@ class Regions:
         return found.pop()
 
 
-def regions(engine: RowEngine, request: Request) -> Regions:
-    """The regions of the type of a request's resource. Raises UnsupportedError for what columns cannot say."""
+def regions(reader: ConditionReader, request: Request, concern: Concern, comparisons: Iterable[Comparison]) -> Regions:
+    """The regions of the type of a request's resource, whose operation compares attributes so.
+
+    Raises UnsupportedError for what columns cannot say.
+    """
     type_ = request.resource.type
-    shape = engine.reader.shapes[type_]
-    caller = engine.caller(request)
+    shape = reader.shapes[type_]
     types = {name for name, _ in shape.written.chain}
     # Conditions may ask about what each of these has one of: that has the same path.
-    chains = engine.reader.chains
+    chains = reader.chains
     types |= {
         name for name in chains if any(type_ in types and depth == chains[name][-1][1] for type_, depth in chains[name])
     }
+    compared = {base_type(operand.type) for one in comparisons for operand in one.operands if operand.held}
+    attributed = (key for key in concern.attributed if key.partition(":")[0] in compared)
     trie: Trie = {}
     # A request may give attributes of its objects, and these may lie on the path.
-    for key in chained(_named(engine.index, caller), map(str, request.with_.values())):
+    for key in sorted({*concern.keys, *attributed, *map(str, request.with_.values())}):
         if (type_ := key.partition(":")[0]) in types:
-            _insert(trie, _columns(engine.reader.shapes[type_].written, path_of(key)))
-    if any(engine.reader.principal[type_] is not None for type_ in types):
+            _insert(trie, _columns(reader.shapes[type_].written, path_of(key)))
+    words = concern.words | {request.user}
+    if any(reader.principal[type_] is not None for type_ in types):
         if shape.written.nested is not None:
             raise UnsupportedError(
                 f"a filter cannot compare names on paths of several lengths, as those of `{request.resource.type}`"
             )
-        for word in _words(engine.index, caller):
+        for word in sorted(words):
             _insert(trie, word.split("/")[: shape.depth])
     if shape.flat is not None:
         # Only the state tells where entities with flat ids lie, so each of them is a region of its own.
         flat = f"{shape.chain[shape.flat][0]}:"
-        for key in engine.index.places:
+        for key in sorted(concern.places):
             if key.startswith(flat):
                 trie.setdefault(path_of(key), {})
-    return _Division(engine, request, caller, shape.written, trie).regions()
-
-
-def _named(index: Index, caller: Caller) -> Iterator[str]:
-    """The keys of the entities about which the state says something that can concern a caller."""
-    principals = {*caller.principals, *caller.active}
-    for type_, table in index.tables.items():
-        yield from (f"{type_}:{path}" for path, holders in table.items() if not principals.isdisjoint(holders))
-    for entries in (*index.below.values(), index.owned_below):
-        yield from (key for key, holders in entries.items() if not principals.isdisjoint(holders))
-    for type_, members in index.members.items():
-        yield from (f"{type_}:{path}" for path, users in members.items() if caller.user in users)
-    yield from caller.scopes
-    yield from index.entity_attributes
-
-
-def _words(index: Index, caller: Caller) -> set[str]:
-    """The names of a caller, their groups and their roles."""
-    roles = [index.within[principal][0] for principal in caller.principals if principal in index.within]
-    return {word.partition(":")[2] for word in (*caller.principals, *roles)} | {caller.user}
+    return _Division(reader, request, words, shape.written, trie).regions()
 
 
 def _nested_at(shape: PathShape) -> int | None:
@@ -236,7 +221,9 @@ def _insert(trie: Trie, names: Iterable[str]) -> None:
 class _Division:
     """Divides the paths of a type."""
 
-    def __init__(self, engine: RowEngine, request: Request, caller: Caller, shape: PathShape, trie: Trie) -> None:
+    def __init__(
+        self, reader: ConditionReader, request: Request, words: Iterable[str], shape: PathShape, trie: Trie
+    ) -> None:
         self._type = request.resource.type
         self._levels = naming(shape.chain)
         self._nested = _nested_at(shape)
@@ -244,9 +231,8 @@ class _Division:
         self._trie = trie
         self._examples: list[Entity] = []
         # Conditions compare names of principals wherever these lie.
-        words = _words(engine.index, caller)
         names = tuple(sorted({written for word in words for written in (encode_name(word), word) if _is_name(written)}))
-        self._compared = [names if engine.reader.principal[level] is not None else () for level in self._levels]
+        self._compared = [names if reader.principal[level] is not None else () for level in self._levels]
         used = {part for names_ in _names(trie) for name in names_ for part in name.split("/")} | set(names)
         self._unnamed = next(name for number in range(len(used) + 1) if (name := f"unnamed{number}") not in used)
 
