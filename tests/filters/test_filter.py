@@ -121,7 +121,7 @@ def test_what_is_wrong_is_refused_before_anything_runs(client: Embedded) -> None
         found.sql("sqlite", COLUMNS, most=1)
 
 
-def test_an_opa_has_no_filters() -> None:
+def test_a_client_that_is_off_asks_nobody() -> None:
     with Client("http://127.0.0.1:1", system="shop", mode="off") as client:
         everything = client.filter("ann", "look", "box")
     assert isinstance(everything, Filter)

@@ -8,6 +8,7 @@ from typing import Any
 
 from privtab.engines.plan import Caller
 from privtab.engines.rows import RowEngine
+from privtab.errors import DecisionUnavailable, PolicyError
 from privtab.moments import LAST
 from privtab.request import Request
 
@@ -45,6 +46,32 @@ class Concern:
     def words(self) -> set[str]:
         """The names of the principals."""
         return {principal.partition(":")[2] for principal in self.principals}
+
+
+def of_opa(said: Mapping[str, Any], system: str) -> Concern:
+    """What the rule `concern` of an OPA answers. Raises PolicyError for any other answer, DecisionUnavailable if shards are missing."""
+    try:
+        if missing := said["missing"]:
+            raise DecisionUnavailable(
+                f"a filter needs the whole state: no bundle is active for `{min(missing)}` of system `{system}`"
+            )
+        ends = [int(end) for end in said["end"]]
+        found = Concern(
+            revision=said["revision"],
+            principals=frozenset(said["principals"]),
+            keys=frozenset(said["keys"]),
+            places=frozenset(said.get("places", ())),
+            attributed=frozenset(said.get("attributed", ())),
+            of_user=dict(said.get("of_user", {})),
+            of_entities={name: list(values) for name, values in said.get("of_entities", {}).items()},
+            end=min(ends, default=LAST),
+        )
+        texts = (found.revision, *found.principals, *found.keys, *found.places, *found.attributed)
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("not a text")
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise PolicyError(f"what concerns the caller of system `{system}` cannot be read: {error!r}") from error
+    return found
 
 
 def concern(engine: RowEngine, request: Request, end: int) -> Concern:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Unpack
 
 from privtab import moments
@@ -19,6 +21,7 @@ from privtab.filters.regions import Beginning, Regions, regions
 from privtab.filters.values import choices, comparisons
 from privtab.hints import hint
 from privtab.moments import ALWAYS, FIRST, LAST, Window
+from privtab.names import encode_name
 from privtab.request import Request
 
 if TYPE_CHECKING:
@@ -49,7 +52,7 @@ class Filter:
     revision: str | None = None
     """The revision of the state."""
 
-    def rows(self, key: str | None = None) -> Iterator[tuple[object, ...]]:
+    def rows(self, key: str | None = None) -> Iterator[tuple[Any, ...]]:
         """The rows of a table that `sql` asks instead of listing names, in the order of `columns_of_rows`.
 
         `key`: how the rows of this filter are told from those of others; by default, the user, the operation and the type. Raises
@@ -60,6 +63,18 @@ class Filter:
         for names, allowed in self.beginnings:
             padding = [None] * (len(self.levels) - len(names))
             yield (self.key if key is None else key, len(names), int(allowed), *names, *padding)
+
+    def among(self, paths: Sequence[str]) -> Sequence[str]:
+        """Those of the sorted paths of entities that are allowed; raises UnsupportedError as `rows`."""
+        allowed = bytearray(len(paths))
+        for _, depth, allows, *names in sorted(self.rows(), key=lambda row: row[1]):
+            path = "/".join(encode_name(str(name)) for name in names[:depth])
+            begin, end = (f"{path}/", f"{path}0") if path else ("", "\U0010ffff")  # `0` follows on `/`
+            if depth == len(self.levels):
+                begin, end = path, f"{path}\0"
+            first, last = bisect_left(paths, begin), bisect_left(paths, end)
+            allowed[first:last] = bytes([allows]) * (last - first)
+        return list(compress(paths, allowed))
 
     @property
     def columns_of_rows(self) -> tuple[str, ...]:

@@ -186,8 +186,9 @@ def regions(reader: ConditionReader, request: Request, concern: Concern, compari
             raise UnsupportedError(
                 f"a filter cannot compare names on paths of several lengths, as those of `{request.resource.type}`"
             )
-        for word in sorted(words):
-            _insert(trie, word.split("/")[: shape.depth])
+        for names in (word.split("/") for word in sorted(words)):
+            if all(map(_is_name, names)):
+                _insert(trie, names[: shape.depth])
     if shape.flat is not None:
         # Only the state tells where entities with flat ids lie, so each of them is a region of its own.
         flat = f"{shape.chain[shape.flat][0]}:"
@@ -278,4 +279,4 @@ def _names(trie: Trie) -> Iterator[Iterable[str]]:
 
 def _is_name(word: str) -> bool:
     """Whether a word can stand in a path as it is."""
-    return bool(word) and "/" not in word and ("%" not in word or encode_name(unencoded(word)) == word)
+    return bool(word) and "/" not in word and encode_name(unencoded(word)) == word

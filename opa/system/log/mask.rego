@@ -31,6 +31,14 @@ mask contains {"op": "remove", "path": $"/result/{at}/context"} if {
 	_ = input.result[at].context
 }
 
+# What a filter divides by.
+mask contains {"op": "remove", "path": $"/result/{part}"} if {
+	hidden
+	some part in {"keys", "principals", "places", "attributed", "of_user", "of_entities"}
+	is_object(input.result)
+	_ = input.result[part]
+}
+
 shown := {key: value |
 	some [key, value] in union({
 		request_parts(input.input),
