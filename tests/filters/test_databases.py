@@ -326,3 +326,36 @@ def test_attributes_in_columns_are_compared_on_spark(spark: SparkSession) -> Non
         )
         selected = frame.where(found.spark({name: name for name in ("rank", "hidden", "color")})).select("id").collect()
         assert {row[0] for row in selected} == {row["id"] for row in ATTRIBUTES if found.allows(**row)}, value
+
+
+def test_ibis_selects_what_the_filter_allows() -> None:
+    ibis = pytest.importorskip("ibis")
+    connection = ibis.duckdb.connect()
+    connection.raw_sql("CREATE TABLE t (id INT, cat TEXT COLLATE NOCASE, sch TEXT COLLATE NOACCENT, name TEXT)")
+    table = connection.table("t")
+    columns = {"catalog": table.cat, "schema": table.sch, "table": table.name}
+    selected_some = 0
+    for seed in range(6):
+        random = Random(seed)
+        names = some_names(random)
+        rows = some_rows(random, names)
+        connection.raw_sql("DELETE FROM t")
+        connection.con.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
+        usable = sorted({name for name in names if name and is_valid(name)})
+        nesting = OneOf("catalog", tuple(usable[:2]), above=(encode_name(usable[0]),))
+        for found in (
+            filter_with(some_expression(random, names)),
+            some_filter(random, usable),
+            replace(
+                filter_with(all_of([nesting, *(OneOf(level, (), other=True) for level in LEVELS[1:])])),
+                bounds={"catalog": 3},
+            ),
+        ):
+            selected = set(table.filter(found.ibis(columns)).id.execute())
+            assert selected == allowed_rows(found, rows), (seed, found.expression)
+            selected_some += bool(selected)
+    assert selected_some > 6
+    assert table.filter(filter_with(NOTHING).ibis(columns)).count().execute() == 0
+    assert table.filter(filter_with(EVERYTHING).ibis(columns)).count().execute() == ROWS
+    with pytest.raises(Exception, match="HexDigest"):
+        ibis.to_sql(table.filter(filter_with(OneOf("table", ("a",))).ibis(columns)), dialect="sqlite")

@@ -133,6 +133,12 @@ class Filter:
 
         return spark_column(self.expression, self.mapped(columns), self.bounds)
 
+    def ibis(self, columns: Mapping[str, Any]) -> Any:
+        """The condition for `Table.filter` of Ibis, in back ends with SHA-256 (DuckDB, Spark); `columns`: a column for each level."""
+        from privtab.filters.columns import ibis_expression
+
+        return ibis_expression(self.expression, self.mapped(columns), self.bounds)
+
     def to_json(self) -> dict[str, Any]:
         """As JSON: the expression over the levels, and until when it counts."""
         found: dict[str, Any] = {

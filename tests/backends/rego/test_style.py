@@ -286,7 +286,7 @@ pattern if regex.match("^a$", input.q)
 
 pattern if print(input)
 
-every_one if walk(input, [_, 1])
+every_one if walk(input, [path, 1])
 
 {long} := 1
 same if input.w
