@@ -3,20 +3,17 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from random import Random
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import pytest
-from mariadb_server import mariadb
-from postgresql_server import postgresql
+from filtered_databases import FOLDED, MARKS, Run, insert
 from pyspark.sql import SparkSession
 from seeds import seeds
-from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, make_url, select
+from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, select
 from unusual_names import ALIKE, CARRIED, UNUSABLE
 
 from privtab.errors import UsageError
@@ -29,16 +26,6 @@ LEVELS = ("catalog", "schema", "table")
 COLUMNS = {"catalog": "t.cat", "schema": "t.sch", "table": "t.name"}
 ROWS = 600
 NUL = "\0"
-FOLDED = {
-    "sqlite": "TEXT COLLATE NOCASE",
-    "duckdb": "TEXT COLLATE NOCASE",
-    "postgres": "TEXT COLLATE folding",
-    "mysql": "TEXT",
-}
-MARKS = {"sqlite": "?", "duckdb": "?", "postgres": "%s", "mysql": "%s"}
-
-Run: TypeAlias = Callable[[str, Sequence[object]], Sequence[tuple[object, ...]]]
-"""Runs a statement with parameters."""
 
 
 def filter_with(expression: Expression) -> Filter:
@@ -104,80 +91,7 @@ def allowed_rows(found: Filter, rows: Sequence[Row]) -> set[object]:
 def fill(run: Run, dialect: str, rows: Sequence[Row]) -> None:
     """Let the table have these rows."""
     run("DELETE FROM t", ())
-    mark = MARKS[dialect]
-    for start in range(0, len(rows), 100):
-        part = rows[start : start + 100]
-        values = ", ".join([f"({mark}, {mark}, {mark}, {mark})"] * len(part))
-        run(f"INSERT INTO t VALUES {values}", [value for row in part for value in row])
-
-
-@pytest.fixture(scope="module")
-def _sqlite() -> Iterator[Run]:
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute(
-            "CREATE TABLE t (id INTEGER, cat TEXT COLLATE NOCASE, sch TEXT COLLATE RTRIM, name TEXT COLLATE NOCASE)"
-        )
-        yield lambda text, values: connection.execute(text, values).fetchall()
-
-
-@pytest.fixture(scope="module")
-def _duckdb() -> Iterator[Run]:
-    duckdb = pytest.importorskip("duckdb")
-    with closing(duckdb.connect()) as connection:
-        connection.execute("CREATE TABLE t (id INT, cat TEXT COLLATE NOCASE, sch TEXT COLLATE NOACCENT, name TEXT)")
-        yield lambda text, values: connection.execute(text, values).fetchall()
-
-
-@pytest.fixture(scope="module")
-def _postgres() -> Iterator[Run]:
-    import psycopg
-
-    with postgresql() as address:
-        url = make_url(address)
-        with psycopg.connect(
-            f"host={url.query['host']} user={url.username} dbname=postgres", autocommit=True
-        ) as connection:
-            connection.execute(
-                "CREATE COLLATION folding (provider = icu, locale = 'und-u-ks-level1', deterministic = false)"
-            )
-            connection.execute(
-                "CREATE TABLE t (id INT, cat TEXT COLLATE folding, sch VARCHAR COLLATE folding, name TEXT)"
-            )
-
-            def run(text: str, values: Sequence[object]) -> Sequence[tuple[object, ...]]:
-                found = connection.execute(text, values)
-                return found.fetchall() if found.description else ()
-
-            yield run
-
-
-@pytest.fixture(scope="module")
-def _mysql() -> Iterator[Run]:
-    import pymysql  # type: ignore[import-untyped]
-
-    with mariadb() as address:
-        socket = str(make_url(address).query["unix_socket"])
-        with (
-            closing(pymysql.connect(unix_socket=socket, user="root", charset="utf8mb4")) as connection,
-            connection.cursor() as cursor,
-        ):
-            cursor.execute("CREATE DATABASE d CHARACTER SET utf8mb4")
-            cursor.execute("USE d")
-            cursor.execute(
-                "CREATE TABLE t (id INT, cat TEXT, sch TEXT COLLATE utf8mb4_bin, name TEXT CHARACTER SET utf16 COLLATE utf16_unicode_ci)"
-            )
-
-            def run(text: str, values: Sequence[object]) -> Sequence[tuple[object, ...]]:
-                cursor.execute(text, values)
-                return list(cursor.fetchall())
-
-            yield run
-
-
-@pytest.fixture
-def run(request: pytest.FixtureRequest, dialect: str) -> Run:
-    found: Run = request.getfixturevalue(f"_{dialect}")
-    return found
+    insert(run, dialect, "t", rows)
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "duckdb", "postgres", "mysql"])
@@ -296,14 +210,8 @@ ATTRIBUTES = [
 
 @pytest.mark.parametrize("dialect", ["sqlite", "duckdb", "postgres", "mysql"])
 def test_attributes_in_columns_are_compared(dialect: str, run: Run) -> None:
-    text = {
-        "mysql": "TEXT",
-        "sqlite": "TEXT COLLATE NOCASE",
-        "duckdb": "TEXT COLLATE NOCASE",
-        "postgres": "TEXT COLLATE folding",
-    }
     run("DROP TABLE IF EXISTS a", ())
-    run(f"CREATE TABLE a (id INT, rank_ INT, hidden BOOLEAN, color {text[dialect]})", ())
+    run(f"CREATE TABLE a (id INT, rank_ INT, hidden BOOLEAN, color {FOLDED[dialect]})", ())
     mark = MARKS[dialect]
     for row in ATTRIBUTES:
         run(f"INSERT INTO a VALUES ({mark}, {mark}, {mark}, {mark})", list(row.values()))
