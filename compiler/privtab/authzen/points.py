@@ -17,7 +17,6 @@ from privtab.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from privtab.client.aio import AsyncClient
     from privtab.client.embedded import Embedded
-    from privtab.filters.filter import Filter
 
 
 FEW = 50
@@ -107,10 +106,11 @@ class LocalDecisionPoint(DecisionPoint):
             "attributes": request.attributes,
         }
         try:
-            found: Filter = self._embedded.filter(request.user, request.action, request.resource.type, **details)
-            return found.among(paths)
+            found: Any = self._embedded.filter(request.user, request.action, request.resource.type, **details)
+            allowed: Sequence[str] = found.among(paths)
         except UnsupportedError:
             return None
+        return allowed
 
     async def directory(self) -> Directory | None:
         """As DecisionPoint.directory; built once for each state, in a thread, since a large state takes seconds."""

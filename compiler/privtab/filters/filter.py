@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -38,6 +40,8 @@ class Filter:
     user: str
     action: str
     type: str
+    context: str = ""
+    """A digest of what else the request says, if anything: flags, groups, objects, active roles, attributes."""
     levels: tuple[str, ...] = ()
     """The type of each name on a path, from the root to the last."""
     expression: Expression = EVERYTHING
@@ -55,8 +59,8 @@ class Filter:
     def rows(self, key: str | None = None) -> Iterator[tuple[Any, ...]]:
         """The rows of a table that `sql` asks instead of listing names, in the order of `columns_of_rows`.
 
-        `key`: how the rows of this filter are told from those of others; by default, the user, the operation and the type. Raises
-        UnsupportedError for what only a condition with the names can say.
+        `key`: how the rows of this filter are told from those of others, by default the property. Raises UnsupportedError for what
+        only a condition with the names can say.
         """
         if self.beginnings is None:
             raise UnsupportedError(f"rows cannot say where `{self.action}` is allowed on `{self.type}`: list the names")
@@ -83,8 +87,8 @@ class Filter:
 
     @property
     def key(self) -> str:
-        """What tells the rows of a filter from those of others, unless the caller says otherwise."""
-        return f"{self.user} {self.action} {self.type}"
+        """What tells the rows of a filter from those of others, unless the caller says otherwise: what was asked."""
+        return f"{self.user} {self.action} {self.type}" + (f" #{self.context}" if self.context else "")
 
     @property
     def nothing(self) -> bool:
@@ -214,7 +218,10 @@ class Question:
         if not attributes:  # then there is one choice
             with suppress(UnsupportedError):
                 beginnings = tuple(found.beginnings(next(iter(by_answers))))
+        said = self.request.to_json()
+        besides = [part for part in (said.get("context"), said["subject"].get("properties")) if part]
         return Filter(
+            context=sha256(json.dumps(besides, sort_keys=True).encode()).hexdigest()[:16] if besides else "",
             user=self.request.user,
             action=self.request.action,
             type=self.request.resource.type,

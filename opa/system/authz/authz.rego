@@ -33,7 +33,7 @@ allow if {
 }
 
 # What each policy answers. Nothing below or above it: a whole package would answer at length for everything at once.
-# `inactive`, `state_revision` and `state_windowed` are of policies that read a state in shards; `concern` is for filters.
+# `inactive`, `state_revision` and `state_windowed` are of policies for states in shards; `concern` is for filters.
 answers := {
 	"allow", "check", "concern", "decision", "decisions", "explained", "inactive", "state_revision",
 	"state_windowed", "visible",

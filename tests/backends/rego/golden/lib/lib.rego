@@ -455,12 +455,11 @@ denied_on(_, privilege, key, principal) := array.concat(
 	state.windowed.revision
 }
 
-
 # For filters: all that the state says that concerns the subject, now or at another time. Clients divide paths by it.
 concern := {
 	"revision": own_revision,
 	"missing": [],
-	"principals": concerned | {role | some principal in concerned; role := state.within[principal][0]},
+	"principals": (concerned | {role | some principal in concerned; role := state.within[principal][0]}),
 	"keys": concerned_keys,
 	"end": [end | end := min(turns)],
 }

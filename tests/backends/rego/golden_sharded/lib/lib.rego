@@ -544,12 +544,11 @@ denied_on(root, privilege, key, principal) := array.concat(
 	shard(root).windowed.revision
 }
 
-
 # For filters: all that the state says that concerns the subject, now or at another time. Clients divide paths by it.
 concern := {
 	"revision": revision,
 	"missing": sort([root | some root, _ in state.shards; not shard_revision(root)]),
-	"principals": concerned | {role | some principal in concerned; role := state.within[principal][0]},
+	"principals": (concerned | {role | some principal in concerned; role := state.within[principal][0]}),
 	"keys": concerned_keys,
 	"end": [end | end := min(turns)],
 }
