@@ -138,14 +138,16 @@ def _compare(
 ) -> None:
     """Compare what filters select with the engine's answers. `made` makes the table of a type, by the column of each level.
 
-    `listings`: only for operations that ask about each item of a list.
+    `listings`: only for operations that ask about each item of a list, or for some where the policy has none of these.
     """
     engine = RowEngine(policy_artifacts(program).program, Index(index(program, state)))
     known, found, callers = vocabulary(program), universe(program, state), sorted(users(program, state))
     selected_some = 0
+    chosen = [rule for rule in program.rules.values() if not rule.needs_active_role]
+    if listings:
+        chosen = [rule for rule in chosen if rule.each is not None] or random.sample(chosen, 20)
     for type_ in program.entities:
-        rules = [rule for rule in program.rules.values() if rule.entity == type_ and not rule.needs_active_role]
-        rules = [rule for rule in rules if rule.each is not None or not listings]
+        rules = [rule for rule in chosen if rule.entity == type_]
         entities = [
             entity for path in paths(program, type_, found, random) if _is_valid(program, entity := Entity(type_, path))
         ]
