@@ -408,7 +408,7 @@ class OpaFlows:
             for _, given in question.choices:
                 answers.append((yield from self._positions(self._about(question, given, active))))
             again = yield from self._send(protocol.concern(active.system, request), fresh=True)
-            policy = yield from self._send(protocol.policy_revision(active.system))
+            policy = yield from self._send(protocol.policy_revision(active.system), fresh=True)
             if (again, policy) == (said, active.revision):
                 return question.answered(answers)
             yield from self._revalidate(active, at_most_every=0.0)

@@ -73,10 +73,9 @@ class Filter:
         allowed = bytearray(len(paths))
         for _, depth, allows, *names in sorted(self.rows(), key=lambda row: row[1]):
             path = "/".join(encode_name(str(name)) for name in names[:depth])
-            begin, end = (f"{path}/", f"{path}0") if path else ("", "\U0010ffff")  # `0` follows on `/`
-            if depth == len(self.levels):
-                begin, end = path, f"{path}\0"
-            first, last = bisect_left(paths, begin), bisect_left(paths, end)
+            whole = depth == len(self.levels)
+            begin, end = (path, f"{path}\0") if whole else (f"{path}/", f"{path}0")  # `0` follows on `/`
+            first, last = (bisect_left(paths, begin), bisect_left(paths, end)) if depth else (0, len(paths))
             allowed[first:last] = bytes([allows]) * (last - first)
         return list(compress(paths, allowed))
 

@@ -214,11 +214,10 @@ def sql(
     if unlisted := [level for level in mapped if level in still_open]:
         bounded = [(mapped[level], bounds[level]) for level in unlisted if level in bounds]
         valid = _all(_Texts(tuple(mapped[level] for level in unlisted), target, values).valid(bounded))
-        tree = (
-            exp.Case(ifs=[exp.If(this=tree, true=valid)], default=exp.false())
-            if target.unordered
-            else _all((tree, valid))
-        )
+        if target.unordered and tree != exp.true():
+            tree = exp.Case(ifs=[exp.If(this=tree, true=valid)], default=exp.false())
+        else:
+            tree = all_of([tree, valid])
     if isinstance(tree, exp.Or):
         tree = exp.paren(tree, copy=False)  # whatever stands beside it in a WHERE
     form: Form = "inline" if rows is None else "joined"
