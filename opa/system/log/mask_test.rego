@@ -84,3 +84,8 @@ test_what_is_no_request_is_not_shown if {
 	}
 	log.mask == set() with input as {"path": "privtab_program"}
 }
+
+test_what_a_filter_divides_by_is_left_out if {
+	concern := {"revision": "r", "keys": ["dataset:web/x"], "principals": ["user:ann"], "end": []}
+	removed({"input": request, "result": concern}) == {"/result/keys", "/result/principals"}
+}
