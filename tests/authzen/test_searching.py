@@ -18,13 +18,15 @@ from privtab import InvalidRequest
 from privtab.analysis.who_can import who_can
 from privtab.authzen.messages import SearchKind
 from privtab.authzen.points import LocalDecisionPoint
-from privtab.authzen.service import AT_ONCE, PagePosition, SearchPlan, Service, read_page
+from privtab.authzen.service import AT_ONCE, TRIED, PagePosition, SearchPlan, Service, read_page
 from privtab.bundle.pack import state_bundle
 from privtab.client.embedded import Embedded
 from privtab.entitlements.universe import universe
 from privtab.pipeline import load_program, policy_bundle
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
+from privtab.state.load import from_tables
+from privtab.state.validate import validate
 
 WORLDS = st.tuples(st.integers(0, 400), st.integers(0, 10_000))
 
@@ -132,3 +134,52 @@ def test_a_page_that_takes_too_long_ends_early_and_goes_on() -> None:
 def test_names_added_and_removed_between_two_pages() -> None:
     at = PagePosition(after="n00004x", limit=2, search_hash="x")
     assert asyncio.run(read_page(walk(), at, every_third)).names == ("n00006", "n00009")
+
+
+class Counted(LocalDecisionPoint):
+    """Counts the decisions."""
+
+    decided = 0
+
+    async def check_many(self, requests: Sequence[Request]) -> list[bool]:
+        self.decided += len(requests)
+        return await super().check_many(requests)
+
+
+POLICY = """
+privtab: 1
+system: library
+version: "1"
+entities: {shelf: {book: }}
+privileges: [READ]
+semantics: {inheritance: down, deny: overrides}
+tables:
+  book:
+    read: READ (book)
+"""
+
+
+def test_a_filter_finds_few_among_many(tmp_path: Path) -> None:
+    rows = [
+        {"grantee": "user:ben", "effect": "allow", "privilege": "READ", "entity": f"book:s{at % 100}/b{at}"}
+        for at in range(4 * TRIED)
+    ]
+    rows += [
+        {"grantee": "user:ann", "effect": "allow", "privilege": "READ", "entity": "shelf:s98"},
+        {"grantee": "user:ann", "effect": "deny", "privilege": "READ", "entity": "book:s98/b198"},
+        {"grantee": "user:ann", "effect": "allow", "privilege": "READ", "entity": "book:zz/50%25 off"},
+    ]
+    (tmp_path / "library.yaml").write_text(POLICY, encoding="utf-8")
+    program = load_program(tmp_path / "library.yaml")
+    state, found = validate(program, from_tables({"grants": rows}, "rows"))
+    assert not found
+    (tmp_path / "policy.tar.gz").write_bytes(policy_bundle(program))
+    (tmp_path / "state.tar.gz").write_bytes(state_bundle(program, state))
+    point = Counted(Embedded(tmp_path / "policy.tar.gz", tmp_path / "state.tar.gz"))
+    request = Request(user="ann", action="read", resource=Entity("book", ""))
+    (tmp_path / "library.yaml").unlink()
+    answer = search(Service(point, page_size=1000), SearchKind.RESOURCE, request)
+    books = sorted(f"s98/b{at}" for at in range(98, 4 * TRIED, 100) if at != 198)
+    assert [result["id"] for result in answer["results"]] == [*books, "zz/50%25 off"]
+    assert answer["page"]["next_token"] == ""
+    assert point.decided == TRIED + len(books) + 1

@@ -15,8 +15,9 @@ from privtab.attributes import Attribute
 from privtab.engines.index import Index
 from privtab.engines.rows import RowEngine
 from privtab.entitlements.universe import names as state_names
+from privtab.entitlements.universe import universe
 from privtab.errors import InvalidRequest, UnsupportedError
-from privtab.filters.filter import filter_of
+from privtab.filters.filter import Filter, filter_of
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.names import encode_name, unencoded
@@ -25,6 +26,7 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.source import SourceFile
 from privtab.state.index import index
+from privtab.state.nodes import State
 
 ODD = (None, "", "*", "%", "%2A", "*?", "nowhere", "READER", "a\n", "\u2028", "e\u0301")
 REQUESTS, PATHS = 12, 40
@@ -80,6 +82,20 @@ def _name(random: Random, known: Sequence[str], most: int | None) -> str | None:
     return "/".join(part if random.random() < 0.1 else encode_name(part) for part in parts)
 
 
+def _check_known(program: Program, state: State, reference: Reference, request: Request, found: Filter) -> None:
+    """The entities of a state that a filter says to be allowed are those that the reference allows."""
+    paths = sorted(universe(program, state).by_type[request.resource.type])
+    try:
+        among = found.among(paths)
+    except UnsupportedError:
+        return
+    assert among == [
+        path
+        for path in paths
+        if reference.decide(replace(request, resource=Entity(request.resource.type, path))).allowed
+    ], request
+
+
 @pytest.mark.parametrize(
     "features",
     [(), ("hierarchy", "implies", "any"), ("attributes",), ("active", "below"), ("flat",), ("nested", "attributes")],
@@ -99,6 +115,7 @@ def test_a_filter_allows_what_the_reference_allows(seed: int, features: tuple[st
             found = filter_of(engine, request)
         except UnsupportedError:
             continue
+        _check_known(program, state, reference, request, found)
         for _ in range(PATHS):
             names = tuple(_name(random, known, found.bounds.get(level)) for level in found.levels)
             values = {name: random.choice(_values(program.attributes.entity[name])) for name in found.attributes}

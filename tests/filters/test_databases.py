@@ -3,24 +3,21 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from random import Random
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import pytest
-from mariadb_server import mariadb
-from postgresql_server import postgresql
+from filtered_databases import FOLDED, MARKS, Run, insert
 from pyspark.sql import SparkSession
 from seeds import seeds
-from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, make_url, select
+from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, select
 from unusual_names import ALIKE, CARRIED, UNUSABLE
 
 from privtab.errors import UsageError
-from privtab.filters.expression import EVERYTHING, NOTHING, Expression, OneOf, Value, all_of, any_of, is_valid
+from privtab.filters.expression import EVERYTHING, NOTHING, Expression, OneOf, Paths, Value, all_of, any_of, is_valid
 from privtab.filters.filter import Filter
 from privtab.filters.regions import Region, Regions, Split
 from privtab.names import encode_name
@@ -29,10 +26,6 @@ LEVELS = ("catalog", "schema", "table")
 COLUMNS = {"catalog": "t.cat", "schema": "t.sch", "table": "t.name"}
 ROWS = 600
 NUL = "\0"
-MARKS = {"sqlite": "?", "duckdb": "?", "postgres": "%s", "mysql": "%s"}
-
-Run: TypeAlias = Callable[[str, Sequence[object]], Sequence[tuple[object, ...]]]
-"""Runs a statement with parameters."""
 
 
 def filter_with(expression: Expression) -> Filter:
@@ -49,12 +42,19 @@ def some_names(random: Random) -> list[str | None]:
 
 
 def some_expression(random: Random, names: Sequence[str | None], depth: int = 0) -> Expression:
-    usable = sorted({name for name in names if name})
-    if depth == 3 or random.random() < 0.4:
+    """Each way says something of every level, and lists valid names alone."""
+    usable = sorted({name for name in names if name and is_valid(name)})
+    if depth < 2 and random.random() < 0.5:
+        return any_of([some_expression(random, names, depth + 1) for _ in range(random.randint(2, 3))])
+    parts: list[Expression] = []
+    for level in LEVELS:
         listed = tuple(sorted(random.sample(usable, random.randrange(4))))
-        return OneOf(random.choice(LEVELS), listed, other=not listed or random.random() < 0.5)
-    join = random.choice((all_of, any_of))
-    return join([some_expression(random, names, depth + 1) for _ in range(random.randint(2, 3))])
+        parts.append(OneOf(level, listed, other=not listed or random.random() < 0.5))
+    if random.random() < 0.5:
+        paths = tuple(sorted({tuple(random.sample(usable, 2)) for _ in range(3)}))
+        some = Paths(LEVELS[1:], paths, other=random.random() < 0.7)
+        parts = [parts[0], some, *(parts[1:] if some.other else ())]
+    return all_of(parts)
 
 
 def some_filter(random: Random, usable: Sequence[str]) -> Filter:
@@ -91,80 +91,7 @@ def allowed_rows(found: Filter, rows: Sequence[Row]) -> set[object]:
 def fill(run: Run, dialect: str, rows: Sequence[Row]) -> None:
     """Let the table have these rows."""
     run("DELETE FROM t", ())
-    mark = MARKS[dialect]
-    for start in range(0, len(rows), 100):
-        part = rows[start : start + 100]
-        values = ", ".join([f"({mark}, {mark}, {mark}, {mark})"] * len(part))
-        run(f"INSERT INTO t VALUES {values}", [value for row in part for value in row])
-
-
-@pytest.fixture(scope="module")
-def _sqlite() -> Iterator[Run]:
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute(
-            "CREATE TABLE t (id INTEGER, cat TEXT COLLATE NOCASE, sch TEXT COLLATE RTRIM, name TEXT COLLATE NOCASE)"
-        )
-        yield lambda text, values: connection.execute(text, values).fetchall()
-
-
-@pytest.fixture(scope="module")
-def _duckdb() -> Iterator[Run]:
-    duckdb = pytest.importorskip("duckdb")
-    with closing(duckdb.connect()) as connection:
-        connection.execute("CREATE TABLE t (id INT, cat TEXT COLLATE NOCASE, sch TEXT COLLATE NOACCENT, name TEXT)")
-        yield lambda text, values: connection.execute(text, values).fetchall()
-
-
-@pytest.fixture(scope="module")
-def _postgres() -> Iterator[Run]:
-    import psycopg
-
-    with postgresql() as address:
-        url = make_url(address)
-        with psycopg.connect(
-            f"host={url.query['host']} user={url.username} dbname=postgres", autocommit=True
-        ) as connection:
-            connection.execute(
-                "CREATE COLLATION folding (provider = icu, locale = 'und-u-ks-level1', deterministic = false)"
-            )
-            connection.execute(
-                "CREATE TABLE t (id INT, cat TEXT COLLATE folding, sch VARCHAR COLLATE folding, name TEXT)"
-            )
-
-            def run(text: str, values: Sequence[object]) -> Sequence[tuple[object, ...]]:
-                found = connection.execute(text, values)
-                return found.fetchall() if found.description else ()
-
-            yield run
-
-
-@pytest.fixture(scope="module")
-def _mysql() -> Iterator[Run]:
-    import pymysql  # type: ignore[import-untyped]
-
-    with mariadb() as address:
-        socket = str(make_url(address).query["unix_socket"])
-        with (
-            closing(pymysql.connect(unix_socket=socket, user="root", charset="utf8mb4")) as connection,
-            connection.cursor() as cursor,
-        ):
-            cursor.execute("CREATE DATABASE d CHARACTER SET utf8mb4")
-            cursor.execute("USE d")
-            cursor.execute(
-                "CREATE TABLE t (id INT, cat TEXT, sch TEXT COLLATE utf8mb4_bin, name TEXT CHARACTER SET utf16 COLLATE utf16_unicode_ci)"
-            )
-
-            def run(text: str, values: Sequence[object]) -> Sequence[tuple[object, ...]]:
-                cursor.execute(text, values)
-                return list(cursor.fetchall())
-
-            yield run
-
-
-@pytest.fixture
-def run(request: pytest.FixtureRequest, dialect: str) -> Run:
-    found: Run = request.getfixturevalue(f"_{dialect}")
-    return found
+    insert(run, dialect, "t", rows)
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "duckdb", "postgres", "mysql"])
@@ -191,17 +118,21 @@ def test_a_table_of_names_says_the_same(dialect: str, run: Run, part: int) -> No
         fill(run, dialect, rows := some_rows(random, names))
         found = some_filter(random, sorted({name for name in names if name and is_valid(name)}))
         columns = ", ".join(
-            f"{name} {'INT' if name in ('depth', 'allowed') else 'TEXT'}" for name in found.columns_of_rows
+            f"{name} {'INT' if name in ('depth', 'allowed') else FOLDED[dialect]}" for name in found.columns_of_rows
         )
         run("DROP TABLE IF EXISTS f", ())
         run(f"CREATE TABLE f ({columns})", ())
-        for key in ("mine", "other"):
-            for row in found.rows(key) if key == "mine" else [("other", 0, 1, None, None, None)]:
+        # Keys that a column's collation folds to the same one are not the same.
+        for key in ("mine", "MINE", "mine ", "other"):
+            for row in found.rows(key) if key == "mine" else [(key, 0, 1, None, None, None)]:
                 run(f"INSERT INTO f VALUES ({', '.join([MARKS[dialect]] * len(row))})", row)
         where = found.sql(dialect, COLUMNS, table="f", key="mine", most=0)
         selected = {row[0] for row in run(f"SELECT id FROM t WHERE {where.text}", where.parameters)}
         assert (where.form == "joined") is (found.size > 0)
         assert selected == allowed_rows(found, rows), (seed, where)
+        run("DELETE FROM f", ())
+        run("INSERT INTO f VALUES ('MINE', 0, 1, NULL, NULL, NULL)", ())
+        assert not run(f"SELECT id FROM t WHERE {where.text}", where.parameters) or where.form == "inline"
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "duckdb", "postgres", "mysql"])
@@ -279,14 +210,8 @@ ATTRIBUTES = [
 
 @pytest.mark.parametrize("dialect", ["sqlite", "duckdb", "postgres", "mysql"])
 def test_attributes_in_columns_are_compared(dialect: str, run: Run) -> None:
-    text = {
-        "mysql": "TEXT",
-        "sqlite": "TEXT COLLATE NOCASE",
-        "duckdb": "TEXT COLLATE NOCASE",
-        "postgres": "TEXT COLLATE folding",
-    }
     run("DROP TABLE IF EXISTS a", ())
-    run(f"CREATE TABLE a (id INT, rank_ INT, hidden BOOLEAN, color {text[dialect]})", ())
+    run(f"CREATE TABLE a (id INT, rank_ INT, hidden BOOLEAN, color {FOLDED[dialect]})", ())
     mark = MARKS[dialect]
     for row in ATTRIBUTES:
         run(f"INSERT INTO a VALUES ({mark}, {mark}, {mark}, {mark})", list(row.values()))
@@ -309,3 +234,36 @@ def test_attributes_in_columns_are_compared_on_spark(spark: SparkSession) -> Non
         )
         selected = frame.where(found.spark({name: name for name in ("rank", "hidden", "color")})).select("id").collect()
         assert {row[0] for row in selected} == {row["id"] for row in ATTRIBUTES if found.allows(**row)}, value
+
+
+def test_ibis_selects_what_the_filter_allows() -> None:
+    ibis = pytest.importorskip("ibis")
+    connection = ibis.duckdb.connect()
+    connection.raw_sql("CREATE TABLE t (id INT, cat TEXT COLLATE NOCASE, sch TEXT COLLATE NOACCENT, name TEXT)")
+    table = connection.table("t")
+    columns = {"catalog": table.cat, "schema": table.sch, "table": table.name}
+    selected_some = 0
+    for seed in range(6):
+        random = Random(seed)
+        names = some_names(random)
+        rows = some_rows(random, names)
+        connection.raw_sql("DELETE FROM t")
+        connection.con.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
+        usable = sorted({name for name in names if name and is_valid(name)})
+        nesting = OneOf("catalog", tuple(usable[:2]), above=(encode_name(usable[0]),))
+        for found in (
+            filter_with(some_expression(random, names)),
+            some_filter(random, usable),
+            replace(
+                filter_with(all_of([nesting, *(OneOf(level, (), other=True) for level in LEVELS[1:])])),
+                bounds={"catalog": 3},
+            ),
+        ):
+            selected = set(table.filter(found.ibis(columns)).id.execute())
+            assert selected == allowed_rows(found, rows), (seed, found.expression)
+            selected_some += bool(selected)
+    assert selected_some > 6
+    assert table.filter(filter_with(NOTHING).ibis(columns)).count().execute() == 0
+    assert table.filter(filter_with(EVERYTHING).ibis(columns)).count().execute() == ROWS
+    with pytest.raises(Exception, match="HexDigest"):
+        ibis.to_sql(table.filter(filter_with(OneOf("table", ("a",))).ibis(columns)), dialect="sqlite")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,7 +123,7 @@ def test_what_is_wrong_is_refused_before_anything_runs(client: Embedded) -> None
         found.sql("sqlite", COLUMNS, most=1)
 
 
-def test_an_opa_has_no_filters() -> None:
+def test_a_client_that_is_off_asks_nobody() -> None:
     with Client("http://127.0.0.1:1", system="shop", mode="off") as client:
         everything = client.filter("ann", "look", "box")
     assert isinstance(everything, Filter)
@@ -140,7 +142,7 @@ def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     ask = ["filter", "ann", "look", "box", "-p", "shop.yaml", "-s", "state.yaml", "--dialect", "sqlite"]
     assert _app.run(ask) == 0
     out = capsys.readouterr().out
-    assert out.startswith('CAST("shop" AS TEXT) COLLATE BINARY = ?')
+    assert 'CAST("shop" AS TEXT) COLLATE BINARY = ?' in out
     assert '-- 1: "s"' in out
     assert _app.run([*ask, "--format", "json", "--most", "0", "--table", "f", "--rows", "rows.csv"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -151,6 +153,41 @@ def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
             ["ann look box", "3", "0", "s", "a", "o'brien"],
         ]
     assert _app.run([*ask[:2], "lok", *ask[3:]]) == 2
+
+
+def test_rows_in_a_store_are_joined_beside_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    assert _app.run(["store", "create", "grants.db", "-p", "shop.yaml"]) == 0
+    assert _app.run(["store", "load", "grants.db", "state.yaml", "-p", "shop.yaml"]) == 0
+    state = ["-p", "shop.yaml", "-s", "store:grants.db", "--dialect", "sqlite", "--most", "0", "--format", "json"]
+    rows = ["--rows", "store:grants.db", "--table"]
+    with closing(sqlite3.connect("grants.db")) as database:
+        database.execute("CREATE TABLE boxes (shop, shelf, box)")
+        database.executemany(
+            "INSERT INTO boxes VALUES (?, ?, ?)", [("s", "a", "x"), ("s", "a", "o'brien"), ("t", "a", "x")]
+        )
+        database.commit()
+        where: dict[str, Any] = {}
+        for _ in range(2):  # the second time, the rows take the place of the first ones
+            capsys.readouterr()
+            assert _app.run(["filter", "ann", "look", "box", *state, *rows, "filters"]) == 0
+            where = json.loads(capsys.readouterr().out)
+            selected = database.execute(f"SELECT * FROM boxes WHERE {where['sql']}", where["parameters"])  # noqa: S608
+            assert selected.fetchall() == [("s", "a", "x")]
+        kept = set(database.execute("SELECT filter, depth, allowed, revision FROM filters"))
+        assert kept == {("ann look box", depth, allowed, where["revision"]) for depth, allowed in ((1, 1), (3, 0))}
+    for name in ("state_grants", "head", "Filters", "a b", "x; DROP TABLE head"):
+        assert _app.run(["filter", "ann", "look", "box", *state, *rows, name]) == 2
+    assert _app.run(["filter", "ann", "look", "box", *state, *rows[:2]]) == 2
+    assert _app.run(["store", "verify", "grants.db"]) == 0
+
+
+def test_the_rows_of_one_request_are_not_those_of_another(client: Embedded) -> None:
+    keys = {client.filter("ann", "move", "box", with_={"target": f"shelf:s/{name}"}).key for name in "ab"}
+    assert len(keys) == 2
+    assert client.filter("ann", "look", "box").key == "ann look box"
 
 
 def test_what_there_is_one_of_counts_however_deep_it_is() -> None:

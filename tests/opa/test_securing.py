@@ -189,6 +189,8 @@ def test_a_client_with_its_token_asks_everything_that_it_needs(secured: Secured)
         assert client.decide("ben", *SALARIES).missing
         assert client.visible("ben", "list", "dataset", ["web/clicks", "web/salaries"]) == ["web/clicks"]
         assert client.filter("ben", "read", ["dataset:web/clicks", "dataset:web/salaries"]) == ["dataset:web/clicks"]
+        condition = client.filter("ben", "read", "dataset")
+        assert [condition.allows("web", name) for name in ("clicks", "salaries")] == [True, False]
         assert client.revision().state
     with Client(secured.url, token=BOTH, max_staleness=3600) as client:
         assert client.check("ann", *SALARIES), "the age of bundles is a matter of status"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from privtab.engines.index import Index
+from privtab.errors import UnsupportedError
 from privtab.locations import Locations
 from privtab.names import last_name
 from privtab.request import Decision, Entity, Request
@@ -42,6 +43,11 @@ class DecisionPoint(ABC):
 
     async def directory(self) -> Directory | None:
         """The users and entities that the state names; None if the PDP cannot list them."""
+        return None
+
+    async def allowed(self, request: Request, paths: Sequence[str]) -> Sequence[str] | None:
+        """Those of the sorted paths on which a request is allowed, without a decision for each; None if that cannot be told."""
+        del request, paths
         return None
 
     @abstractmethod
@@ -86,6 +92,25 @@ class LocalDecisionPoint(DecisionPoint):
         if len(requests) <= FEW:
             return self._embedded.decide_many(requests)
         return await asyncio.to_thread(self._embedded.decide_many, requests)
+
+    async def allowed(self, request: Request, paths: Sequence[str]) -> Sequence[str] | None:
+        """As DecisionPoint.allowed, by the filter of the request, in a thread."""
+        return await asyncio.to_thread(self._allowed, request, paths)
+
+    def _allowed(self, request: Request, paths: Sequence[str]) -> Sequence[str] | None:
+        details: dict[str, Any] = {
+            "groups": request.groups,
+            "with_": request.with_,
+            "flags": request.flags,
+            "active_roles": request.active_roles,
+            "attributes": request.attributes,
+        }
+        try:
+            found: Any = self._embedded.filter(request.user, request.action, request.resource.type, **details)
+            allowed: Sequence[str] = found.among(paths)
+        except UnsupportedError:
+            return None
+        return allowed
 
     async def directory(self) -> Directory | None:
         """As DecisionPoint.directory; built once for each state, in a thread, since a large state takes seconds."""

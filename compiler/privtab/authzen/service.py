@@ -11,6 +11,7 @@ import uuid
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from privtab import strict_json
@@ -133,8 +134,10 @@ class Service:
             raise Unsupported(
                 f"this decision point cannot search for a {search.kind}: it cannot list users and entities"
             )
-        plan_for = subject_plan if search.kind is SearchKind.SUBJECT else resource_plan
-        return await asyncio.to_thread(plan_for, search, vocabulary, directory)
+        if search.kind is SearchKind.SUBJECT:
+            return await asyncio.to_thread(subject_plan, search, vocabulary, directory)
+        plan = await asyncio.to_thread(resource_plan, search, vocabulary, directory)
+        return replace(plan, allowed=partial(self.point.allowed, plan.request_for("")))
 
     async def _page(
         self, search: Search, plan: SearchPlan, position: PagePosition, subjects: Sequence[str]
@@ -252,6 +255,8 @@ Clock: TypeAlias = Callable[[], float]
 
 AT_ONCE = 500
 """Names decided at once; building their requests blocks the event loop for a millisecond."""
+TRIED = 10 * AT_ONCE
+"""Names decided for a page before a filter looks for the allowed ones among the others."""
 SECONDS = 2.0
 """Seconds after which a page ends, even if it is not full."""
 _NOBODY = "nobody-"
@@ -271,6 +276,8 @@ class SearchPlan:
 
     names: Sequence[str]
     request_for: Callable[[str], Request]
+    allowed: Callable[[Sequence[str]], Awaitable[Sequence[str] | None]] | None = None
+    """Those of the names that are allowed, without a decision for each, if that can be told: for where few of many are."""
 
 
 def subject_plan(search: Search, vocabulary: Vocabulary, directory: Directory) -> SearchPlan:
@@ -324,10 +331,15 @@ async def read_page(
     """The results of one page. Looks one result further, to find out whether there is another page."""
     allowed: list[str] = []
     deadline = clock() + SECONDS
-    start = bisect_right(plan.names, position.after) if position.after is not None else 0
-    last = position.after
-    while start < len(plan.names):
-        names = plan.names[start : start + AT_ONCE]
+    every = plan.names
+    start = bisect_right(every, position.after) if position.after is not None else 0
+    last, tried = position.after, 0
+    while start < len(every):
+        if tried == TRIED and plan.allowed is not None:
+            found = await plan.allowed(every[start:])
+            every, start = (every, start) if found is None else (found, 0)
+        tried += AT_ONCE
+        names = every[start : start + AT_ONCE]
         for name, answer in zip(names, await check_many([plan.request_for(name) for name in names]), strict=True):
             if answer and len(allowed) == position.limit:
                 return Page(names=tuple(allowed), next_token=position.token(last))
@@ -335,7 +347,7 @@ async def read_page(
                 allowed.append(name)
             last = name
         start += len(names)
-        if clock() >= deadline and start < len(plan.names):
+        if clock() >= deadline and start < len(every):
             return Page(names=tuple(allowed), next_token=position.token(last))
     return Page(names=tuple(allowed), next_token="")
 

@@ -11,6 +11,7 @@ from privtab.cli._engines import opened
 from privtab.cli._options import Question, load_for_queries, moment_of
 from privtab.cli._output import FormatOption, Terminal, as_json, csv_text, fail_if, out, print_json, spinner, styled
 from privtab.cli._parameters import argument, needing, option
+from privtab.errors import UsageError
 from privtab.key_values import key_values
 from privtab.moments import LAST, text
 
@@ -32,7 +33,10 @@ def run(
     dialect: Annotated[
         str, option("--dialect NAME", "The database: postgres, mysql, sqlite, duckdb, spark, trino, …")
     ] = "postgres",
-    rows: Annotated[Path | None, option("--rows FILE.csv", "Write the rows of a table to look names up in.")] = None,
+    rows: Annotated[
+        str | None,
+        option("--rows FILE.csv", "Write the rows to look names up in; `store:…`: into its table `--table`."),
+    ] = None,
     table: Annotated[
         str | None, option("--table NAME", "The table with these rows, asked instead of listing many names.")
     ] = None,
@@ -48,6 +52,7 @@ def run(
     Example:
       privtab filter alice load table -p gravitino/1.1.0 -s state.yaml
       privtab filter alice load table -p lake.yaml -s state.yaml --dialect mysql
+      privtab filter alice load table -p lake.yaml -s store:grants.db --dialect sqlite --rows store:grants.db --table filters
     """
     from privtab.entitlements.universe import notes as unknown
     from privtab.filters.filter import filter_of
@@ -70,7 +75,7 @@ def run(
     listed = MOST_INLINE if most is None else most
     where = found.sql(dialect, columns, most=listed, table=table, pretty=format_ == "text")
     if rows is not None:
-        write(rows, csv_text((found.columns_of_rows, *found.rows())).encode())
+        _keep(rows, table, found)
     notes = unknown(program, state, [f"user:{request.user}"])
     if format_ == "json":
         print_json(
@@ -80,6 +85,18 @@ def run(
         _show(out(), found, where)
         show_notes(notes)
     fail_if(partial)
+
+
+def _keep(rows: str, table: str | None, found: Filter) -> None:
+    """Write the rows of a filter to a file, or to a table of a store's database."""
+    if not rows.startswith("store:"):
+        write(Path(rows), csv_text((found.columns_of_rows, *found.rows())).encode())
+        return
+    if table is None:
+        raise UsageError("`--rows store:…` needs `--table`")
+    with needing("`--rows store:…`", "store"):
+        from privtab.store.filtered import keep_rows
+    keep_rows(rows, table, found.columns_of_rows, found.rows(), found.key, found.revision)
 
 
 def _show(console: Terminal, found: Filter, where: Sql) -> None:

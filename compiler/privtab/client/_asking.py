@@ -283,7 +283,7 @@ class ClientFlows:
         """The items on which `user` may do `action`, in their order; `key` returns the entity of an item, of any type.
 
         `filter("alice", "load", rows, key=lambda row: ("table", row.path))`; `filter("alice", "load", "table")` is the condition
-        under which a table is one of them, for a query: a `Filter`, which only engines in process give.
+        under which a table is one of them, for a query: a `Filter`.
         """
         if isinstance(items, str):
             return (yield from self._condition(user, action, items, details))

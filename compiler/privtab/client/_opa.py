@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -22,7 +22,8 @@ from privtab.sql_text import AppliedFilter
 from privtab.vocabulary import OperationShape
 
 if TYPE_CHECKING:
-    from privtab.filters.filter import Filter
+    from privtab.attributes import Scalar
+    from privtab.filters.filter import Filter, Question
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -33,6 +34,8 @@ RECHECK_SECONDS = 5.0
 """Seconds after a check in which a request with an unknown name is refused without another check."""
 FIRST_CHUNK = 100
 """Most requests of an exchange before it is known how long OPA takes for one."""
+FILTER_ATTEMPTS = 3
+"""How often a filter is made, as long as policy or state change meanwhile."""
 STATUS_SECONDS = 1.0
 """Minimum seconds between two reads of OPA's status."""
 
@@ -312,16 +315,19 @@ class OpaFlows:
         for index, item in enumerate(items):
             positions_of.setdefault(item, []).append(index)
         distinct = list(positions_of)
+        allowed = yield from self._positions(plan.listing(request, distinct, active, self._paces["visible"].size))
+        return sorted(position for index in allowed for position in positions_of[distinct[index]])
+
+    def _positions(self, calls: Iterable[tuple[int, int, Call[list[int]]]]) -> Flow[list[int]]:
+        """The positions of what is allowed, of calls with the positions of their first item and of the next call's."""
         allowed: list[int] = []
 
         def chunk(start: int, end: int, call: Call[list[int]]) -> Flow[None]:
             found = yield from self._paced("visible", end - start, call, first=start == 0)
-            for index in found:
-                allowed.extend(positions_of[distinct[start + index]])
+            allowed.extend(start + index for index in found)
 
-        calls = plan.listing(request, distinct, active, self._paces["visible"].size)
         yield from self._run_flows(chunk(*planned) for planned in calls)
-        return sorted(allowed)
+        return allowed
 
     def _each_once(
         self,
@@ -401,12 +407,39 @@ class OpaFlows:
             return False
         return True
 
-    def filter(self, request: Request) -> Filter:
-        """As ClientEngine.filter: OPA decides about the entities that it is given, and does not say which there could be."""
-        raise UsageError(
-            f"an OPA decides about entities that it is given: for the condition on all of `{request.resource.type}`, "
-            "ask `Embedded` with the same bundles"
-        )
+    def filter(self, request: Request) -> Flow[Filter]:
+        """As ClientEngine.filter. Policy and state must be the same before and after OPA was asked."""
+        from privtab.engines.index import Index
+        from privtab.engines.rows import RowEngine
+        from privtab.filters.concern import NO_ROWS, of_opa
+        from privtab.filters.filter import Question
+
+        for _ in range(FILTER_ATTEMPTS):
+            active = yield from self._active_or_read()
+            engine = RowEngine(active.program, Index(NO_ROWS))
+            said = yield from self._send(protocol.concern(active.system, request))
+            question = Question.of(engine, request, of_opa(said, active.system))
+            answers = []
+            for _, given in question.choices:
+                answers.append((yield from self._positions(self._about(question, given, active))))
+            again = yield from self._send(protocol.concern(active.system, request), fresh=True)
+            policy = yield from self._send(protocol.policy_revision(active.system), fresh=True)
+            if (again, policy) == (said, active.revision):
+                return question.answered(answers)
+            yield from self._revalidate(active, at_most_every=0.0)
+        raise DecisionUnavailable("the policy or the state changed while a filter was made: ask again")
+
+    def _about(
+        self, question: Question, given: Mapping[str, Scalar], active: ActiveSystem
+    ) -> Iterator[tuple[int, int, Call[list[int]]]]:
+        """The calls about the examples of a filter, if each has these attributes."""
+        size = self._paces["visible"].size
+        if not given:
+            yield from plan.listing(question.request, question.found.examples, active, size)
+            return
+        requests = list(question.requests(given))
+        for start, end in plan.cut(len(requests), size):
+            yield start, end, plan.one_by_one(active.system, requests[start:end])
 
     def revision(self) -> Flow[Revision]:
         """The active revisions."""

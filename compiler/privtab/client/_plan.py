@@ -84,12 +84,12 @@ def listing(
     for start, end in cut(len(items), chunk_size):
         chunk = items[start:end]
         if active.vocabulary.lies_in_state(request.resource.type):
-            yield start, end, _one_by_one(active.system, [replace(request, resource=item) for item in chunk])
+            yield start, end, one_by_one(active.system, [replace(request, resource=item) for item in chunk])
         else:
             yield start, end, protocol.visible(active.system, request, chunk, active.vocabulary)
 
 
-def _one_by_one(system: str, requests: Sequence[Request]) -> Call[list[int]]:
+def one_by_one(system: str, requests: Sequence[Request]) -> Call[list[int]]:
     """The positions of the allowed requests, for items whose keys only the state tells."""
     call = protocol.decisions(system, requests)
     return Call(

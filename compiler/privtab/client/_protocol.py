@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
@@ -101,6 +101,13 @@ def visible(system: str, request: Request, items: Sequence[Entity], vocabulary: 
     document["items"] = [vocabulary.keys(item) for item in items]
     count = len(items)
     return _asked(system, "visible", document, lambda body: read_visible(body, count))
+
+
+def concern(system: str, request: Request) -> Call[dict[str, Any]]:
+    """What the state says that concerns the caller of a request, as `privtab.filters.concern.of_opa` reads it."""
+    document = request.to_json()
+    del document["resource"]["id"]
+    return _asked(system, "concern", document, read_concern)
 
 
 def programs() -> Call[dict[str, ActiveSystem]]:
@@ -206,6 +213,8 @@ class ActiveSystem:
     """The flags that any operation of the policy reads."""
     sharded: bool = False
     """Whether the policy reads a sharded state, of which some shards may not be active."""
+    program: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """The policy's program."""
 
 
 def check_status(
@@ -325,6 +334,14 @@ def read_decisions(body: bytes, count: int) -> list[bool]:
     return result
 
 
+def read_concern(body: bytes) -> dict[str, Any]:
+    """An object; raises PolicyError for anything else."""
+    result = read_result(body, "concern")
+    if not isinstance(result, dict):
+        raise PolicyError(f"`concern` is not an object{excerpt(body)}")
+    return result
+
+
 def read_visible(body: bytes, count: int) -> list[int]:
     """Positions of a listing in ascending order; raises PolicyError for anything else."""
     result = read_result(body, "visible")
@@ -424,6 +441,7 @@ def read_active_system(system: str, value: object) -> ActiveSystem:
         revision=revision if isinstance(revision, str) else None,
         flags=flags,
         sharded=value.get("state") == SHARDED,
+        program=value,
     )
 
 

@@ -1,14 +1,16 @@
-"""Filters as expressions of SQLAlchemy and of PySpark."""
+"""Filters as expressions of SQLAlchemy, of PySpark and of Ibis."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
+from hashlib import sha256
+from itertools import groupby
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
 from privtab.errors import UsageError
-from privtab.filters.expression import CLASS, Expression, Leaf, Value, fold, path_pattern
+from privtab.filters.expression import CLASS, SEPARATOR, Expression, Leaf, Paths, Value, fold, open_levels, path_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -34,19 +36,87 @@ def spark_column(expression: Expression, columns: Mapping[str, Any], bounds: Map
         text = F.collate(column.cast("string"), "UTF8_BINARY")
         return ~text.isin(list(one.values)) & ~text.rlike(CLASS) if one.other else text.isin(list(one.values))
 
+    def text(level: str) -> Column:
+        return F.collate(given[level].cast("string"), "UTF8_BINARY")
+
     def leaf(one: Leaf) -> Column:
         if isinstance(one, Value):
             return value(one)
-        name = F.collate(given[one.level].cast("string"), "UTF8_BINARY")
-        valid = (name != "") & ~name.rlike(CLASS)
-        if one.level in bounds:
-            valid &= name.rlike(f"^{path_pattern(bounds[one.level])}$")
-        below = reduce(or_, (name.startswith(f"{path}/") for path in one.above), F.lit(False))  # noqa: FBT003  (a literal)
-        listed = name.isin(list(one.names)) if one.names else F.lit(False)  # noqa: FBT003
-        return ~(listed | below) & valid if one.other else listed | (below & valid)
+        if isinstance(one, Paths):
+            path = F.concat(*[part for level in one.levels for part in (F.lit(SEPARATOR), text(level))][1:])
+            listed = path.isin([SEPARATOR.join(names) for names in one.paths])
+        else:
+            below = (text(one.level).startswith(f"{path}/") for path in one.above)
+            listed = reduce(or_, below, text(one.level).isin(list(one.names)) if one.names else F.lit(False))  # noqa: FBT003
+        return ~listed if one.other else listed
+
+    def valid(level: str) -> Column:
+        found = (text(level) != "") & ~text(level).rlike(CLASS)
+        return found & text(level).rlike(f"^{path_pattern(bounds[level])}$") if level in bounds else found
 
     true, false = F.lit(True), F.lit(False)  # noqa: FBT003
-    return fold(expression, leaf, lambda parts: reduce(and_, parts, true), lambda parts: reduce(or_, parts, false))
+    found = fold(expression, leaf, lambda parts: reduce(and_, parts, true), lambda parts: reduce(or_, parts, false))
+    return reduce(and_, map(valid, sorted(open_levels(expression))), found)
+
+
+def ibis_expression(expression: Expression, columns: Mapping[str, Any], bounds: Mapping[str, int]) -> Any:
+    """The condition for `Table.filter`; `columns`: a column of the table for each level.
+
+    Ibis knows no collations, so digests are compared: those of texts that a collation folds differ.
+    """
+    import ibis
+
+    def digest(column: Any) -> Any:
+        return column.cast("string").hexdigest("sha256")
+
+    def among(column: Any, texts: Iterable[object]) -> Any:
+        return digest(column).isin([sha256(str(text).encode()).hexdigest() for text in texts])
+
+    def value(one: Value) -> Any:
+        column = columns.get(one.attribute)
+        if column is None:
+            return ibis.literal(one.absent)
+        if one.absent:
+            return column.isnull()
+        if one.between is not None:
+            return column.between(*one.between)
+        if not one.other and not isinstance(one.values[0], str):
+            return column.isin(list(one.values))
+        return ~among(column, one.values) & ~column.re_search(CLASS) if one.other else among(column, one.values)
+
+    def path(levels: Sequence[str], paths: Iterable[tuple[str, ...]]) -> Any:
+        """Whether the names are one of the paths, of which those with one beginning are together."""
+        if len(levels) == 1:
+            return among(columns[levels[0]], (name for (name,) in paths))
+        return reduce(
+            or_,
+            (
+                among(columns[levels[0]], [name]) & path(levels[1:], [names[1:] for names in inner])
+                for name, inner in groupby(paths, key=lambda names: names[0])
+            ),
+        )
+
+    def leaf(one: Leaf) -> Any:
+        if isinstance(one, Value):
+            return value(one)
+        if isinstance(one, Paths):
+            listed = path(one.levels, one.paths)
+        else:
+            column = columns[one.level].cast("string")
+            listed = among(column, one.names) if one.names else ibis.literal(False)  # noqa: FBT003
+            for above in one.above:
+                begin = f"{above}/"
+                listed |= among(column.substr(0, len(begin)), [begin])
+        return ~listed if one.other else listed
+
+    def valid(level: str) -> Any:
+        text = columns[level].cast("string")
+        found = (text.length() > 0) & ~text.re_search(CLASS)
+        return found & text.re_search(f"^{path_pattern(bounds[level])}$") if level in bounds else found
+
+    true, false = ibis.literal(True), ibis.literal(False)  # noqa: FBT003
+    found = fold(expression, leaf, lambda parts: reduce(and_, parts, true), lambda parts: reduce(or_, parts, false))
+    return reduce(and_, map(valid, sorted(open_levels(expression))), found)
 
 
 def sqlalchemy_names(columns: Mapping[str, Any], dialect: str) -> dict[str, str]:

@@ -1,12 +1,13 @@
 """The expression of a filter: which names the levels of a path may have.
 
-It is true, false or unknown like SQL's: a level without a name is in no list, and is not one of the other names either.
+Every way to hold says something of every level, and an expression is about valid names alone: what a request cannot have in a path,
+such as no name, is nowhere allowed. So names that are not listed are to be checked besides (`open_levels`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, assert_never
 
@@ -27,6 +28,15 @@ class OneOf:
     names: tuple[str, ...]
     other: bool = False
     above: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The names of these levels are together one of these paths, sorted; with `other`, they are any path but these."""
+
+    levels: tuple[str, ...]
+    paths: tuple[tuple[str, ...], ...]
+    other: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +67,11 @@ class AnyOf:
     parts: tuple[Expression, ...] = ()
 
 
-Leaf: TypeAlias = OneOf | Value
+Leaf: TypeAlias = OneOf | Paths | Value
 Expression: TypeAlias = Leaf | AllOf | AnyOf
 EVERYTHING = AllOf()
+SEPARATOR = "\x1f"
+"""Between names that are compared together: a character that no name has."""
 CLASS = f"[{UNUSABLE}]"
 """A regular expression for a character that no name has."""
 _NAME = "(?:%2A|%3F)+|[*?]*(?:[^/%*?]|%25|%2F)(?:[^/%]|%25|%2F)*"
@@ -87,7 +99,7 @@ def fold(
 ) -> T:
     """The value of an expression, from those of its leaves and how the values of parts are combined."""
     match expression:
-        case OneOf() | Value():
+        case OneOf() | Paths() | Value():
             return leaf(expression)
         case AllOf():
             return all_of_([fold(part, leaf, all_of_, any_of_) for part in expression.parts])
@@ -104,9 +116,52 @@ def size(expression: Expression) -> int:
         return sum(parts)
 
     def listed(one: Leaf) -> int:
-        return len(one.names) + len(one.above) if isinstance(one, OneOf) else len(one.values)
+        match one:
+            case OneOf():
+                return len(one.names) + len(one.above)
+            case Paths():
+                return len(one.paths)
+            case Value():
+                return len(one.values)
+            case _:
+                assert_never(one)
 
     return fold(expression, listed, total, total)
+
+
+def open_levels(expression: Expression) -> frozenset[str]:
+    """The levels that may have names which are not listed."""
+
+    def of_parts(parts: list[frozenset[str]]) -> frozenset[str]:
+        return frozenset().union(*parts)
+
+    def of_leaf(one: Leaf) -> frozenset[str]:
+        return frozenset({one.level} if isinstance(one, OneOf) and (one.other or one.above) else ())
+
+    return fold(expression, of_leaf, of_parts, of_parts)
+
+
+def longest(levels: Sequence[str], beginnings: Iterable[tuple[tuple[str, ...], bool]]) -> Expression:
+    """Whether the longest beginning of a path among these, each with whether it allows, is one that does; none denies."""
+    found: dict[tuple[int, bool], list[tuple[str, ...]]] = {}
+    for names, allowed in beginnings:
+        found.setdefault((len(names), allowed), []).append(names)
+
+    def among(paths: Iterable[tuple[str, ...]], depth: int, *, other: bool = False) -> Iterator[Expression]:
+        if listed := tuple(sorted(paths)):
+            one = OneOf(levels[0], tuple(name for (name,) in listed), other) if depth == 1 else None
+            yield one or Paths(tuple(levels[:depth]), listed, other)
+
+    ways = []
+    for depth in range(len(levels) + 1):
+        starts = set(found.get((depth, True), ()))
+        parts = [*among(starts, depth)] if depth else []
+        for longer in range(depth + 1, len(levels) + 1):
+            denied = (names for names in found.get((longer, False), ()) if names[:depth] in starts)
+            parts += among(denied, longer, other=True)
+        if starts:
+            ways.append(all_of([*parts, *(OneOf(level, (), other=True) for level in levels[depth:])]))
+    return any_of(ways)
 
 
 def holds(
@@ -116,17 +171,21 @@ def holds(
 
     `values`: those of attributes, by name; None is no value.
     """
+    if any(name is None or not is_valid(name, bounds.get(level)) for level, name in names.items()):
+        return False
 
     def leaf(one: Leaf) -> bool:
-        if isinstance(one, Value):
-            return _has(one, values.get(one.attribute))
-        name = names[one.level]
-        if name is None:
-            return False
-        if name in one.names:
-            return not one.other
-        below = any(name.startswith(f"{path}/") for path in one.above)
-        return below is not one.other and is_valid(name, bounds.get(one.level))
+        match one:
+            case Value():
+                return _has(one, values.get(one.attribute))
+            case Paths():
+                return (tuple(names[level] for level in one.levels) in one.paths) is not one.other
+            case OneOf():
+                name = str(names[one.level])
+                listed = name in one.names or any(name.startswith(f"{path}/") for path in one.above)
+                return listed is not one.other
+            case _:
+                assert_never(one)
 
     return fold(expression, leaf, all, any)
 
@@ -156,9 +215,11 @@ def path_pattern(most: int) -> str:
 
 
 def to_json(expression: Expression) -> Any:
-    """As JSON: `{"level": …, "in": […]}`, `{"level": …, "not in": […]}`, `{"all": […]}`, `{"any": […]}`."""
+    """As JSON: `{"level": …, "in": […]}`, `{"levels": […], "not in": [[…]]}`, `{"all": […]}`, `{"any": […]}`."""
 
     def leaf(one: Leaf) -> Any:
+        if isinstance(one, Paths):
+            return {"levels": list(one.levels), "not in" if one.other else "in": [list(path) for path in one.paths]}
         if isinstance(one, Value):
             said = (
                 {"is": None}

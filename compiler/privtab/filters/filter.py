@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Unpack
 
 from privtab import moments
@@ -13,12 +17,14 @@ from privtab.attributes import Scalar
 from privtab.engines.rows import RowEngine
 from privtab.errors import DecisionUnavailable, InvalidRequest, UnsupportedError, UsageError
 from privtab.filters import expression as expressions
+from privtab.filters.concern import Concern, concern
 from privtab.filters.expression import EVERYTHING, NOTHING, Expression, Value, all_of, any_of
-from privtab.filters.regions import Beginning, regions
-from privtab.filters.values import choices
+from privtab.filters.regions import Beginning, Regions, regions
+from privtab.filters.values import choices, comparisons
 from privtab.hints import hint
-from privtab.moments import ALWAYS, LAST, Window
-from privtab.request import Entity, Request
+from privtab.moments import ALWAYS, FIRST, LAST, Window
+from privtab.names import encode_name
+from privtab.request import Request
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -34,6 +40,8 @@ class Filter:
     user: str
     action: str
     type: str
+    context: str = ""
+    """A digest of what else the request says, if anything: flags, groups, objects, active roles, attributes."""
     levels: tuple[str, ...] = ()
     """The type of each name on a path, from the root to the last."""
     expression: Expression = EVERYTHING
@@ -48,17 +56,28 @@ class Filter:
     revision: str | None = None
     """The revision of the state."""
 
-    def rows(self, key: str | None = None) -> Iterator[tuple[object, ...]]:
+    def rows(self, key: str | None = None) -> Iterator[tuple[Any, ...]]:
         """The rows of a table that `sql` asks instead of listing names, in the order of `columns_of_rows`.
 
-        `key`: how the rows of this filter are told from those of others; by default, the user, the operation and the type. Raises
-        UnsupportedError for what only a condition with the names can say.
+        `key`: how the rows of this filter are told from those of others, by default the property. Raises UnsupportedError for what
+        only a condition with the names can say.
         """
         if self.beginnings is None:
             raise UnsupportedError(f"rows cannot say where `{self.action}` is allowed on `{self.type}`: list the names")
         for names, allowed in self.beginnings:
             padding = [None] * (len(self.levels) - len(names))
             yield (self.key if key is None else key, len(names), int(allowed), *names, *padding)
+
+    def among(self, paths: Sequence[str]) -> Sequence[str]:
+        """Those of the sorted paths of entities that are allowed; raises UnsupportedError as `rows`."""
+        allowed = bytearray(len(paths))
+        for _, depth, allows, *names in sorted(self.rows(), key=lambda row: row[1]):
+            path = "/".join(encode_name(str(name)) for name in names[:depth])
+            whole = depth == len(self.levels)
+            begin, end = (path, f"{path}\0") if whole else (f"{path}/", f"{path}0")  # `0` follows on `/`
+            first, last = (bisect_left(paths, begin), bisect_left(paths, end)) if depth else (0, len(paths))
+            allowed[first:last] = bytes([allows]) * (last - first)
+        return list(compress(paths, allowed))
 
     @property
     def columns_of_rows(self) -> tuple[str, ...]:
@@ -67,8 +86,8 @@ class Filter:
 
     @property
     def key(self) -> str:
-        """What tells the rows of a filter from those of others, unless the caller says otherwise."""
-        return f"{self.user} {self.action} {self.type}"
+        """What tells the rows of a filter from those of others, unless the caller says otherwise: what was asked."""
+        return f"{self.user} {self.action} {self.type}" + (f" #{self.context}" if self.context else "")
 
     @property
     def nothing(self) -> bool:
@@ -117,6 +136,12 @@ class Filter:
 
         return spark_column(self.expression, self.mapped(columns), self.bounds)
 
+    def ibis(self, columns: Mapping[str, Any]) -> Any:
+        """The condition for `Table.filter` of Ibis, in back ends with SHA-256 (DuckDB, Spark); `columns`: a column for each level."""
+        from privtab.filters.columns import ibis_expression
+
+        return ibis_expression(self.expression, self.mapped(columns), self.bounds)
+
     def to_json(self) -> dict[str, Any]:
         """As JSON: the expression over the levels, and until when it counts."""
         found: dict[str, Any] = {
@@ -148,15 +173,65 @@ class Filter:
         return {name: columns[name] for name in (*self.levels, *self.attributes) if name in columns}
 
 
-def _allowed(
-    engine: RowEngine, request: Request, examples: Sequence[Entity], given: Mapping[str, Scalar]
-) -> Sequence[int]:
-    """The positions of the entities on which a request is allowed if each has these attributes."""
-    if not given:
-        return engine.visible(request, examples)
-    attributes = replace(request.attributes, entity=given)
-    requests = (replace(request, resource=example, attributes=attributes) for example in examples)
-    return [position for position, asked in enumerate(requests) if engine.allow(asked)]
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What an engine is to be asked, so that a filter follows: about each of the examples, once for each choice of attributes."""
+
+    request: Request
+    concern: Concern
+    found: Regions
+    choices: tuple[tuple[tuple[Value, ...], Mapping[str, Scalar]], ...]
+
+    @classmethod
+    def of(cls, engine: RowEngine, request: Request, concern: Concern) -> Question:
+        """The question about a request whose names were checked; of the engine, only the program counts.
+
+        Raises UnsupportedError for types that cannot be mapped to columns.
+        """
+        if request.attributes.entity:
+            raise InvalidRequest(
+                "a filter is about many entities: their attributes come from columns, not from the request"
+            )
+        compared = comparisons(engine, request)
+        found = regions(engine.reader, request, concern, compared)
+        chosen = tuple(choices(engine.reader, request, concern, compared))
+        if both := next((value.attribute for value in chosen[0][0] if value.attribute in found.levels), None):
+            raise UnsupportedError(
+                f"`{both}` is an attribute and a level of a `{request.resource.type}`: columns cannot tell them apart"
+            )
+        return cls(request=request, concern=concern, found=found, choices=chosen)
+
+    def requests(self, given: Mapping[str, Scalar]) -> Iterator[Request]:
+        """The requests about the examples, if each has these attributes."""
+        attributes = replace(self.request.attributes, entity=given)
+        return (replace(self.request, resource=example, attributes=attributes) for example in self.found.examples)
+
+    def answered(self, answers: Iterable[Collection[int]], begin: int = FIRST) -> Filter:
+        """The filter, from the positions of the examples that are allowed, for each choice."""
+        found, by_answers = self.found, dict[tuple[bool, ...], list[Expression]]()
+        for (values, _), positions in zip(self.choices, map(frozenset, answers), strict=True):
+            allowed = tuple(position in positions for position in range(len(found.examples)))
+            by_answers.setdefault(allowed, []).append(all_of(values))
+        beginnings = None
+        attributes = tuple(sorted({value.attribute for value in self.choices[0][0]}))
+        if not attributes:  # then there is one choice
+            with suppress(UnsupportedError):
+                beginnings = tuple(found.beginnings(next(iter(by_answers))))
+        said = self.request.to_json()
+        besides = [part for part in (said.get("context"), said["subject"].get("properties")) if part]
+        return Filter(
+            context=sha256(json.dumps(besides, sort_keys=True).encode()).hexdigest()[:16] if besides else "",
+            user=self.request.user,
+            action=self.request.action,
+            type=self.request.resource.type,
+            levels=found.levels,
+            bounds=found.bounds,
+            attributes=attributes,
+            expression=any_of(all_of([any_of(ways), found.expression(a)]) for a, ways in by_answers.items()),
+            beginnings=beginnings,
+            window=Window(begin, self.concern.end),
+            revision=self.concern.revision,
+        )
 
 
 def filter_of(engine: RowEngine, request: Request, window: Window = ALWAYS) -> Filter:
@@ -168,36 +243,11 @@ def filter_of(engine: RowEngine, request: Request, window: Window = ALWAYS) -> F
         raise DecisionUnavailable(
             f"a filter needs the whole state: the shard of `{min(engine.index.missing)}` is missing"
         )
-    if request.attributes.entity:
-        raise InvalidRequest(
-            "a filter is about many entities: their attributes come from columns, not from the request"
-        )
-    found = regions(engine, request)
-    values: tuple[Value, ...] = ()
-    by_answers: dict[tuple[bool, ...], list[Expression]] = {}
-    for values, given in choices(engine, request, found.examples):
-        positions = set(_allowed(engine, request, found.examples, given))
-        allowed = tuple(position in positions for position in range(len(found.examples)))
-        by_answers.setdefault(allowed, []).append(all_of(values))
-    conditions = (all_of([any_of(ways), found.expression(allowed)]) for allowed, ways in by_answers.items())
-    beginnings = None
-    if not values:  # then all have the same answers
-        with suppress(UnsupportedError):
-            beginnings = tuple(found.beginnings(next(iter(by_answers))))
-    attributes = tuple(sorted({value.attribute for value in values}))
-    if both := next((name for name in attributes if name in found.levels), None):
-        raise UnsupportedError(
-            f"`{both}` is an attribute and a level of a `{request.resource.type}`: columns cannot tell them apart"
-        )
-    return Filter(
-        user=request.user,
-        action=request.action,
-        type=request.resource.type,
-        levels=found.levels,
-        bounds=found.bounds,
-        attributes=attributes,
-        expression=any_of(conditions),
-        beginnings=beginnings,
-        window=window,
-        revision=engine.index.revision,
-    )
+    question = Question.of(engine, request, concern(engine, request, window.end))
+
+    def allowed(given: Mapping[str, Scalar]) -> Collection[int]:
+        if not given:
+            return engine.visible(request, question.found.examples)
+        return [position for position, asked in enumerate(question.requests(given)) if engine.allow(asked)]
+
+    return question.answered((allowed(given) for _, given in question.choices), window.begin)

@@ -8,17 +8,17 @@ same answer. Each of these regions is decided once, by the engine itself: nothin
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain as chained
 from typing import NamedTuple, TypeAlias
 
-from privtab.engines.index import Index
-from privtab.engines.plan import Caller
-from privtab.engines.rows import RowEngine
+from privtab.engines.attributes import Comparison
+from privtab.engines.conditions import ConditionReader
 from privtab.errors import UnsupportedError
-from privtab.filters.expression import NOTHING, Expression, OneOf, all_of, any_of
+from privtab.filters.concern import Concern
+from privtab.filters.expression import NOTHING, Expression, OneOf, all_of, any_of, longest
 from privtab.names import encode_name, path_of, unencoded
-from privtab.paths import PathShape, naming
+from privtab.paths import PathShape, base_type, naming
 from privtab.request import Entity, Request
 
 Trie: TypeAlias = dict[str, "Trie"]
@@ -42,6 +42,8 @@ class Nest:
     """By the path above, the regions of one further name that is not named, of two, and so on; "" for what lies below none."""
 
 
+MOST_BRANCHES = 8
+"""The most names of a level that an expression tells apart by what follows; more are said as paths, where these can say it."""
 Region: TypeAlias = Split | Nest | int
 """Paths; a number is the position of the entity that stands for all of them."""
 
@@ -82,6 +84,9 @@ class Regions:
             by_rest.setdefault(self._expression(inner, depth + 1, allowed), []).append(unencoded(name))
         rest = self._expression(region.other, depth + 1, allowed)
         by_rest.pop(rest, None)
+        if len(by_rest) > MOST_BRANCHES:
+            with suppress(UnsupportedError):
+                return longest(self.levels[depth:], list(self._beginnings(region, (), allowed, above=False)))
         excluded = tuple(sorted(name for names in by_rest.values() for name in names))
         listed = [(OneOf(level, tuple(sorted(names))), inner) for inner, names in by_rest.items()]
         return any_of(all_of(pair) for pair in (*listed, (OneOf(level, excluded, other=True), rest)))
@@ -155,55 +160,42 @@ class Regions:
         return found.pop()
 
 
-def regions(engine: RowEngine, request: Request) -> Regions:
-    """The regions of the type of a request's resource. Raises UnsupportedError for what columns cannot say."""
+def regions(reader: ConditionReader, request: Request, concern: Concern, comparisons: Iterable[Comparison]) -> Regions:
+    """The regions of the type of a request's resource, whose operation compares attributes so.
+
+    Raises UnsupportedError for what columns cannot say.
+    """
     type_ = request.resource.type
-    shape = engine.reader.shapes[type_]
-    caller = engine.caller(request)
+    shape = reader.shapes[type_]
     types = {name for name, _ in shape.written.chain}
     # Conditions may ask about what each of these has one of: that has the same path.
-    chains = engine.reader.chains
+    chains = reader.chains
     types |= {
         name for name in chains if any(type_ in types and depth == chains[name][-1][1] for type_, depth in chains[name])
     }
+    compared = {base_type(operand.type) for one in comparisons for operand in one.operands if operand.held}
+    attributed = (key for key in concern.attributed if key.partition(":")[0] in compared)
     trie: Trie = {}
     # A request may give attributes of its objects, and these may lie on the path.
-    for key in chained(_named(engine.index, caller), map(str, request.with_.values())):
+    for key in sorted({*concern.keys, *attributed, *map(str, request.with_.values())}):
         if (type_ := key.partition(":")[0]) in types:
-            _insert(trie, _columns(engine.reader.shapes[type_].written, path_of(key)))
-    if any(engine.reader.principal[type_] is not None for type_ in types):
+            _insert(trie, _columns(reader.shapes[type_].written, path_of(key)))
+    words = concern.words | {request.user}
+    if any(reader.principal[type_] is not None for type_ in types):
         if shape.written.nested is not None:
             raise UnsupportedError(
                 f"a filter cannot compare names on paths of several lengths, as those of `{request.resource.type}`"
             )
-        for word in _words(engine.index, caller):
-            _insert(trie, word.split("/")[: shape.depth])
+        for names in (word.split("/") for word in sorted(words)):
+            if all(map(_is_name, names)):
+                _insert(trie, names[: shape.depth])
     if shape.flat is not None:
         # Only the state tells where entities with flat ids lie, so each of them is a region of its own.
         flat = f"{shape.chain[shape.flat][0]}:"
-        for key in engine.index.places:
+        for key in sorted(concern.places):
             if key.startswith(flat):
                 trie.setdefault(path_of(key), {})
-    return _Division(engine, request, caller, shape.written, trie).regions()
-
-
-def _named(index: Index, caller: Caller) -> Iterator[str]:
-    """The keys of the entities about which the state says something that can concern a caller."""
-    principals = {*caller.principals, *caller.active}
-    for type_, table in index.tables.items():
-        yield from (f"{type_}:{path}" for path, holders in table.items() if not principals.isdisjoint(holders))
-    for entries in (*index.below.values(), index.owned_below):
-        yield from (key for key, holders in entries.items() if not principals.isdisjoint(holders))
-    for type_, members in index.members.items():
-        yield from (f"{type_}:{path}" for path, users in members.items() if caller.user in users)
-    yield from caller.scopes
-    yield from index.entity_attributes
-
-
-def _words(index: Index, caller: Caller) -> set[str]:
-    """The names of a caller, their groups and their roles."""
-    roles = [index.within[principal][0] for principal in caller.principals if principal in index.within]
-    return {word.partition(":")[2] for word in (*caller.principals, *roles)} | {caller.user}
+    return _Division(reader, request, words, shape.written, trie).regions()
 
 
 def _nested_at(shape: PathShape) -> int | None:
@@ -230,7 +222,9 @@ def _insert(trie: Trie, names: Iterable[str]) -> None:
 class _Division:
     """Divides the paths of a type."""
 
-    def __init__(self, engine: RowEngine, request: Request, caller: Caller, shape: PathShape, trie: Trie) -> None:
+    def __init__(
+        self, reader: ConditionReader, request: Request, words: Iterable[str], shape: PathShape, trie: Trie
+    ) -> None:
         self._type = request.resource.type
         self._levels = naming(shape.chain)
         self._nested = _nested_at(shape)
@@ -238,9 +232,8 @@ class _Division:
         self._trie = trie
         self._examples: list[Entity] = []
         # Conditions compare names of principals wherever these lie.
-        words = _words(engine.index, caller)
         names = tuple(sorted({written for word in words for written in (encode_name(word), word) if _is_name(written)}))
-        self._compared = [names if engine.reader.principal[level] is not None else () for level in self._levels]
+        self._compared = [names if reader.principal[level] is not None else () for level in self._levels]
         used = {part for names_ in _names(trie) for name in names_ for part in name.split("/")} | set(names)
         self._unnamed = next(name for number in range(len(used) + 1) if (name := f"unnamed{number}") not in used)
 
@@ -286,4 +279,4 @@ def _names(trie: Trie) -> Iterator[Iterable[str]]:
 
 def _is_name(word: str) -> bool:
     """Whether a word can stand in a path as it is."""
-    return bool(word) and "/" not in word and ("%" not in word or encode_name(unencoded(word)) == word)
+    return bool(word) and "/" not in word and encode_name(unencoded(word)) == word

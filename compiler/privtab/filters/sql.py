@@ -6,7 +6,7 @@ and names that no request can have (empty ones, control characters) are among no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, TypeAlias, TypedDict
@@ -17,7 +17,20 @@ from sqlglot.errors import SqlglotError
 
 from privtab.characters import RANGES
 from privtab.errors import UnsupportedError, UsageError
-from privtab.filters.expression import CLASS, Expression, Leaf, OneOf, Value, fold, path_pattern, size
+from privtab.filters.expression import (
+    CLASS,
+    SEPARATOR,
+    Expression,
+    Leaf,
+    OneOf,
+    Paths,
+    Value,
+    fold,
+    longest,
+    open_levels,
+    path_pattern,
+    size,
+)
 from privtab.hints import hint
 
 ParameterStyle: TypeAlias = Literal["qmark", "format", "pyformat", "named", "numeric", "dollar"]
@@ -47,6 +60,8 @@ class Dialect:
     pattern: str = CLASS
     flags: str = ""
     """What patterns begin with, so that case counts."""
+    unordered: bool = False
+    """Whether what is expensive may be looked at first, unless CASE forbids it."""
     bytes: bool = False
     """Whether lengths of texts are counted in bytes of UTF-8."""
     style: ParameterStyle = "qmark"
@@ -58,6 +73,7 @@ DIALECTS: Mapping[str, Dialect] = {
         column='CAST(:c AS TEXT) COLLATE "C"',
         finds='REGEXP_LIKE(CAST(:c AS TEXT) COLLATE "C", :v)',
         pattern=_CLASS_U,
+        unordered=True,
         style="format",
     ),
     "mysql": Dialect(
@@ -151,7 +167,7 @@ def sql(
     columns: Mapping[str, str],
     *,
     bounds: Mapping[str, int],
-    beginnings: Collection[tuple[Sequence[str], bool]] | None,
+    beginnings: Iterable[tuple[tuple[str, ...], bool]] | None,
     style: ParameterStyle | None = None,
     prefix: str = "p",
     most: int = MOST_INLINE,
@@ -166,35 +182,45 @@ def sql(
     target = dialect(dialect_name)
     mapped = {level: column_of(text, target) for level, text in columns.items()}
     values: list[str] = []
+    count = size(expression)
+    rows = None
+    if count > most:
+        more = f"the filter lists {count:,} names, more than {most:,}"
+        if table is None:
+            raise UnsupportedError(f"{more}: give a `table` with its rows, or allow more")
+        if beginnings is None:
+            raise UnsupportedError(f"{more}, which rows cannot say: allow more")
+        rows = _Rows(column_of(table, target), str(key))
+        expression = longest(tuple(mapped), beginnings)
 
     def leaf(one: Leaf) -> exp.Expr:
         if isinstance(one, Value):
             return _value(one, mapped.get(one.attribute), target, values)
-        return _one_of(one, mapped[one.level], target, bounds.get(one.level), values)
+        levels = one.levels if isinstance(one, Paths) else (one.level,)
+        texts = _Texts(tuple(mapped[level] for level in levels), target, values)
+        if isinstance(one, Paths):
+            return texts.among([SEPARATOR.join(path) for path in one.paths], rows, other=one.other)
+        return _one_of(one, texts, rows)
 
-    count = size(expression)
-    joined = count > most
-    if joined and table is None:
-        raise UnsupportedError(
-            f"the filter lists {count:,} names, more than {most:,}: give a `table` with its rows, or allow more"
-        )
-    if joined:
-        if beginnings is None:
-            raise UnsupportedError(
-                f"the filter lists {count:,} names, more than {most:,}, which rows cannot say: allow more"
-            )
-        found = {(len(names), allowed) for names, allowed in beginnings}
-        tree = _joined(found, target, list(mapped.values()), column_of(str(table), target), str(key), values)
-    else:
-        tree = fold(
-            expression,
-            leaf,
-            lambda parts: _all(parts) if parts else exp.true(),
-            lambda parts: _any(parts) if parts else exp.false(),
-        )
+    def all_of(parts: list[exp.Expr]) -> exp.Expr:
+        said = [part for part in parts if part != exp.true()]
+        return _all(said) if said else exp.true()
+
+    # A filter whose rows are not there allows nothing. Parameters are written in their order.
+    there = [] if rows is None else [exp.Exists(this=rows.select([exp.Literal.number(1)], target, values))]
+    tree = fold(expression, leaf, all_of, lambda parts: _any(parts) if parts else exp.false())
+    tree = _all((*there, tree))
+    still_open = open_levels(expression)
+    if unlisted := [level for level in mapped if level in still_open]:
+        bounded = [(mapped[level], bounds[level]) for level in unlisted if level in bounds]
+        valid = _all(_Texts(tuple(mapped[level] for level in unlisted), target, values).valid(bounded))
+        if target.unordered and tree != exp.true():
+            tree = exp.Case(ifs=[exp.If(this=tree, true=valid)], default=exp.false())
+        else:
+            tree = all_of([tree, valid])
     if isinstance(tree, exp.Or):
         tree = exp.paren(tree, copy=False)  # whatever stands beside it in a WHERE
-    form: Form = "joined" if joined else "inline"
+    form: Form = "inline" if rows is None else "joined"
     return _with_parameters(tree.sql(target.name, pretty=pretty), values, style or target.style, prefix, form)
 
 
@@ -214,44 +240,26 @@ def column_of(text: str, target: Dialect) -> exp.Column:
     raise UsageError(f"`{text}` is not the name of a column in {target.name}: write `name` or `table.name`")
 
 
-def _joined(
-    found: Collection[tuple[int, bool]],
-    target: Dialect,
-    columns: Sequence[exp.Expr],
-    table: exp.Expr,
-    key: str,
-    values: list[str],
-) -> exp.Expr:
-    """The longest beginning of a path among the rows of the filter says that it is allowed; `found`: which kinds of rows there are."""
-    exact = [_filled(target.column, target.name, c=column) for column in columns]
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A table with `Filter.rows` of several filters."""
 
-    def among(depth: int, allowed: int) -> exp.Expr:
-        stored = [_filled(target.column, target.name, c=exp.column(f"name{number}")) for number in range(1, depth + 1)]
-        values.append(key)
-        rows = (
-            exp.select(*(stored or [exp.Literal.number(1)]))
-            .from_(exp.to_table(table.sql(target.name), dialect=target.name))
-            .where(
-                exp.column("filter").eq(exp.Var(this=_MARK)),
-                exp.column("depth").eq(depth),
-                exp.column("allowed").eq(allowed),
-            )
+    table: exp.Expr
+    key: str
+
+    def select(
+        self, what: Sequence[exp.Expr], target: Dialect, values: list[str], conditions: Mapping[str, int] = {}
+    ) -> exp.Select:
+        """What the rows of the filter have in which columns have these numbers."""
+        key = exp.column("filter")
+        same = _Texts((key,), target, values).among([self.key])
+        values.append(self.key)
+        return (
+            exp.select(*what)
+            .from_(exp.to_table(self.table.sql(target.name), dialect=target.name))
+            # The first condition finds rows by an index of the table, also those of keys that its collation folds.
+            .where(same, key.eq(exp.Var(this=_MARK)), *(exp.column(name).eq(n) for name, n in conditions.items()))
         )
-        if not depth:
-            return exp.Exists(this=rows)
-        mine = [part.copy() for part in exact[:depth]]
-        return exp.In(this=mine[0] if depth == 1 else exp.Tuple(expressions=mine), query=exp.Subquery(this=rows))
-
-    ways = []
-    for depth in range(len(exact) + 1):
-        if (depth, True) not in found:
-            continue
-        parts = [among(depth, 1)]
-        parts += [_not(among(longer, 0)) for longer in range(depth + 1, len(exact) + 1) if (longer, False) in found]
-        for column in columns[depth:]:
-            parts += _Texts(column, target, values).valid(None)
-        ways.append(_all(parts))
-    return _any(ways) if ways else exp.false()
 
 
 def quoted(name: str, dialect_name: str) -> str:
@@ -261,41 +269,62 @@ def quoted(name: str, dialect_name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """Writes conditions on a column with texts, which are bound."""
+    """Writes conditions on columns, together, with texts, which are bound."""
 
-    column: exp.Expr
+    columns: tuple[exp.Expr, ...]
     target: Dialect
     values: list[str]
 
+    def exact(self, columns: Sequence[exp.Expr], between: exp.Expr | None = None) -> exp.Expr:
+        """The columns' texts joined, so that they are compared byte by byte; unknown if one is."""
+        texts = [_filled(self.target.column, self.target.name, c=column) for column in columns]
+        found = texts[0]
+        for text in texts[1:]:
+            found = found if between is None else exp.DPipe(this=found, expression=between.copy())
+            found = exp.DPipe(this=found, expression=text)
+        return found if len(texts) == 1 else exp.paren(found, copy=False)
+
     @property
-    def exact(self) -> exp.Expr:
-        """The column's text, so that it is compared byte by byte."""
-        return _filled(self.target.column, self.target.name, c=self.column)
+    def path(self) -> exp.Expr:
+        """The columns as one text. No name has the separator: what else is like a path of names has as many of them, so the same names."""
+        return self.exact(self.columns, exp.Chr(expressions=[exp.Literal.number(ord(SEPARATOR))]))
 
-    def filled(self, template: str, text: str) -> exp.Expr:
-        """A template with the column and a text."""
+    def filled(self, template: str, text: str, column: exp.Expr) -> exp.Expr:
+        """A template with a column and a text."""
         self.values.append(text)
-        return _filled(template, self.target.name, c=self.column, v=exp.Var(this=_MARK))
+        return _filled(template, self.target.name, c=column, v=exp.Var(this=_MARK))
 
-    def among(self, texts: Sequence[str], compared: exp.Expr | None = None) -> exp.Expr:
-        """Whether the column's text, or what is compared, is one of these."""
-        compared = compared or self.exact
-        bound = [self.filled(self.target.value, text) for text in texts]
-        return (
-            exp.In(this=compared, expressions=bound) if len(bound) > 1 else exp.EQ(this=compared, expression=bound[0])
-        )
+    def among(
+        self, texts: Sequence[str], rows: _Rows | None = None, compared: exp.Expr | None = None, *, other: bool = False
+    ) -> exp.Expr:
+        """Whether what is compared, by default the path, is one of these; with `rows`, of those that are allowed there, or not."""
+        compared = compared or self.path
+        if rows is not None:
+            depth = len(self.columns)
+            names = tuple(exp.column(f"name{number}") for number in range(1, depth + 1))
+            stored = _Texts(names, self.target, self.values).path
+            select = rows.select([stored], self.target, self.values, {"depth": depth, "allowed": int(not other)})
+            found: exp.Expr = exp.In(this=compared, query=exp.Subquery(this=select))
+        else:
+            bound = [self.filled(self.target.value, text, compared) for text in texts]
+            one = len(bound) == 1
+            found = exp.EQ(this=compared, expression=bound[0]) if one else exp.In(this=compared, expressions=bound)
+        return _not(found) if other else found
 
     def usable(self) -> exp.Expr:
-        """Whether the text has no character that names and values cannot have."""
+        """Whether the texts have no character that names and values cannot have."""
         pattern = self.target.flags + self.target.pattern
-        return _not(exp.paren(self.filled(self.target.unusable or self.target.finds, pattern), copy=False))
+        column = self.exact(self.columns) if len(self.columns) > 1 else self.columns[0]
+        return _not(exp.paren(self.filled(self.target.unusable or self.target.finds, pattern, column), copy=False))
 
-    def valid(self, most: int | None) -> Iterator[exp.Expr]:
-        """What makes the text a name, or a path of at most so many names."""
-        yield exp.NEQ(this=self.exact, expression=exp.Literal.string(""))
+    def valid(self, bounded: Iterable[tuple[exp.Expr, int]]) -> Iterator[exp.Expr]:
+        """What makes the texts names; those of `bounded` columns are paths of at most so many."""
+        for column in self.columns:
+            yield exp.NEQ(this=self.exact([column]), expression=exp.Literal.string(""))
         yield self.usable()
-        if most is not None:
-            yield exp.paren(self.filled(self.target.finds, f"{self.target.flags}^{path_pattern(most)}$"))
+        for column, most in bounded:
+            pattern = f"{self.target.flags}^{path_pattern(most)}$"
+            yield exp.paren(self.filled(self.target.finds, pattern, column))
 
 
 def _value(one: Value, column: exp.Expr | None, target: Dialect, values: list[str]) -> exp.Expr:
@@ -309,7 +338,7 @@ def _value(one: Value, column: exp.Expr | None, target: Dialect, values: list[st
         return exp.Between(this=column.copy(), low=low, high=high)
     if not one.other and not isinstance(one.values[0], str):
         return exp.In(this=column.copy(), expressions=[exp.convert(value) for value in one.values])
-    texts = _Texts(column, target, values)
+    texts = _Texts((column,), target, values)
     listed = [texts.among([str(value) for value in one.values])] if one.values else []
     if not one.other:
         return listed[0]
@@ -317,26 +346,21 @@ def _value(one: Value, column: exp.Expr | None, target: Dialect, values: list[st
     return _all((_not(is_null), *map(_not, listed), texts.usable()))
 
 
-def _one_of(one: OneOf, column: exp.Expr, target: Dialect, most: int | None, values: list[str]) -> exp.Expr:
-    """`most`: the most names of a path, if the level has paths."""
-    texts = _Texts(column, target, values)
+def _one_of(one: OneOf, texts: _Texts, rows: _Rows | None) -> exp.Expr:
+    """A condition on the names of a level."""
+    target = texts.target
+    if rows is not None:
+        return texts.among(one.names, rows, other=one.other) if one.names else exp.true()
     listed = [texts.among(one.names)] if one.names else []
     by_length: dict[int, list[str]] = {}
     for path in one.above:
         begin = f"{path}/"
         by_length.setdefault(len(begin.encode() if target.bytes else begin), []).append(begin)
-    below = [
-        texts.among(
-            begins,
-            exp.func("SUBSTR", texts.exact, exp.Literal.number(1), exp.Literal.number(length), dialect=target.name),
-        )
-        for length, begins in sorted(by_length.items())
-    ]
+    for length, begins in sorted(by_length.items()):
+        numbers = map(exp.Literal.number, (1, length))
+        listed.append(texts.among(begins, None, exp.func("SUBSTR", texts.path, *numbers, dialect=target.name)))
     if one.other:
-        parts = [_not(part) for part in (*listed, *below)]
-        return _all((*parts, *texts.valid(most)))
-    if below:
-        listed.append(_all((_any(below), *texts.valid(most))))
+        return _all(map(_not, listed)) if listed else exp.true()
     return _any(listed) if listed else exp.false()
 
 

@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import Any
 
 from privtab.attributes import Attribute, Scalar
 from privtab.engines.attributes import Comparison, Operand
+from privtab.engines.conditions import RESOURCE, ConditionReader
 from privtab.engines.rows import RowEngine
 from privtab.errors import UnsupportedError
+from privtab.filters.concern import Concern
 from privtab.filters.expression import Value
 from privtab.paths import base_type
-from privtab.request import Entity, Request
+from privtab.request import Request
 
 MOST_CHOICES = 512
 """The most combinations of values of attributes."""
 
 
 def choices(
-    engine: RowEngine, request: Request, examples: Iterable[Entity]
+    reader: ConditionReader, request: Request, concern: Concern, comparisons: Iterable[Comparison]
 ) -> Iterator[tuple[tuple[Value, ...], dict[str, Scalar]]]:
     """Every combination of values of the attributes of a request's resource that its operation compares, with one that stands for it.
 
     Raises UnsupportedError for comparisons of two of them.
     """
     own = request.resource.type
-    declared = engine.reader.attributes.from_origin("request").declared_on(own)
+    declared = reader.attributes.from_origin("request").declared_on(own)
     compared: dict[str, set[Any]] = {}
-    for comparison in _comparisons(engine, request, examples):
+    for comparison in comparisons:
         mine = [operand for operand in comparison.operands if _is_own(operand, own) and operand.attribute in declared]
         for operand in mine:
-            compared.setdefault(operand.attribute, set()).update(_others(engine, request, comparison, operand))
+            compared.setdefault(operand.attribute, set()).update(_others(request, concern, comparison, operand))
         if len(mine) == 2:
             raise UnsupportedError(
                 f"`{own}` compares its attributes `{mine[0].attribute}` and `{mine[1].attribute}` with each other"
@@ -62,19 +63,30 @@ def _is_own(operand: Operand, type_: str) -> bool:
     return operand.of == "entity" and not operand.slot and base_type(operand.type) == type_
 
 
-def _comparisons(engine: RowEngine, request: Request, examples: Iterable[Entity]) -> Iterable[Comparison]:
-    """The comparisons in the condition of a request that gives attributes of its resource."""
-    if not engine.reader.attributes:
+def comparisons(engine: RowEngine, request: Request) -> tuple[Comparison, ...]:
+    """The comparisons of attributes in the condition of a request's operation, for paths of any length."""
+    reader = engine.reader
+    if not reader.attributes:
         return ()
-    some = replace(request.attributes, entity={"": ""})
-    for example in examples:
-        located = engine.located(replace(request, resource=example, attributes=some))
-        if located is not None:
-            return [comparison for _, comparison in located[0].comparisons]
-    return ()
+    flags, slots = engine.shapes[request.resource.type, request.action]
+    types = {RESOURCE: request.resource.type, **request.types(slots)}
+    nested = {slot: type_ for slot, type_ in types.items() if type_ in reader.nested}
+    found: dict[Comparison, None] = {}
+    for counts in product(*(range(1, reader.shapes[type_].bound + 1) for type_ in nested.values())):
+        plan = engine.plan_of(
+            types[RESOURCE],
+            request.action,
+            request.flags & flags,
+            request.types(slots),
+            named=True,
+            levels=dict(zip(nested, counts, strict=True)),
+            attributes=True,
+        )
+        found |= {comparison: None for _, comparison in plan.comparisons}
+    return tuple(found)
 
 
-def _others(engine: RowEngine, request: Request, comparison: Comparison, operand: Operand) -> Iterator[Any]:
+def _others(request: Request, concern: Concern, comparison: Comparison, operand: Operand) -> Iterator[Any]:
     """The values that an attribute is compared with, whichever entity the request names."""
     if not isinstance(comparison.right, Operand):
         yield from comparison.right
@@ -86,9 +98,9 @@ def _others(engine: RowEngine, request: Request, comparison: Comparison, operand
         case "request":
             found = [given.request.get(name, other.default)]
         case "user":
-            found = [given.user.get(name), engine.index.user_attributes.get(request.user, {}).get(name)]
+            found = [given.user.get(name), concern.of_user.get(name)]
         case _:
-            found = [values.get(name) for values in (*given.with_.values(), *engine.index.entity_attributes.values())]
+            found = [*(values.get(name) for values in given.with_.values()), *concern.of_entities.get(name, ())]
     for value in found:
         yield from value if isinstance(value, list | tuple) else () if value is None else (value,)
 

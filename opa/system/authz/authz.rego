@@ -33,8 +33,11 @@ allow if {
 }
 
 # What each policy answers. Nothing below or above it: a whole package would answer at length for everything at once.
-# `inactive` and `state_revision` are of policies that read a state in shards.
-answers := {"allow", "check", "decision", "decisions", "explained", "inactive", "state_revision", "visible"}
+# `inactive`, `state_revision` and `state_windowed` are of policies for states in shards; `concern` is for filters.
+answers := {
+	"allow", "check", "concern", "decision", "decisions", "explained", "inactive", "state_revision",
+	"state_windowed", "visible",
+}
 
 # Each of these begins with a part of the path, by which OPA finds the one that counts.
 question if {
@@ -74,6 +77,14 @@ question if {
 	input.path[2] == "privtab_state"
 	input.method == "GET"
 	["v1", "data", "privtab_state", system, "revision"] = input.path
+	system_name(system)
+	known_parameters({"pretty"})
+}
+
+question if {
+	input.path[2] == "privtab_state"
+	input.method == "GET"
+	["v1", "data", "privtab_state", system, "windowed", "revision"] = input.path
 	system_name(system)
 	known_parameters({"pretty"})
 }

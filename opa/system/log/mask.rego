@@ -31,6 +31,13 @@ mask contains {"op": "remove", "path": $"/result/{at}/context"} if {
 	_ = input.result[at].context
 }
 
+# What a filter divides by: names and attributes, of as much as the state has.
+mask contains {"op": "remove", "path": $"/result/{part}"} if {
+	some part in {"keys", "principals", "places", "attributed", "of_user", "of_entities"}
+	is_object(input.result)
+	_ = input.result[part]
+}
+
 # What a door says beside its answer.
 mask contains {"op": "remove", "path": $"/result/{part}"} if {
 	hidden

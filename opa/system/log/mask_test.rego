@@ -115,3 +115,8 @@ test_names_at_a_door_are_hidden_too if {
 test_of_a_door_that_is_not_there_nothing_is_shown if {
 	shown(asked_at_door) == {}
 }
+
+test_what_a_filter_divides_by_is_left_out if {
+	concern := {"revision": "r", "keys": ["dataset:web/x"], "principals": ["user:ann"], "end": []}
+	removed({"input": request, "result": concern}) == {"/result/keys", "/result/principals"}
+}

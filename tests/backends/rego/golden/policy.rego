@@ -139,3 +139,15 @@ visible := positions if {
 	lib.well_formed
 	is_array(input.items)
 }
+
+# METADATA
+# title: What the state says that concerns the subject, for filters
+# description: >-
+#   Clients divide the paths of a type by it, and ask about one entity for each part: the keys that rows about the
+#   subject name, the principals that names may be compared with, and when that ends.
+# entrypoint: true
+concern := lib.concern if {
+	lib.ready
+	lib.subject
+	lib.well_formed
+}

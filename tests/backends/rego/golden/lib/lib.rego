@@ -454,3 +454,78 @@ denied_on(_, privilege, key, principal) := array.concat(
 ) if {
 	state.windowed.revision
 }
+
+# For filters: all that the state says that concerns the subject, now or at another time. Clients divide paths by it.
+concern := {
+	"revision": own_revision,
+	"missing": [],
+	"principals": (concerned | {role | some principal in concerned; role := state.within[principal][0]}),
+	"keys": concerned_keys,
+	"end": [end | end := min(turns)],
+}
+
+own_revision := state.revision
+
+own_revision := state.windowed.revision
+
+concerned contains principal if some principal in all_principals(input.subject.id)
+
+concerned_keys contains key if {
+	some table in ["allow", "below", "deny"]
+	some key, holders in state[table][_]
+	some principal in concerned
+	holders[principal]
+}
+
+concerned_keys contains key if {
+	some table in ["owned_below", "owners"]
+	some key, holders in state[table]
+	some principal in concerned
+	holders[principal]
+}
+
+concerned_keys contains key if some key, _ in state.scoped[input.subject.id]
+
+concerned_keys contains key if {
+	some table in ["allow", "below", "deny"]
+	some key, holders in state.windowed[table][_]
+	some principal in concerned
+	holders[principal]
+}
+
+concerned_keys contains key if {
+	some table in ["owned_below", "owners"]
+	some key, holders in state.windowed[table]
+	some principal in concerned
+	holders[principal]
+}
+
+concerned_keys contains key if some key, _ in state.windowed.scoped[input.subject.id]
+
+concerned_keys contains key if {
+	some table in ["allow", "below", "deny"]
+	some key, holders in state.windowed.windows[table][_]
+	some principal in concerned
+	holders[principal]
+}
+
+concerned_keys contains key if {
+	some table in ["owned_below", "owners"]
+	some key, holders in state.windowed.windows[table]
+	some principal in concerned
+	holders[principal]
+}
+
+concerned_keys contains key if some key, _ in state.windowed.windows.scoped[input.subject.id]
+
+concerned_keys contains key if {
+	some key, users in state.members
+	users[input.subject.id]
+}
+
+# The moments at which a row begins or ends to hold.
+turns contains time if {
+	walk(state.windowed.windows, [_, time])
+	is_number(time)
+	time > now
+}

@@ -543,3 +543,88 @@ denied_on(root, privilege, key, principal) := array.concat(
 ) if {
 	shard(root).windowed.revision
 }
+
+# For filters: all that the state says that concerns the subject, now or at another time. Clients divide paths by it.
+concern := {
+	"revision": revision,
+	"missing": sort([root | some root, _ in state.shards; not shard_revision(root)]),
+	"principals": (concerned | {role | some principal in concerned; role := state.within[principal][0]}),
+	"keys": concerned_keys,
+	"end": [end | end := min(turns)],
+}
+
+concerned contains principal if some principal in all_principals(input.subject.id)
+
+concerned_keys contains key if {
+	some root, _ in state.shards
+	some table in ["allow", "below", "deny"]
+	some key, holders in state.at[shard_name(root)][table][_]
+	some principal in concerned
+	holders[principal]
+}
+
+concerned_keys contains key if {
+	some root, _ in state.shards
+	some table in ["owned_below", "owners"]
+	some key, holders in state.at[shard_name(root)][table]
+	some principal in concerned
+	holders[principal]
+}
+
+concerned_keys contains key if some key, _ in state.scoped[input.subject.id]
+
+concerned_keys contains key if {
+	some root, _ in state.shards
+	some table in ["allow", "below", "deny"]
+	some key, holders in state.at[shard_name(root)].windowed[table][_]
+	some principal in concerned
+	holders[principal]
+}
+
+concerned_keys contains key if {
+	some root, _ in state.shards
+	some table in ["owned_below", "owners"]
+	some key, holders in state.at[shard_name(root)].windowed[table]
+	some principal in concerned
+	holders[principal]
+}
+
+concerned_keys contains key if some key, _ in state.windowed.scoped[input.subject.id]
+
+concerned_keys contains key if {
+	some root, _ in state.shards
+	some table in ["allow", "below", "deny"]
+	some key, holders in state.at[shard_name(root)].windowed.windows[table][_]
+	some principal in concerned
+	holders[principal]
+}
+
+concerned_keys contains key if {
+	some root, _ in state.shards
+	some table in ["owned_below", "owners"]
+	some key, holders in state.at[shard_name(root)].windowed.windows[table]
+	some principal in concerned
+	holders[principal]
+}
+
+concerned_keys contains key if some key, _ in state.windowed.windows.scoped[input.subject.id]
+
+concerned_keys contains key if {
+	some root, _ in state.shards
+	some key, users in state.at[shard_name(root)].members
+	users[input.subject.id]
+}
+
+# The moments at which a row begins or ends to hold.
+turns contains time if {
+	walk(state.windowed.windows, [_, time])
+	is_number(time)
+	time > now
+}
+
+turns contains time if {
+	some root, _ in state.shards
+	walk(state.at[shard_name(root)].windowed.windows, [_, time])
+	is_number(time)
+	time > now
+}
