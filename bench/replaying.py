@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,8 +126,11 @@ def on_spark(size: str, logs: Path, folder: Path, repetitions: int) -> tuple[Spr
     known = KnownState(documents=(index(prepared.program, prepared.state),))
     moments = Moments(new=policy, policy=lambda _: policy, state=lambda _: known)
     builder: Any = SparkSession.builder
-    spark = builder.master("local[2]").config("spark.driver.memory", "2g").getOrCreate()
-    runs = lambda paths: replay_files(spark, paths, moments).replayed, lambda paths: _counted(spark, paths)
+    spark: SparkSession = builder.master("local[2]").config("spark.driver.memory", "2g").getOrCreate()
+    runs: tuple[Callable[[list[str]], int], ...] = (
+        lambda paths: replay_files(spark, paths, moments).replayed,
+        lambda paths: _counted(spark, paths),
+    )
     rates: tuple[list[float], list[float]] = ([], [])
     for run in runs:
         run([str(min(logs.iterdir()))])

@@ -266,7 +266,7 @@ MAX_SHOWN = 10
 def show_gate(gate: Gate) -> None:
     """Print the result of a gate, with its findings if it failed."""
     colour = {"passed": "green", "failed": "bold red", "skipped": "yellow"}[str(gate.outcome)]
-    text = styled((f"{gate.name:<6}", "bold"), (f"{gate.outcome!s:<8}", colour), gate.says)
+    text = styled((f"{gate.name:<5} ", "bold"), (f"{gate.outcome!s:<8}", colour), gate.says)
     console = out()
     console.print(text)
     if gate.state is not None and gate.state.access:
