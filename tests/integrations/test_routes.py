@@ -420,7 +420,7 @@ def test_routes_of_flask(guard: Guard, ran: list[str]) -> None:
     assert ran == ["above", "above", "put"], "by GET, HEAD and PUT"
     assert app.config["PROPAGATE_EXCEPTIONS"] is None
     # Behind middleware, and mounted where another server's application is.
-    rules = [route("GET PUT", "/{any:path}", "list", "project:web")]
+    rules = [route("GET PUT", "/numbers/{n}", "list", "project:web")]
     app.wsgi_app = WsgiMiddleware(app.wsgi_app, routes=rules, guard=guard)  # type: ignore[method-assign]
     outer = Starlette(routes=[Mount("/flask", WSGIMiddleware(app))])
     found = told(outer)
@@ -540,6 +540,22 @@ def test_after_a_probe_errors_of_applications_are_answered_as_before(guard: Guar
     assert statuses(app, probe=True) == {"GET /{path:path}": "proved"}
     with acting_as("ben"), pytest.raises(AccessDenied, match="blocked by a denial of READ"):
         read("web/salaries")
+
+
+def test_a_route_is_proved_by_all_of_its_methods(urls: ModuleType, guard: Guard) -> None:
+    def halfway(request: Any) -> HttpResponse:
+        if request.method != "POST":
+            with guard.allowed("read", "dataset:web/clicks"):
+                pass
+        return HttpResponse("done")
+
+    urls.urlpatterns.append(path("halfway", halfway))
+    clear_url_caches()
+    seen = inspected(urls)
+    safe = covered(seen.routes, (), [], where=WHERE, answers=probed(seen)).routes[-1]
+    assert (str(safe.status), safe.why) == ("ungated", "other methods were not asked: `--probe all` asks by them")
+    everything = covered(seen.routes, (), [], where=WHERE, answers=probed(seen, everything=True)).routes[-1]
+    assert (str(everything.status), everything.why) == ("ungated", "POST gives 200, and no guard was asked")
 
 
 @dataclass
