@@ -161,7 +161,7 @@ class _Reader(DocumentReader):
                 ):
                     entries[name] = entry
                 method_name = method.text.upper()
-                routes.append(AppRoute(method=method_name, path=path.text, span=self.span(method), parameters=known))
+                routes.append(AppRoute(method=method_name, path=path.text, span=self.span(method)))
         extension = top.get(EXTENSION)
         gateway = (
             None if extension is None else (self.fields(extension, f"`{EXTENSION}`", ("gateway",)) or {}).get("gateway")

@@ -64,7 +64,6 @@ class AppRoute:
     """Paths with made-up parameters that reach the handler."""
     problem: str | None = None
     """Why no request reaches it."""
-    parameters: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
