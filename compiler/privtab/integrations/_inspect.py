@@ -34,9 +34,10 @@ from privtab.integrations.asgi import WEBSOCKET, AsgiMiddleware
 ANY = "ANY"
 """The method of a route that takes every method."""
 EVERY = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
-MADE_UP = ("privtab-probe", "7", "1b4e28ba-2fa1-11d2-883f-0016d3cca427", "1.5", "2030-01-01", "a", "true")
+MADE_UP = ("privtab-probe", "7", "1b4e28ba-2fa1-11d2-883f-0016d3cca427", "90210", "1.5", "2030-01-01", "a", "true")
 """Values for parameters of paths, of every type that routers tell apart."""
 MOST_TRIED = 1_000
+MOST_SAMPLES = 4
 DEEPEST = 50
 
 
@@ -144,13 +145,7 @@ class _Leaf:
         for method in self.methods:
             if method == "HEAD" and "GET" in self.methods:
                 continue
-            methods = (
-                EVERY
-                if method == ANY
-                else (method, "HEAD")
-                if "HEAD" in self.methods and method == "GET"
-                else (method,)
-            )
+            methods = EVERY if method == ANY else (method, *({"HEAD"} & {*self.methods} if method == "GET" else ()))
             handler = _handler(self.endpoint, method)
             yield self._checked(
                 AppRoute(
@@ -165,20 +160,23 @@ class _Leaf:
     def _checked(self, route: AppRoute) -> AppRoute:
         """The route with paths that reach it, and the middleware that guards all of them."""
         names = [found[0] for found in PLACEHOLDER.finditer(route.path)]
-        method = route.methods[0]
+        # Of each value also a longer path, where that reaches the handler: a pattern of a middleware may take one part alone.
+        tried = islice(product(self.values, repeat=len(names)), MOST_TRIED)
+        paths = (
+            _filled(
+                route.path, names, [v + more * name.endswith(":path}") for name, v in zip(names, values, strict=True)]
+            )
+            for values in tried
+            for more in ("", "/a")
+        )
         taken: object = None
-        samples: tuple[str, ...] = ()
-        for values in islice(product(self.values, repeat=len(names)), MOST_TRIED):
-            path = _filled(route.path, names, values)
-            taken = self._taken(method, path)
-            if taken is None:
-                deeper = [
-                    (name, f"{value}/a") for name, value in zip(names, values, strict=True) if name.endswith(":path}")
-                ]
-                paths = [path, *(path.replace(value.removesuffix("/a"), value) for _, value in deeper)]
-                samples = tuple(p for p in paths if self._taken(method, p) is None)
+        samples: dict[str, None] = {}
+        for path in paths:
+            if (taken := self._taken(route.methods[0], path)) is None:
+                samples[path] = None
+            if len(samples) == MOST_SAMPLES:
                 break
-        else:
+        if not samples:
             other = getattr(taken, "path", None) or getattr(taken, "rule", None)
             comes_first = other is not None and getattr(taken, "route", None) is not self.at.levels[-1][2]
             problem = (
@@ -188,7 +186,7 @@ class _Leaf:
         covers = [
             cover for middleware, prefix in self.at.around for cover in self._by(middleware, prefix, route, samples)
         ]
-        return replace(route, covers=(*covers, *route.covers), samples=samples)
+        return replace(route, covers=(*covers, *route.covers), samples=tuple(samples))
 
     def _taken(self, method: str, path: str) -> object:
         """What takes a request instead of this handler; None if it reaches it."""
