@@ -41,7 +41,7 @@ ALLOWED = {
     "client": {"bundle", "engines", "filters"},
     "importing": {"client", "ir", "state", "syntax"},
     "pushdown": {"client", "importing", "ir", "reference", "state", "syntax"},
-    "integrations": {"client"},
+    "integrations": {"client", "syntax"},
     "logs": {
         "analysis",
         "bundle",
@@ -126,6 +126,7 @@ ALLOWED = {
         "entitlements",
         "fmt",
         "importing",
+        "integrations",
         "ir",
         "lint",
         "logs",
