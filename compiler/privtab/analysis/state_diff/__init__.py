@@ -139,6 +139,12 @@ class Comparison:
                 return
             compared += len(subjects)
 
+    def everywhere(self, subjects: Iterable[Subject]) -> Iterator[ChangedAccess]:
+        """The changed access of some subjects on everything, as far as `most` allows: where not rows differ, but what they mean."""
+        yield from self._of(sorted(subjects), frozenset([""]))
+        if self.decided > self.most:
+            self.undecided.append(f"more than {self.most:,} questions to decide: not everything was compared")
+
     @cached_property
     def tree(self) -> EntityTree:
         """The entities of both states."""
@@ -163,6 +169,8 @@ class Comparison:
         for type_ in ("", *self.program.entities):
             plain, others = self.questions_of_type(type_)
             for cut in sorted(under):
+                if self.decided > self.most:
+                    return
                 for found in division.of(type_, cut):
                     yield from self._changes(plain, {RESOURCE: found}, sets)
             for question in others:
