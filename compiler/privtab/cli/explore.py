@@ -104,7 +104,7 @@ def _world(
         places=NOWHERE if found is None else found[1],
         state_shown="" if state is None else str(state),
         moment=moment,
-        moment_shown=moment_text(moment),
+        moment_shown=moment_text(moment - moment % 1_000_000_000),
         partial=found is not None and found[2],
         request=_request(program),
         engine=None if rows is None else lambda: opened(program, rows, moment),

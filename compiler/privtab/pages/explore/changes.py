@@ -11,6 +11,7 @@ from privtab.analysis.state_diff import Comparison, StateDiff, state_diff
 from privtab.analysis.state_diff.chosen import without_rows
 from privtab.analysis.state_diff.subjects import Side
 from privtab.analysis.state_diff.summary import groups, headline, totals
+from privtab.attributes import NO_ATTRIBUTES
 from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.ir.support import Tool, check_support
@@ -46,7 +47,7 @@ def what_if(world: World, asked: Asked) -> Values:
         "removed": [(_sentence(row), text) for row, text in zip(removed, asked.all("remove"), strict=True)],
         "without": lambda name, text: linked("what-if", [pair for pair in asked.pairs if pair != (name, text)]),
         "about": list(_about(world, about)) if about else [],
-        "tables": {table: COLUMNS[table] for table in ALL_TABLES if table != ENTITIES or world.program.flat},
+        "tables": {table: COLUMNS[table] for table in ALL_TABLES if _used(world.program, table)},
         "privileges": [*world.program.grantable, *world.program.aliases, *world.program.sets],
         "readings": world.readings,
         "policy": None,
@@ -59,6 +60,11 @@ def what_if(world: World, asked: Asked) -> Values:
     if program is not None:
         values["policy"] = policy_page(world, program, shown)
     return values
+
+
+def _used(program: Program, table: str) -> bool:
+    """Whether rows of a table can say anything under a policy."""
+    return bool(program.flat) if table == ENTITIES else table != "attributes" or program.attributes != NO_ATTRIBUTES
 
 
 def added_row(asked: Asked) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from privtab.analysis.explain import Part, RequestExplanation
 
@@ -75,19 +76,33 @@ class _Edges:
 def picture(explanation: RequestExplanation) -> Picture | None:
     """The picture of the first set that holds or, of a denial, of what is held and what is denied; None if no row matters."""
     edges, resource = _Edges(), str(explanation.request.resource)
+    outer: dict[str, None] = {}
     for part in _parts(explanation):
         for chains, style in ((part.because, "held"), (part.denied_by, "denied")):
             for chain in chains:
-                last = ""
                 for step in reversed(chain):
                     if step.ends is not None:
-                        right = step.kind in ("grant", "deny", "role", "owner", "member")
-                        label = (part.atom.partition(" (")[0] if step.kind != "owner" else "owner") if right else ""
-                        edges.add(*step.ends, style, step.text, label)
-                        last = step.ends[1]
-                if last in edges.names and last != resource and _within(resource, last):
-                    edges.add(last, resource, "within", f"{resource} lies in {last}")
+                        edges.add(*step.ends, style, step.text, _label(part, step.kind))
+                ends = chain[0].ends if chain else None
+                if ends is not None and ends[1] in edges.names and _within(resource, ends[1]):
+                    outer[ends[1]] = None
+    around = sorted(outer, key=lambda key: (key.count("/") if key.partition(":")[2] else -1, key))
+    if around and around[-1] != resource:
+        around.append(resource)
+    for above, below in pairwise(around):
+        edges.add(above, below, "within", f"{below} lies in {above}")
     return _laid_out(edges, f"user:{explanation.request.user}") if edges.found else None
+
+
+def _label(part: Part, kind: str) -> str:
+    """What an arrow to an entity gives; nothing between principals."""
+    match kind:
+        case "owner" | "member":
+            return kind
+        case "grant" | "deny" | "role":
+            return part.atom.partition(" (")[0]
+        case _:
+            return ""
 
 
 def _parts(explanation: RequestExplanation) -> Iterable[Part]:
@@ -98,31 +113,43 @@ def _parts(explanation: RequestExplanation) -> Iterable[Part]:
 
 
 def _within(key: str, outer: str) -> bool:
-    """Whether the path of an entity begins with that of another one."""
+    """Whether the path of an entity is that of another one, or begins with it."""
     path, above = key.partition(":")[2], outer.partition(":")[2]
     return ":" in outer and (not above or path == above or path.startswith(f"{above}/"))
 
 
 def _laid_out(edges: _Edges, user: str) -> Picture:
-    columns = _columns(edges, user)
+    rank = _ranks(edges, user)
+    columns: list[list[str]] = [[] for _ in range(max(rank.values()) + 1)]
+    for name, number in rank.items():
+        columns[number].append(name)
+    bends: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
+    for edge in edges.found:  # an arrow over several columns has a place of its own in those between
+        for number in range(rank[edge[0]] + 1, rank[edge[1]]):
+            bends.setdefault(edge, []).append((number, len(columns[number])))
+            columns[number].append("")
     boxes: dict[str, Box] = {}
-    for column, names in enumerate(columns):
+    for number, names in enumerate(columns):
         for row, name in enumerate(names):
-            kind, text = _kind(name)
-            x, y = 4 + column * (WIDTH + GAP), 8 + row * LINE
-            boxes[name] = Box(name=name, kind=kind, text=_short(text, LETTERS), x=x, y=y)
-    arrows = list(_arrows(edges, boxes))
+            if name:
+                kind, text = _kind(name)
+                x, y = _place(number, row)
+                boxes[name] = Box(name=name, kind=kind, text=_short(text, LETTERS), x=x, y=y)
     return Picture(
         boxes=list(boxes.values()),
-        arrows=arrows,
+        arrows=list(_arrows(edges, boxes, bends)),
         width=8 + len(columns) * (WIDTH + GAP) - GAP,
         height=8 + max(map(len, columns)) * LINE,
         cut=edges.cut,
     )
 
 
-def _columns(edges: _Edges, user: str) -> list[list[str]]:
-    """The names by how far they are from the user, along the longest way; rows of groups in each other may form cycles."""
+def _place(column: int, row: int) -> tuple[int, int]:
+    return 4 + column * (WIDTH + GAP), 8 + row * LINE
+
+
+def _ranks(edges: _Edges, user: str) -> dict[str, int]:
+    """How far names are from the user, along the longest way; groups in each other may form cycles."""
     rank: dict[str, int] = dict.fromkeys(edges.names, 0)
     for _ in range(len(rank)):
         before = dict(rank)
@@ -131,24 +158,28 @@ def _columns(edges: _Edges, user: str) -> list[list[str]]:
                 rank[end] = min(max(rank[end], rank[origin] + 1), len(rank) - 1)
         if rank == before:
             break
-    columns: Mapping[int, list[str]] = {number: [] for number in sorted(set(rank.values()))}
-    for name, number in rank.items():
-        columns[number].append(name)
-    return list(columns.values())
+    used = {number: position for position, number in enumerate(sorted(set(rank.values())))}
+    return {name: used[number] for name, number in rank.items()}
 
 
-def _arrows(edges: _Edges, boxes: Mapping[str, Box]) -> Iterator[Arrow]:
-    for (origin, end, style), sentences in edges.found.items():
-        a, b = boxes[origin], boxes[end]
-        x1, y1, x2, y2 = a.x + WIDTH, a.y + HEIGHT // 2, b.x, b.y + HEIGHT // 2
-        if b.x <= a.x:  # to a box above or below, or before
-            x1, x2 = a.x + WIDTH // 2, b.x + WIDTH // 2
-            y1, y2 = (a.y + HEIGHT, b.y) if a.y < b.y else (a.y, b.y + HEIGHT)
-            path = f"M{x1} {y1}L{x2} {y2}"
+def _arrows(
+    edges: _Edges, boxes: Mapping[str, Box], bends: Mapping[tuple[str, str, str], list[tuple[int, int]]]
+) -> Iterator[Arrow]:
+    for edge, sentences in edges.found.items():
+        a, b, style = boxes[edge[0]], boxes[edge[1]], edge[2]
+        x, y, end_x, end_y = a.x + WIDTH, a.y + HEIGHT // 2, b.x - 7, b.y + HEIGHT // 2
+        if b.x <= a.x:  # to a box above or below
+            x, end_x = a.x + WIDTH // 2, b.x + WIDTH // 2
+            y, end_y = (a.y + HEIGHT, b.y - 7) if a.y < b.y else (a.y, b.y + HEIGHT + 7)
+            path = f"M{x} {y}L{end_x} {end_y}"
         else:
-            middle = x2 - GAP // 2
-            path = f"M{x1} {y1}C{middle} {y1} {middle} {y2} {x2 - 7} {y2}"
-        labels = list(edges.labels.get((origin, end, style), {}))
+            path = f"M{x} {y}"
+            for column, row in bends.get(edge, ()):
+                left, top = _place(column, row)
+                path += _curve(x, y, left, top + HEIGHT // 2) + f"H{left + WIDTH}"
+                x, y = left + WIDTH, top + HEIGHT // 2
+            path += _curve(x, y, end_x, end_y)
+        labels = list(edges.labels.get(edge, {}))
         label = f"{labels[0]} +{len(labels) - 1}" if len(labels) > 1 else labels[0] if labels else ""
         label = f"not {label}" if style == "denied" and label else label
         yield Arrow(
@@ -156,9 +187,14 @@ def _arrows(edges: _Edges, boxes: Mapping[str, Box]) -> Iterator[Arrow]:
             style=style,
             label=_short(label, LABEL),
             title="; ".join(sentences),
-            x=x2 - GAP // 2,
-            y=y2 - 7,
+            x=b.x - GAP // 2 if b.x > a.x else end_x,
+            y=end_y - 7,
         )
+
+
+def _curve(x: int, y: int, end_x: int, end_y: int) -> str:
+    middle = (x + end_x) // 2
+    return f"C{middle} {y} {middle} {end_y} {end_x} {end_y}"
 
 
 def _kind(name: str) -> tuple[str, str]:
