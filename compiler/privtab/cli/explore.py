@@ -106,7 +106,7 @@ def _world(
         moment=moment,
         moment_shown=moment_text(moment - moment % 1_000_000_000),
         partial=found is not None and found[2],
-        request=_request(program),
+        request=request_of(program),
         engine=None if rows is None else lambda: opened(program, rows, moment),
         versions={
             name: cache(lambda name=name: load_policy(name)) for name in _versions(policy.policy, since, program)
@@ -116,7 +116,9 @@ def _world(
     )
 
 
-def _request(program: Program) -> Callable[..., Request]:
+def request_of(program: Program) -> Callable[..., Request]:
+    """Reads the parts of a request as options of commands are read."""
+
     def request(user: str, operation: str, entity: str, **options: Any) -> Request:
         return RequestOptions(**options).request(program, user, operation, entity)
 
