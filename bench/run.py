@@ -24,6 +24,7 @@ import conformance
 import decisions
 import embedded
 import exact
+import explore
 import features
 import filtering
 import imports
@@ -67,6 +68,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "state": operate_state.report,
     "fleet": operate_fleet.report,
     "questions": questions.report,
+    "explore": explore.report,
     "conformance": conformance.report,
     "pack": pack.report,
     "imports": imports.report,
