@@ -110,6 +110,8 @@ async def _page(explorer: Explorer, request: Request) -> Response:
         raise HttpError(400, "the question has too many values") from None
     except TimeoutError:
         raise HttpError(503, "this takes too long, or others wait before it: ask again", Retry_After="10") from None
+    # Whoever is alone with the pages knows what they look at.
+    note(request.scope, None, routine=explorer.tokens is None)
     if found is None:
         raise HttpError(404, "there is no such page")
     headers = {**HEADERS, **({"Location": found.location} if found.location else {})}
