@@ -60,7 +60,7 @@ def main(folder: Path) -> None:
                             [chromium, *settings, f"--user-data-dir={profile}", f"--window-size={size}", f"--screenshot={picture}", f"{base}/{page}"],
                             check=True, capture_output=True,
                         )  # fmt: skip
-                        print(picture)
+                        sys.stdout.write(f"{picture}\n")
         finally:
             server.terminate()
 

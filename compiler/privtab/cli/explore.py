@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import webbrowser
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab._collection import no_collection
@@ -182,8 +184,8 @@ def _serve(world: World, settings: ServerSettings, *, opens: bool) -> None:
         return application(Explorer(world=world, tokens=tokens, hosts=hosts))
 
     def served() -> tuple[str, dict[str, object]]:
-        if opens:
-            webbrowser.open(url)
+        if opens and sys.stdout.isatty():  # beside the server: some browsers return when they end
+            Thread(target=webbrowser.open, args=(url,), daemon=True).start()
         return f"{world.shown}, to look at,", {"policy": world.shown, "state": world.state_shown}
 
     settings.serve(tls, make, served)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from urllib.parse import parse_qsl
 
 from privtab.analysis.diff import diff
@@ -29,6 +30,10 @@ MOST_QUESTIONS = 100_000
 """Limit on the questions that one page decides in two states."""
 MOST_OF_POLICIES = 20_000
 """The same for two policies, which may differ for everybody and everywhere."""
+MOST_CHECKED = 5_000
+"""Rows of a state up to which an added row is checked beside all others, and not by itself."""
+MOST_USERS = 5_000
+"""Users of a state for whom a page compares two policies."""
 MOST_ROWS = 60
 """Maximum rows that a page offers to take away."""
 
@@ -46,7 +51,7 @@ def what_if(world: World, asked: Asked) -> Values:
         "added": [(_sentence(row), text) for row, text in zip(added, asked.all("add"), strict=True)],
         "removed": [(_sentence(row), text) for row, text in zip(removed, asked.all("remove"), strict=True)],
         "without": lambda name, text: linked("what-if", [pair for pair in asked.pairs if pair != (name, text)]),
-        "about": list(_about(world, about)) if about else [],
+        "about": list(islice(_about(world.rows, about), MOST_ROWS)) if about else [],
         "tables": {table: COLUMNS[table] for table in ALL_TABLES if _used(world.program, table)},
         "privileges": [*world.program.grantable, *world.program.aliases, *world.program.sets],
         "readings": world.readings,
@@ -86,7 +91,7 @@ def _row(text: str) -> tuple[str, dict[str, str]]:
     cells = dict(parse_qsl(query, keep_blank_values=False, max_num_fields=10))
     if missing := [column for column in COLUMNS[table].required if column not in cells]:
         raise UsageError(f"a row of `{table}` needs {', '.join(f'`{column}`' for column in missing)}")
-    if unknown := [column for column in cells if column not in COLUMNS[table].all]:
+    if unknown := [column for column in cells if column not in COLUMNS[table].names]:
         raise UsageError(f"`{table}` has no column `{unknown[0]}`; it has {', '.join(COLUMNS[table].names)}")
     return table, cells
 
@@ -99,16 +104,18 @@ def _with_rows(world: World, state: State, rows: Sequence[tuple[str, dict[str, s
     """The state with further rows, which are checked as those of a file are. Raises UsageError with every finding."""
     if not rows:
         return state
-    tables: dict[str, list[dict[str, str]]] = {}
+    # With all others, unless there are too many to check again: then with those that tell where entities lie.
+    together = sum(len(getattr(state, table)) for table in ALL_TABLES) <= MOST_CHECKED
+    tables = to_tables(state if together else State(entities=state.entities))
     for table, cells in rows:
         tables.setdefault(table, []).append(cells)
-    if world.program.flat:  # where the entities of the new rows lie
-        tables[ENTITIES] = [*to_tables(State(entities=state.entities)).get(ENTITIES, []), *tables.get(ENTITIES, [])]
     checked, findings = validate(world.program, from_tables(tables, "the new row"), notes=False)
     if wrong := [f for f in findings if f.severity == "error"]:
         texts = (f.message + (f" ({f.help})" if f.help else "") for f in wrong)
         raise UsageError("; ".join(dict.fromkeys(texts)))
-    placed = {str(row.entity) for row in state.entities} if world.program.flat else set[str]()
+    if together:
+        return checked
+    placed = {str(row.entity) for row in state.entities}
     for table in ALL_TABLES:
         for row in getattr(checked, table):
             if table != ENTITIES or str(row.entity) not in placed:
@@ -137,20 +144,17 @@ def _numbers(state: State, table: str, cells: dict[str, str]) -> list[int]:
     return sorted(n for n in found or () if all(state.column(table, column).take([n]) == [None] for column in others))
 
 
-def _about(world: World, name: str) -> Iterator[tuple[str, str]]:
+def _about(state: State, name: str) -> Iterator[tuple[str, str]]:
     """The rows that name a principal, as `user:…` or bare, or an entity: sentences, and as URLs write them."""
-    state = world.rows
     kind, _, bare = name.partition(":")
     texts = {name, bare, f"user:{name}"} if kind in ("user", "group", "role") else {name, f"user:{name}"}
-    left = MOST_ROWS
     for table in ALL_TABLES:
         columns = COLUMNS[table].names
         found = sorted({row for column in columns for row in state.column(table, column).where(texts)})
         for number in found:
             read = ((column, state.column(table, column).take([number])[0]) for column in columns)
             cells = {column: text for column, text in read if text is not None}
-            if left and _names(cells, kind, bare, name):
-                left -= 1
+            if _names(cells, kind, bare, name):
                 yield row_sentence(table, cells), linked(table, cells.items())
 
 
@@ -210,6 +214,8 @@ def policy_page(world: World, program: Program, shown: str) -> Values:
 def _for_whom(world: World, program: Program, pairs: Sequence[tuple[str, str]]) -> StateDiff:
     """Who gains and loses operations in the state if the policy were another one. Raises UsageError if that cannot be told."""
     check_support(program, Tool.STATE_DIFF)
+    if len(world.users) > MOST_USERS:
+        raise UsageError(f"the state names {len(world.users):,} users, and {MOST_USERS:,} are the most")
     if program.entities != world.program.entities:
         raise UsageError("the policies have other types of entities: rows do not mean the same in both")
     _, findings = validate(program, from_tables(to_tables(world.rows), world.state_shown), notes=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -73,9 +73,12 @@ class _Edges:
             self.labels.setdefault((origin, end, style), {})[label] = None
 
 
-def picture(explanation: RequestExplanation) -> Picture | None:
-    """The picture of the first set that holds or, of a denial, of what is held and what is denied; None if no row matters."""
-    edges, resource = _Edges(), str(explanation.request.resource)
+def picture(explanation: RequestExplanation, keys: Sequence[str]) -> Picture | None:
+    """The picture of the first set that holds or, of a denial, of what is held and what is denied; None if no row matters.
+
+    `keys`: of the entities from the root to the resource.
+    """
+    edges = _Edges()
     outer: dict[str, None] = {}
     for part in _parts(explanation):
         for chains, style in ((part.because, "held"), (part.denied_by, "denied")):
@@ -84,11 +87,11 @@ def picture(explanation: RequestExplanation) -> Picture | None:
                     if step.ends is not None:
                         edges.add(*step.ends, style, step.text, _label(part, step.kind))
                 ends = chain[0].ends if chain else None
-                if ends is not None and ends[1] in edges.names and _within(resource, ends[1]):
+                if ends is not None and ends[1] in edges.names:
                     outer[ends[1]] = None
-    around = sorted(outer, key=lambda key: (key.count("/") if key.partition(":")[2] else -1, key))
-    if around and around[-1] != resource:
-        around.append(resource)
+    around = [key for key in keys if key in outer]
+    if around and around[-1] != keys[-1]:
+        around.append(keys[-1])
     for above, below in pairwise(around):
         edges.add(above, below, "within", f"{below} lies in {above}")
     return _laid_out(edges, f"user:{explanation.request.user}") if edges.found else None
@@ -110,12 +113,6 @@ def _parts(explanation: RequestExplanation) -> Iterable[Part]:
     if explanation.decision.allowed and holding is not None:
         return holding
     return dict.fromkeys(part for parts in explanation.sets for part in parts if part.holds or part.denied)
-
-
-def _within(key: str, outer: str) -> bool:
-    """Whether the path of an entity is that of another one, or begins with it."""
-    path, above = key.partition(":")[2], outer.partition(":")[2]
-    return ":" in outer and (not above or path == above or path.startswith(f"{above}/"))
 
 
 def _laid_out(edges: _Edges, user: str) -> Picture:

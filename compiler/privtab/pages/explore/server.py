@@ -39,6 +39,8 @@ LONGEST_QUERY = 48_000
 """Maximum length of the query of a URL."""
 SECONDS = 60.0
 """Seconds after which a question that others wait for, or that takes long, is answered with 503."""
+MOST_WAITING = 50
+"""Maximum questions that wait for each other; further ones get 503."""
 KEPT = 64 << 20
 """Maximum characters of answers that are kept."""
 
@@ -61,6 +63,8 @@ class Explorer:
     answers: OrderedDict[tuple[str, str], Answer] = field(default_factory=OrderedDict)
     one: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Held while a page is worked out: what is derived from a state is not made for several at a time."""
+    waiting: int = 0
+    """Questions that are worked out or wait."""
 
     async def answer(self, name: str, query: str) -> Answer | None:
         """The answer to a URL, from those that are kept or worked out."""
@@ -69,6 +73,8 @@ class Explorer:
         if known is not None:
             self.answers.move_to_end(key)
             return known
+        if self.waiting >= MOST_WAITING:
+            raise TimeoutError
         pairs = parse_qsl(query, max_num_fields=2 * MOST_VALUES, errors="replace")
         # A question that takes too long goes on, and so others wait for it: it cannot be stopped.
         working = asyncio.create_task(self._worked_out(name, pairs))
@@ -78,8 +84,12 @@ class Explorer:
         return found
 
     async def _worked_out(self, name: str, pairs: list[tuple[str, str]]) -> Answer | None:
-        async with self.one:
-            return await asyncio.to_thread(answer, self.world, name, pairs)
+        self.waiting += 1
+        try:
+            async with self.one:
+                return await asyncio.to_thread(answer, self.world, name, pairs)
+        finally:
+            self.waiting -= 1
 
     def _keep(self, key: tuple[str, str], found: Answer) -> None:
         self.answers[key] = found
@@ -121,9 +131,16 @@ async def _page(explorer: Explorer, request: Request) -> Response:
 def _check_host(explorer: Explorer, request: Request) -> None:
     """Refuse names that are not this server's: a page elsewhere may have had its own name resolved to this address."""
     sent = request.headers.getlist("host")
-    host = urlsplit(f"//{sent[0]}").hostname if len(sent) == 1 and sent[0] else None
+    host = _host_of(sent[0]) if len(sent) == 1 else None
     if host is None or not (host in explorer.hosts or host == "localhost" or _is_address(host)):
         raise HttpError(421, "this server is not called by that name: use its address, or start it with --public-url")
+
+
+def _host_of(header: str) -> str | None:
+    try:
+        return urlsplit(f"//{header}").hostname
+    except ValueError:
+        return None
 
 
 def _is_address(host: str) -> bool:

@@ -100,7 +100,7 @@ def decision(world: World, asked: Asked) -> Values:
     return {
         "found": found,
         "row": world.table[f"{request.resource.type}.{request.action}"],
-        "picture": picture(found),
+        "picture": picture(found, world.reference.holdings.locations.find(request.resource) or [str(request.resource)]),
         "sets": sorted(((all(p.holds for p in atoms), atoms) for atoms in found.sets), key=lambda s: not s[0]),
         "shown_parts": list(holding[0])
         if found.decision.allowed and holding
