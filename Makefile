@@ -137,6 +137,10 @@ test-long: setup-test ## minutes of generated worlds, other ones each time
 bench: setup-test ## decisions a second, by engine and size
 	@$(BIN)/python bench/run.py
 
+.PHONY: screenshots
+screenshots: setup ## pictures of the pages of `privtab explore`, by Chromium, into build/screenshots
+	@$(BIN)/python .ci/screenshots.py build/screenshots
+
 # --- cleaning -------------------------------------------------------------------------------------------------------
 
 clean: ## remove what is generated, but not the virtual environment

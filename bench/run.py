@@ -25,6 +25,7 @@ import decisions
 import doors
 import embedded
 import exact
+import explore
 import features
 import filtering
 import imports
@@ -70,6 +71,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "state": operate_state.report,
     "fleet": operate_fleet.report,
     "questions": questions.report,
+    "explore": explore.report,
     "conformance": conformance.report,
     "pack": pack.report,
     "imports": imports.report,

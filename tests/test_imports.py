@@ -78,7 +78,9 @@ ALLOWED = {
     "pages": {
         "analysis",
         "backends",
+        "engines",
         "entitlements",
+        "filters",
         "fmt",
         "ir",
         "reference",

@@ -47,6 +47,8 @@ class ProvenanceStep:
     place: RowLocation | None = None
     window: Window = ALWAYS
     """When the row holds; it is in the text, too."""
+    ends: tuple[str, str] | None = None
+    """From which principal to which principal, entity or service it leads; None for a value."""
 
 
 Chain: TypeAlias = tuple[ProvenanceStep, ...]
@@ -77,10 +79,12 @@ class Provenance:
         request_groups = sorted(evaluation.request_groups)
         in_state = set(self._rows)
         for group in request_groups:
-            step = ProvenanceStep(kind="request", text=f"the request says that {user} is in group:{group}")
+            text = f"the request says that {user} is in group:{group}"
+            step = ProvenanceStep(kind="request", text=text, ends=(f"user:{user}", f"group:{group}"))
             self._rows[f"group:{group}"].append((f"user:{user}", None, step))
         for group in self.program.semantics.everyones:
-            step = ProvenanceStep(kind="everyone", text=f"every user is in group:{group}")
+            ends = (f"user:{user}", f"group:{group}")
+            step = ProvenanceStep(kind="everyone", text=f"every user is in group:{group}", ends=ends)
             self._rows[f"group:{group}"].append((f"user:{user}", None, step))
         self._link({f"group:{group}" for group in (*request_groups, *self.program.semantics.everyones)} - in_state)
         all_principals = {f"user:{user}", *self._rows}
@@ -95,12 +99,13 @@ class Provenance:
                 is_plain = privilege in named or privilege == ANY_PRIVILEGE
                 privilege_text = text if is_plain else f"{text} (which implies {privilege})"
                 self._grants[grant.effect, privilege, str(grant.entity)].append(
-                    (grant, self._step(kind, privilege_text, "grants", row))
+                    (grant, self._step(kind, privilege_text, "grants", row, (grant.grantee, str(grant.entity))))
                 )
         self._owners: dict[str, list[tuple[str, ProvenanceStep]]] = defaultdict(list)
         for row in state.column("owners", "owner").where(all_principals):
             entity, owner = state.owners[row]
-            step = self._step("owner", row_sentence("owners", {"entity": str(entity), "owner": owner}), "owners", row)
+            text = row_sentence("owners", {"entity": str(entity), "owner": owner})
+            step = self._step("owner", text, "owners", row, (owner, str(entity)))
             self._owners[str(entity)].append((owner, step))
 
     def about(self, evaluation: EvaluationContext, *, every_link: bool = False) -> Provenance:
@@ -124,14 +129,15 @@ class Provenance:
                 member, group = state.memberships[row]
                 text = row_sentence("memberships", {"user": member, "group": group})
                 holder = member if member.startswith("group:") else f"user:{member}"
-                step = self._step("membership", text, "memberships", row)
+                step = self._step("membership", text, "memberships", row, (holder, f"group:{group}"))
                 self._rows[f"group:{group}"].append((holder, None, step))
             for row in state.column("assignments", "principal").where(waiting):
                 assignment = state.assignments[row]
                 cells = {"principal": assignment.principal, "role": assignment.role}
                 scope = None if assignment.scope is None else str(assignment.scope)
                 text = row_sentence("assignments", cells | ({} if scope is None else {"scope": scope}))
-                step = self._step("assignment", text, "assignments", row)
+                ends = (assignment.principal, f"role:{assignment.role}")
+                step = self._step("assignment", text, "assignments", row, ends)
                 self._rows[f"role:{assignment.role}"].append((assignment.principal, scope, step))
             waiting = set(self._rows) - before
 
@@ -152,7 +158,8 @@ class Provenance:
     def _chains_from(self, source: Source) -> Iterator[Chain]:
         match source.kind:
             case "self":
-                yield (ProvenanceStep(kind="self", text=f"that is {self.evaluation.user}"),)
+                user = self.evaluation.user
+                yield (ProvenanceStep(kind="self", text=f"that is {user}", ends=(f"user:{user}", source.on or user)),)
             case "service admin" | "member":
                 yield from ((step,) for step in self._own_rows(source))
             case "group":
@@ -178,7 +185,10 @@ class Provenance:
             grants = self._grants.get(("allow", source.privilege, source.key), ())
             return [(grant.grantee, step) for grant, step in grants]
         declared = f"has {source.privilege} at {source.key} by its declaration"
-        return [(role, ProvenanceStep(kind="role", text=f"{role} {declared}")) for role in sorted(source.principals)]
+        return [
+            (role, ProvenanceStep(kind="role", text=f"{role} {declared}", ends=(role, source.key)))
+            for role in sorted(source.principals)
+        ]
 
     def _own_rows(self, source: Source) -> Iterator[ProvenanceStep]:
         """The rows that name the user."""
@@ -186,10 +196,12 @@ class Provenance:
         if source.kind == "member":
             for row, entity in self._rows_of("members", "user", {user}, "of"):
                 if entity == source.on:
-                    yield self._step("member", row_sentence("members", {"user": user, "of": entity}), "members", row)
+                    text = row_sentence("members", {"user": user, "of": entity})
+                    yield self._step("member", text, "members", row, (f"user:{user}", entity))
             return
         for row in self.state.column("service_admins", "user").where([user]):
-            yield self._step("service admin", row_sentence("service_admins", {"user": user}), "service_admins", row)
+            text = row_sentence("service_admins", {"user": user})
+            yield self._step("service admin", text, "service_admins", row, (f"user:{user}", "service"))
 
     def denied(self, atom: Has) -> tuple[tuple[Grant, Chain], ...]:
         """Every denial that blocks a privilege on an object: its row, and the chain from it to the caller."""
@@ -285,10 +297,12 @@ class Provenance:
         rows = self.state.column(table, column).where(texts)
         return zip(rows, map(str, self.state.column(table, other).take(rows)), strict=True)
 
-    def _step(self, kind: StepKind, text: str, table: str, number: int) -> ProvenanceStep:
+    def _step(
+        self, kind: StepKind, text: str, table: str, number: int, ends: tuple[str, str] | None = None
+    ) -> ProvenanceStep:
         window = self.places.window(table, number)
         text = text if window == ALWAYS else f"{text}, {shown(window)}"
-        return ProvenanceStep(kind=kind, text=text, place=self.places.of(table, number), window=window)
+        return ProvenanceStep(kind=kind, text=text, place=self.places.of(table, number), window=window, ends=ends)
 
 
 def _counts(holder: str, principal: str, active: Collection[str] | None, *, counts: bool) -> bool:

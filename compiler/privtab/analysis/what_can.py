@@ -18,6 +18,7 @@ from privtab.errors import Undecided
 from privtab.ir.canonical import Leaf, atom_of, canonical
 from privtab.ir.formula import asked_condition, compares
 from privtab.ir.nodes import RESOURCE, ByType, Compare, Formula, Program, Rule, ServiceAdmin
+from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
 from privtab.names import LEFT_OUT, bare_name, check_user
 from privtab.reference.evaluate import Reference
@@ -25,6 +26,8 @@ from privtab.request import Entity
 from privtab.state.nodes import State
 
 Atoms: TypeAlias = tuple[Leaf, ...]
+MOST_NAMES = 5
+"""Maximum entities named on one line."""
 CHOICES = 4_096
 """The most choices of types, or of objects, that are tried for the `with` objects of one request."""
 
@@ -67,6 +70,7 @@ def what_can(
     flags: frozenset[str] = frozenset(),
     groups: Collection[str] = (),
     active_roles: Collection[str] | None = None,
+    known: Universe | None = None,
 ) -> WhatCan:
     """What `user` may do on each entity that the state names, or on `entity` alone.
 
@@ -74,13 +78,16 @@ def what_can(
 
     Operations that create are decided without a last name, since the entity does not exist yet, and so are unnamed
     calls such as listings. `with` objects are chosen among the same entities. Raises InvalidRequest if `entity` is not
-    valid in this policy, and if the user does not hold one of the `active_roles`.
+    valid in this policy, and if the user does not hold one of the `active_roles`. `known`: the universe of the whole state, if it was
+    worked out before.
     """
     check_support(reference.program, Tool.WHAT_CAN)
     if entity is not None:
         reference.vocabulary.check_path(entity)
-    found = universe(reference.program, state, None if entity is None else _types(reference.program, entity.type))
-    if entity is not None:
+    if entity is None:
+        found = known or universe(reference.program, state)
+    else:
+        found = universe(reference.program, state, _types(reference.program, entity.type))
         found.add(entity)
     name = bare_name(user, "user")
     is_principal_alone = user.startswith(("group:", "role:"))
@@ -104,6 +111,48 @@ def what_can(
         question_count=total,
         undecided=tuple(decisions.undecided.values()),
     )
+
+
+def lines(program: Program, allowed: Iterable[AllowedOperation]) -> list[tuple[str, str, list[str]]]:
+    """(type, paths, operations) for entities with allowed operations; neighbours with the same operations share a line.
+
+    `[list table]`: a call that names no item. `run*`: with some further object.
+    """
+    order = list(program.entities)
+    by_entity: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
+    for may in allowed:
+        type_ = _container(program, may.resource) if may.unnamed else may.resource.type
+        path = may.resource.id.removesuffix("/")  # a path without its last name ends so where a type nests
+        if may.unnamed and may.resource.type in program.flat:
+            type_, _, path = path.partition(":")
+        named, calls = by_entity.setdefault((type_, path), ([], []))
+        word = may.operation + ("*" if may.with_ else "")
+        if may.unnamed:
+            calls.append(f"{word} {may.resource.type}")
+        else:
+            named.append(word)
+    found = []
+    alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for (type_, path), (named, calls) in by_entity.items():
+        words = (*named, *(f"[{call}]" for call in calls))
+        alike.setdefault((type_, path.rpartition("/")[0], words), []).append(path)
+    for (type_, parent, words), paths in alike.items():
+        names = paths[0] if len(paths) == 1 else _joined(parent, paths)
+        found.append((type_ or "anywhere", names, list(words)))
+    return sorted(found, key=lambda line: (order.index(line[0]) if line[0] in order else -1, line[1]))
+
+
+def _container(program: Program, resource: Entity) -> str:
+    """The type of the entity that contains a resource; empty for the root."""
+    parent = program.entities[resource.type].parent
+    levels = vocabulary(program).shapes[resource.type].levels(resource.id)
+    return resource.type if program.entities[resource.type].nested and levels > 1 else parent or ""
+
+
+def _joined(parent: str, paths: list[str]) -> str:
+    last = [path.rpartition("/")[2] for path in paths]
+    listed = f"{{{','.join(last)}}}" if len(last) <= MOST_NAMES else f"{{{','.join(last[:3])},…}} ({len(last):,})"
+    return f"{parent}/{listed}" if parent else listed
 
 
 def questions(program: Program, type_: str) -> list[tuple[Rule, bool]]:

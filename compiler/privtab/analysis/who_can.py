@@ -7,7 +7,7 @@ hold, and each atom takes few look-ups. Details about a single user come from th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -205,3 +205,26 @@ def who_can(reference: Reference, state: State, request: Request) -> WhoCan:
     if request.active_roles is not None:
         raise UsageError("`who-can` is about all roles of everybody: leave the active roles out")
     return WhoCan(reference, state, request)
+
+
+def evidence_text(through: Iterable[Evidence]) -> str:
+    """What is granted through whom: `READ, WRITE by role:dev (group:hr); owner (project:web)`. Omits mere membership."""
+    atoms_by_source: dict[str, list[str]] = {}
+    listed = list(through)
+    for t in [t for t in listed if not t.atom.startswith("member (")] or listed:
+        text, by = _atom_and_source(t)
+        atoms_by_source.setdefault(by, []).append(text)
+    return "; ".join(f"{', '.join(dict.fromkeys(text))}{by}" for by, text in atoms_by_source.items())
+
+
+def _atom_and_source(t: Evidence) -> tuple[str, str]:
+    """What is granted and through whom; the entity is omitted if every line would repeat it."""
+    name, _, rest = t.atom.partition(" (")
+    is_privilege = bool(rest) and name not in {"owner", "member", "holds"}
+    via = f" ({t.via})" if t.via else ""
+    if t.through.startswith("owner "):
+        owner = t.through.removeprefix("owner ")
+        return name, f" as owner of {t.on}" + ("" if owner.startswith("user:") else f" by {owner}{via}")
+    if t.through.startswith("user:"):
+        return (name, " in person") if is_privilege else (t.atom, "")
+    return name if is_privilege else t.atom, f" by {t.through}{via}"

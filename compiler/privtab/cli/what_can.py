@@ -15,15 +15,11 @@ from privtab.printable import count
 if TYPE_CHECKING:
     from privtab.analysis.what_can import AllowedOperation, WhatCan
     from privtab.ir.nodes import Program
-    from privtab.request import Entity
 
 PANEL = "Ask"
 
 MOST_LINES = 60
 """Default maximum of lines shown as text."""
-
-MOST_NAMES = 5
-"""Maximum entities named on one line."""
 
 
 def run(
@@ -99,6 +95,8 @@ def _row(may: AllowedOperation) -> tuple[object, ...]:
 
 
 def _show(console: Terminal, program: Program, found: WhatCan, most: int) -> None:
+    from privtab.analysis.what_can import lines
+
     about = "" if len(found.entities) != 1 else f" on {found.entities[0]}"
     console.print(f"what {found.principal} can do{about}", style="bold")
     console.print(
@@ -107,56 +105,15 @@ def _show(console: Terminal, program: Program, found: WhatCan, most: int) -> Non
     )
     if not found.allowed:
         return
-    lines = list(_lines(program, found.allowed))
-    shown = lines[: most or len(lines)]
+    found_lines = lines(program, found.allowed)
+    shown = found_lines[: most or len(found_lines)]
     wide = min(max(len(path) for _, path, _ in shown), 40)
     for type_, of_type in groupby(shown, key=lambda line: line[0]):
         console.print(f"\n{type_}", style="bold")
         for _, path, words in of_type:
             show_words(console, f"  {path:<{wide}}  ", words, margin=4 + wide, gap="  ")
-    console.more(len(lines) - len(shown), "lines", apart=True)
+    console.more(len(found_lines) - len(shown), "lines", apart=True)
     legend = ["[…] calls that name no item"] if any(may.unnamed for may in found.allowed) else []
     legend += ["* with some further object, which --format json names"] if any(m.with_ for m in found.allowed) else []
     if legend:
         console.print("\n" + "; ".join(legend), style="dim")
-
-
-def _lines(program: Program, allowed: tuple[AllowedOperation, ...]) -> list[tuple[str, str, list[str]]]:
-    """(type, paths, operations) for entities with allowed operations; neighbours with the same operations share a line."""
-    order = list(program.entities)
-    by_entity: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
-    for may in allowed:
-        type_ = _container(program, may.resource) if may.unnamed else may.resource.type
-        path = may.resource.id.removesuffix("/")  # a path without its last name ends so where a type nests
-        if may.unnamed and may.resource.type in program.flat:
-            type_, _, path = path.partition(":")
-        named, calls = by_entity.setdefault((type_, path), ([], []))
-        word = may.operation + ("*" if may.with_ else "")
-        if may.unnamed:
-            calls.append(f"{word} {may.resource.type}")
-        else:
-            named.append(word)
-    lines = []
-    alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
-    for (type_, path), (named, calls) in by_entity.items():
-        words = (*named, *(f"[{call}]" for call in calls))
-        alike.setdefault((type_, path.rpartition("/")[0], words), []).append(path)
-    for (type_, parent, words), paths in alike.items():
-        names = paths[0] if len(paths) == 1 else _joined(parent, paths)
-        lines.append((type_ or "anywhere", names, list(words)))
-    return sorted(lines, key=lambda line: (order.index(line[0]) if line[0] in order else -1, line[1]))
-
-
-def _container(program: Program, resource: Entity) -> str:
-    """The type of the entity that contains a resource; empty for the root."""
-    from privtab.ir.serialise import vocabulary
-
-    parent = program.entities[resource.type].parent
-    levels = vocabulary(program).shapes[resource.type].levels(resource.id)
-    return resource.type if program.entities[resource.type].nested and levels > 1 else parent or ""
-
-
-def _joined(parent: str, paths: list[str]) -> str:
-    last = [path.rpartition("/")[2] for path in paths]
-    listed = f"{{{','.join(last)}}}" if len(last) <= MOST_NAMES else f"{{{','.join(last[:3])},…}} ({len(last):,})"
-    return f"{parent}/{listed}" if parent else listed

@@ -32,9 +32,9 @@ from privtab.printable import count
 from privtab.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from privtab.analysis.who_can import Evidence, WhoCan
+    from privtab.analysis.who_can import WhoCan
 
 PANEL = "Ask"
 
@@ -96,6 +96,8 @@ def run(
 
 
 def _users(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[str]) -> None:
+    from privtab.analysis.who_can import evidence_text
+
     users = found.users[:most]
     if format_ == "text":
         _show_users(found, users)
@@ -103,7 +105,7 @@ def _users(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[str])
     listed = [{"user": user, "through": () if found.anyone else found.through(user)} for user in users]
     answer = {**_question_json(found), "anyone": found.anyone, "count": len(found.users), "users": listed}
     answer |= {"except": list(found.excepted)} if found.excepted else {}
-    rows = ((user, "anyone" if found.anyone else _text(found.through(user))) for user in users)
+    rows = ((user, "anyone" if found.anyone else evidence_text(found.through(user))) for user in users)
     print_if_data(format_, {**answer, "notes": notes}, ("user", "through"), rows)
 
 
@@ -118,30 +120,9 @@ def _question_json(found: WhoCan) -> dict[str, Any]:
     }
 
 
-def _text(through: Iterable[Evidence]) -> str:
-    """What is granted through whom: `READ, WRITE by role:dev (group:hr); owner (project:web)`. Omits mere membership."""
-    atoms_by_source: dict[str, list[str]] = {}
-    listed = list(through)
-    for t in [t for t in listed if not t.atom.startswith("member (")] or listed:
-        text, by = _atom_and_source(t)
-        atoms_by_source.setdefault(by, []).append(text)
-    return "; ".join(f"{', '.join(dict.fromkeys(text))}{by}" for by, text in atoms_by_source.items())
-
-
-def _atom_and_source(t: Evidence) -> tuple[str, str]:
-    """What is granted and through whom; the entity is omitted if every line would repeat it."""
-    name, _, rest = t.atom.partition(" (")
-    is_privilege = bool(rest) and name not in {"owner", "member", "holds"}
-    via = f" ({t.via})" if t.via else ""
-    if t.through.startswith("owner "):
-        owner = t.through.removeprefix("owner ")
-        return name, f" as owner of {t.on}" + ("" if owner.startswith("user:") else f" by {owner}{via}")
-    if t.through.startswith("user:"):
-        return (name, " in person") if is_privilege else (t.atom, "")
-    return name if is_privilege else t.atom, f" by {t.through}{via}"
-
-
 def _show_users(found: WhoCan, users: tuple[str, ...]) -> None:
+    from privtab.analysis.who_can import evidence_text
+
     console = out()
     _heading(found)
     if found.anyone:
@@ -154,7 +135,7 @@ def _show_users(found: WhoCan, users: tuple[str, ...]) -> None:
     console.print(f"{count(len(found.users), 'user')} of {len(found.known | set(found.users)):,}", style="dim")
     if users:
         console.print()
-        lines = ((user, _text(found.through(user))) for user in users)
+        lines = ((user, evidence_text(found.through(user))) for user in users)
         console.print(table("user", "through", rows=lines))
     console.more(len(found.users) - len(users), apart=True)
 

@@ -80,14 +80,15 @@ class PolicyPage:
         templates = environment("docs")
         templates.filters |= {"code": as_code, "text": as_text}
         changes = "" if self.changes is None else markdown(self.changes, level=3)
-        text = templates.get_template("policy.md.j2").render(**self._view(), changes=changes)
+        text = templates.get_template("policy.md.j2").render(**self.view(), changes=changes)
         return re.sub(r"\n{3,}", "\n\n", text).rstrip("\n") + "\n"
 
-    def html(self) -> str:
-        """The page as one HTML file, which loads nothing."""
-        return page("docs/policy", **self._view(), **page_values(self.changes))
+    def html(self, template: str = "docs/policy", **more: object) -> str:
+        """The page as one HTML file, which loads nothing; `template`: one that extends this one, and `more` what it shows."""
+        return page(template, **self.view(), **page_values(self.changes), **more)
 
-    def _view(self) -> dict[str, Any]:
+    def view(self) -> dict[str, Any]:
+        """What the templates show."""
         policy = describe(self.program, revision=self.revision)
         nodes = list(_nodes(policy["entities"]))
         sections: dict[str, list[Row]] = {entity: [] for entity in policy["entities"]}

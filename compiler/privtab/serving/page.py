@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING
+
 from privtab._resources import templates
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
@@ -15,8 +21,12 @@ PAGE_HEADERS = {
 
 def page(name: str, /, **values: object) -> str:
     """The HTML of one page; values are escaped."""
+    return _html().get_template(f"{name}.html.j2").render(**values)
+
+
+@cache
+def _html() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(templates())
-    html = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return html.get_template(f"{name}.html.j2").render(**values)
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import combinations, product
 from math import prod
 
@@ -67,9 +68,8 @@ def state_diff(
     plain_rows = rows if states[0] is before and states[1] is after else tuple(changed_rows(*states))
     # Where ids are flat, the rows of a state tell which entities lie somewhere.
     naming = [] if program.flat else [State(owners=tuple((entity, "") for entity in entities))]
-    comparison = _Comparison(
-        program, placed(program, states[0]), placed(program, states[1]), plain_rows, most, naming, causes=causes
-    )
+    sides = Side(program, placed(program, states[0])), Side(program, placed(program, states[1]))
+    comparison = Comparison(program, sides, plain_rows, most, naming, causes=causes)
     access: Iterable[ChangedAccess] = comparison.all(tell)
     if comparison.rows is not rows:
         access = with_windows(access, rows, at_moment)
@@ -83,27 +83,28 @@ def state_diff(
     )
 
 
-class _Comparison:
-    """The comparison of the decisions of two states."""
+class Comparison:
+    """The comparison of the decisions of two states, or of two policies in one state."""
 
     def __init__(
         self,
         program: Program,
-        before: State,
-        after: State,
+        sides: tuple[Side, Side],
         rows: Sequence[ChangedRow],
         most: int,
-        naming: Sequence[State],
+        naming: Sequence[State] = (),
         *,
         causes: bool,
     ) -> None:
         self.program = program
         self.sensitive = program.sensitive
-        self.sides = (Side(program, before), Side(program, after))
+        self.sides = sides
         self.rows = rows
         self.most = most
         self.naming = naming
         """Rows that name further entities."""
+        self.only: Collection[tuple[str, str]] | None = None
+        """The operations that are compared, by type and name; None: every one."""
         self.wants_causes = causes
         self.decided = 0
         self.undecided: list[str] = []
@@ -117,8 +118,6 @@ class _Comparison:
         """Every changed access."""
         if not self.rows:
             return
-        self.tree = EntityTree(self.program, *(side.state for side in self.sides), *self.naming)
-        self.named = self.tree.named([t.name for t in self.program.entities.values() if t.principal is not None])
         affected = ChangeImpact(self.program, self.sides, self.tree).by_subject(self.rows)
         self.causes = Causes(self.program, self.sides, self.rows, self.tree.addresses)
         subjects_by_paths: dict[frozenset[str], list[Subject]] = defaultdict(list)
@@ -140,6 +139,22 @@ class _Comparison:
                 return
             compared += len(subjects)
 
+    def everywhere(self, subjects: Iterable[Subject]) -> Iterator[ChangedAccess]:
+        """The changed access of some subjects on everything, as far as `most` allows: where not rows differ, but what they mean."""
+        yield from self._of(sorted(subjects), frozenset([""]))
+        if self.decided > self.most:
+            self.undecided.append(f"more than {self.most:,} questions to decide: not everything was compared")
+
+    @cached_property
+    def tree(self) -> EntityTree:
+        """The entities of both states."""
+        return EntityTree(self.program, *(side.state for side in self.sides), *self.naming)
+
+    @cached_property
+    def named(self) -> Mapping[str, set[str]]:
+        """The addresses that a principal's name may refer to."""
+        return self.tree.named([t.name for t in self.program.entities.values() if t.principal is not None])
+
     def notes(self) -> Iterator[str]:
         """What the answer does not cover although it may seem to."""
         if self.sides[0].uses.request_groups and self.rows:
@@ -149,6 +164,21 @@ class _Comparison:
 
     def _of(self, subjects: Sequence[Subject], roots: frozenset[str]) -> Iterator[ChangedAccess]:
         """The changed access of subjects that are affected at or below the same paths."""
+        division, under = self.classes(subjects, roots)
+        sets = (SubjectSets(self.sides[0], subjects), SubjectSets(self.sides[1], subjects))
+        for type_ in ("", *self.program.entities):
+            plain, others = self.questions_of_type(type_)
+            for cut in sorted(under):
+                if self.decided > self.most:
+                    return
+                for found in division.of(type_, cut):
+                    yield from self._changes(plain, {RESOURCE: found}, sets)
+            for question in others:
+                for classes in self._combinations(question[0], type_, division, under):
+                    yield from self._changes([question], classes, sets)
+
+    def classes(self, subjects: Collection[Subject], roots: frozenset[str]) -> tuple[Division, set[str]]:
+        """The entities in classes that have equal answers for each of some subjects, and which of them lie at or below some paths."""
         # What has moved lies elsewhere in one of the states, or nowhere.
         cuts: set[str] = {*roots, *self._cuts(subjects), *map(self.tree.addresses.of, self.tree.addresses.moved)}
         if (least := self.least_below) is not None:
@@ -156,23 +186,16 @@ class _Comparison:
             cuts = {outer for path in cuts for outer in self.tree.around(path)}
             roots |= {outer for path in roots for outer in self.tree.around(path) if count_names(outer) >= least}
         division = self.tree.divided(cuts)
-        under = division.under(roots)
-        sets = (SubjectSets(self.sides[0], subjects), SubjectSets(self.sides[1], subjects))
-        for type_ in ("", *self.program.entities):
-            plain, others = self._questions_of_type(type_)
-            for cut in sorted(under):
-                for found in division.of(type_, cut):
-                    yield from self._changes(plain, {RESOURCE: found}, sets)
-            for question in others:
-                for classes in self._combinations(question[0], type_, division, under):
-                    yield from self._changes([question], classes, sets)
+        return division, division.under(roots)
 
-    def _questions_of_type(self, type_: str) -> tuple[list[list[Question]], list[list[Question]]]:
+    def questions_of_type(self, type_: str) -> tuple[list[list[Question]], list[list[Question]]]:
         """The questions about entities of a type, by rule and for each set of flags: without `with` objects, and with them."""
         plain: list[list[Question]] = []
         others: list[list[Question]] = []
         states = [side.state for side in self.sides]
         for rule, unnamed in questions(self.program, type_):
+            if self.only is not None and (rule.entity, rule.operation) not in self.only:
+                continue
             key = rule.id, unnamed
             if key not in self._questions:
                 self._questions[key] = [

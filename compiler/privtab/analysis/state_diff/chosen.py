@@ -33,7 +33,10 @@ def without_rows(state: State, rows: Iterable[tuple[str, int]]) -> State:
     removed: dict[str, set[int]] = {}
     for table, number in rows:
         removed.setdefault(table, set()).add(number)
-    remaining: Any = {table: _remaining(getattr(state, table), numbers) for table, numbers in removed.items()}
+    remaining: Any = {
+        table: state.table(table).some([row for row in range(len(getattr(state, table))) if row not in numbers])
+        for table, numbers in removed.items()
+    }
     windows = {
         table: _remaining(table_windows, removed.get(table, set())) for table, table_windows in state.windows.items()
     }

@@ -26,6 +26,8 @@ def changed_rows(
 def _only(before: State, after: State, table: str) -> tuple[list[int], list[int]]:
     """The numbers of the rows that only the one state has, and of those that only the other has."""
     windows = table in before.windows or table in after.windows
+    if getattr(before, table) is getattr(after, table) and not windows:
+        return [], []
     names = COLUMNS[table].all if windows else COLUMNS[table].names
     if min(len(getattr(before, table)), len(getattr(after, table))) >= LARGE:
         from privtab.state.coded import only_in_one

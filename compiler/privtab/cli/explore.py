@@ -1,0 +1,191 @@
+"""`privtab explore`: pages over a policy and a state, on this machine or as a folder."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated, Any
+
+from privtab._collection import no_collection
+from privtab._staged import write
+from privtab.cli._ask import RequestOptions
+from privtab.cli._options import AtOption, PartialOption, PolicyArguments, load_for_queries, moment_of
+from privtab.cli._output import out, spinner
+from privtab.cli._parameters import needing, option
+from privtab.cli._serving import ServerSettings
+from privtab.cli._stored import is_stored, load_policy
+from privtab.errors import UsageError
+from privtab.formats import STATE_HELP
+from privtab.moments import text as moment_text
+
+if TYPE_CHECKING:
+    from privtab.ir.nodes import Program
+    from privtab.pages.explore.world import World
+    from privtab.request import Request
+    from privtab.state.nodes import State
+    from privtab.state.places import Places
+
+PANEL = "Ask"
+
+
+def run(
+    policy: PolicyArguments,
+    *,
+    state: Annotated[Path | None, option("--state -s STATE", STATE_HELP)] = None,
+    since: Annotated[list[str] | None, option("--since POLICY", "Another version to compare with; repeatable.")] = None,
+    since_state: Annotated[
+        list[Path] | None, option("--since-state STATE", "Another state to compare with; repeatable.")
+    ] = None,
+    at: AtOption = None,
+    allow_partial: PartialOption = False,
+    export: Annotated[Path | None, option("--export FOLDER", "Write pages into a folder instead of serving.")] = None,
+    entity: Annotated[
+        list[str] | None, option("--entity TYPE:PATH", "With --export: tell who can do what on it; repeatable.")
+    ] = None,
+    no_open: Annotated[bool, option("--no-open", "Open no browser.")] = False,
+    settings: ServerSettings,
+) -> None:
+    """Look at a policy and a state in a browser: decisions, who and what, what would change, heat maps, differences.
+
+    The pages are read-only, load nothing from elsewhere, and are for this machine. On an address that others reach, a token is
+    needed (`--token-file`), which a browser asks for as the password.
+
+    Example:
+      privtab explore gravitino/1.1.0 -s policy_src/gravitino/state.yaml --port 0
+      privtab explore cdap/final --since cdap/revised --no-open
+      privtab explore lake.yaml -s store:grants.db --since-state store:grants.db@12
+      privtab explore lake.yaml -s state.yaml --export site --entity schema:hive/sales
+    """
+    if entity and export is None:
+        raise UsageError("`--entity` is for `--export`: a running page asks about any entity")
+    world = _world(policy, state, since or [], since_state or [], at, allow_partial=allow_partial)
+    with no_collection(keep=True), spinner("working out") as tell:
+        for stage in world.warm():
+            tell(f"working out {stage}")
+    if export is not None:
+        _export(world, export, entity or [])
+        return
+    _serve(world, settings, opens=not no_open)
+
+
+def _world(
+    policy: PolicyArguments,
+    state: Path | None,
+    since: list[str],
+    since_state: list[Path],
+    at: str | None,
+    *,
+    allow_partial: bool,
+) -> World:
+    from privtab.cli._engines import opened
+    from privtab.pages.explore.world import World
+    from privtab.pipeline import policy_revision
+    from privtab.state.places import NOWHERE
+
+    program, moment = policy.program(), moment_of(at)
+    if since_state and state is None:
+        raise UsageError("`--since-state` compares with a state: give `--state`")
+
+    def read(path: Path) -> tuple[State, Places, bool]:
+        loaded, places, partial = load_for_queries(program, path, allow_partial=allow_partial)
+        return loaded.at(moment), places.some(loaded.held(moment)), partial
+
+    with spinner("reading the state"):
+        found = None if state is None else read(state)
+        earlier = {str(path): read(path)[:2] for path in since_state}
+    rows = None if found is None else found[0]
+    return World(
+        program=program,
+        shown=policy.policy,
+        revision=policy_revision(program, parallel=True),
+        state=rows,
+        places=NOWHERE if found is None else found[1],
+        state_shown="" if state is None else str(state),
+        moment=moment,
+        moment_shown=moment_text(moment - moment % 1_000_000_000),
+        partial=found is not None and found[2],
+        request=request_of(program),
+        engine=None if rows is None else lambda: opened(program, rows, moment),
+        versions={
+            name: cache(lambda name=name: load_policy(name)) for name in _versions(policy.policy, since, program)
+        },
+        states=earlier,
+        **_choices(policy),
+    )
+
+
+def request_of(program: Program) -> Callable[..., Request]:
+    """Reads the parts of a request as options of commands are read."""
+
+    def request(user: str, operation: str, entity: str, **options: Any) -> Request:
+        return RequestOptions(**options).request(program, user, operation, entity)
+
+    return request
+
+
+def _choices(policy: PolicyArguments) -> dict[str, Any]:
+    """The variants of a policy, and how it is loaded with one and with readings; nothing of one that is compiled."""
+    if is_stored(policy.policy):
+        return {}
+    from privtab.pipeline import resolve_policy
+
+    resolved = resolve_policy(policy.policy).policy
+    given = policy.chosen()
+
+    def chosen(variant: str | None, readings: dict[str, str]) -> Program:
+        return load_policy(
+            policy.policy, variant=variant or given["variant"], readings={**given["readings"], **readings}
+        )
+
+    return {"variants": () if resolved is None else resolved.variants, "chosen": chosen}
+
+
+def _versions(policy: str, since: Iterable[str], program: Program) -> list[str]:
+    """The policies to compare with: those that are named, else the other versions that are found under the system's name."""
+    from privtab.pipeline import policy_names
+
+    named = list(dict.fromkeys(since))
+    if named:
+        for name in named:
+            load_policy(name)  # a wrong name is told now
+        return named
+    return [name for name in policy_names() if name.startswith(f"{program.system}/") and name != policy]
+
+
+def _export(world: World, folder: Path, entities: list[str]) -> None:
+    from privtab.pages.explore.export import exported
+
+    files = exported(world, entities)
+    for name, content in files.items():
+        write(folder / name, content)
+    out().print(f"{folder}/  {len(files):,} files; index.html is the first page")
+
+
+def _serve(world: World, settings: ServerSettings, *, opens: bool) -> None:
+    with needing("`privtab explore`", "serve"):
+        from privtab.pages.explore.server import Explorer, Scope, application, names_of
+        from privtab.serving.tokens import Tokens
+    from privtab.serving.server import is_loopback
+
+    if not (is_loopback(settings.host) or settings.token_file):
+        raise UsageError(f"{settings.host} can be reached from other machines: give `--token-file`")
+    tls = settings.checked_tls(tokens=settings.token_file is not None)
+    tokens = Tokens(settings.token_file, Scope) if settings.token_file is not None else None
+    hosts = names_of(settings.host, settings.public_url)
+    url = ""
+
+    def make(base: str) -> Any:
+        nonlocal url
+        url = base
+        return application(Explorer(world=world, tokens=tokens, hosts=hosts))
+
+    def served() -> tuple[str, dict[str, object]]:
+        if opens and sys.stdout.isatty():  # beside the server: some browsers return when they end
+            Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+        return f"{world.shown}, to look at,", {"policy": world.shown, "state": world.state_shown}
+
+    settings.serve(tls, make, served)

@@ -1,0 +1,253 @@
+"""The pages about what is not: a state with other rows, a policy as another version, variant or reading, two of them side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from urllib.parse import parse_qsl
+
+from privtab.analysis.diff import diff
+from privtab.analysis.diff.summary import page_values
+from privtab.analysis.state_diff import Comparison, StateDiff, state_diff
+from privtab.analysis.state_diff.chosen import without_rows
+from privtab.analysis.state_diff.subjects import Side
+from privtab.analysis.state_diff.summary import groups, headline, totals
+from privtab.attributes import NO_ATTRIBUTES
+from privtab.errors import UsageError
+from privtab.ir.nodes import Program
+from privtab.ir.support import Tool, check_support
+from privtab.key_values import key_values
+from privtab.pages.explore.views import MOST_LINES, Values
+from privtab.pages.explore.world import Asked, World, linked, one_of
+from privtab.printable import count
+from privtab.state.load import from_tables, to_tables
+from privtab.state.nodes import ALL_TABLES, ENTITIES, State
+from privtab.state.raw import COLUMNS
+from privtab.state.validate import validate
+from privtab.state.wording import row_sentence
+
+MOST_QUESTIONS = 100_000
+"""Limit on the questions that one page decides in two states."""
+MOST_OF_POLICIES = 20_000
+"""The same for two policies, which may differ for everybody and everywhere."""
+MOST_CHECKED = 5_000
+"""Rows of a state up to which an added row is checked beside all others, and not by itself."""
+MOST_USERS = 5_000
+"""Users of a state for whom a page compares two policies."""
+MOST_ROWS = 60
+"""Maximum rows that a page offers to take away."""
+
+
+# --- rows that would be added or gone --------------------------------------------------------------------------------
+
+
+def what_if(world: World, asked: Asked) -> Values:
+    """What would change for whom if rows were added or gone, or if the policy were another one."""
+    before = world.rows
+    added = [_row(text) for text in asked.all("add")]
+    removed = [_row(text) for text in asked.all("remove")]
+    about = asked.one("about")
+    values: Values = {
+        "added": [(_sentence(row), text) for row, text in zip(added, asked.all("add"), strict=True)],
+        "removed": [(_sentence(row), text) for row, text in zip(removed, asked.all("remove"), strict=True)],
+        "without": lambda name, text: linked("what-if", [pair for pair in asked.pairs if pair != (name, text)]),
+        "about": list(islice(_about(world.rows, about), MOST_ROWS)) if about else [],
+        "tables": {table: COLUMNS[table] for table in ALL_TABLES if _used(world.program, table)},
+        "privileges": [*world.program.grantable, *world.program.aliases, *world.program.sets],
+        "readings": world.readings,
+        "policy": None,
+        "diff": None,
+    }
+    if added or removed:
+        after = _with_rows(world, _without_rows(before, removed), added)
+        values["diff"] = state_page(state_diff(world.program, before, after, moment=world.moment, most=MOST_QUESTIONS))
+    program, shown = _other(world, asked)
+    if program is not None:
+        values["policy"] = policy_page(world, program, shown)
+    return values
+
+
+def _used(program: Program, table: str) -> bool:
+    """Whether rows of a table can say anything under a policy."""
+    return bool(program.flat) if table == ENTITIES else table != "attributes" or program.attributes != NO_ATTRIBUTES
+
+
+def added_row(asked: Asked) -> str | None:
+    """Where the form that adds a row leads: the same question with this row; None if the form was not sent."""
+    table = asked.one("new")
+    if not table:
+        return None
+    one_of(table, COLUMNS, "table")
+    cells = [(column, asked.one(column).strip()) for column in COLUMNS[table].names if asked.one(column)]
+    others = {"new", *(column for columns in COLUMNS.values() for column in columns.names)}
+    kept = [(name, value) for name, value in asked.pairs if name not in others]
+    return linked("what-if", [*kept, ("add", linked(table, cells))])
+
+
+def _row(text: str) -> tuple[str, dict[str, str]]:
+    """A row as URLs write it: `grants?grantee=role:x&…`. Raises UsageError."""
+    table, _, query = text.partition("?")
+    one_of(table, COLUMNS, "table")
+    cells = dict(parse_qsl(query, keep_blank_values=False, max_num_fields=10))
+    if missing := [column for column in COLUMNS[table].required if column not in cells]:
+        raise UsageError(f"a row of `{table}` needs {', '.join(f'`{column}`' for column in missing)}")
+    if unknown := [column for column in cells if column not in COLUMNS[table].names]:
+        raise UsageError(f"`{table}` has no column `{unknown[0]}`; it has {', '.join(COLUMNS[table].names)}")
+    return table, cells
+
+
+def _sentence(row: tuple[str, dict[str, str]]) -> str:
+    return row_sentence(*row)
+
+
+def _with_rows(world: World, state: State, rows: Sequence[tuple[str, dict[str, str]]]) -> State:
+    """The state with further rows, which are checked as those of a file are. Raises UsageError with every finding."""
+    if not rows:
+        return state
+    # With all others, unless there are too many to check again: then with those that tell where entities lie.
+    together = sum(len(getattr(state, table)) for table in ALL_TABLES) <= MOST_CHECKED
+    tables = to_tables(state if together else State(entities=state.entities))
+    for table, cells in rows:
+        tables.setdefault(table, []).append(cells)
+    checked, findings = validate(world.program, from_tables(tables, "the new row"), notes=False)
+    if wrong := [f for f in findings if f.severity == "error"]:
+        texts = (f.message + (f" ({f.help})" if f.help else "") for f in wrong)
+        raise UsageError("; ".join(dict.fromkeys(texts)))
+    if together:
+        return checked
+    placed = {str(row.entity) for row in state.entities}
+    for table in ALL_TABLES:
+        for row in getattr(checked, table):
+            if table != ENTITIES or str(row.entity) not in placed:
+                state = state.with_row(table, row)
+    return state
+
+
+def _without_rows(state: State, rows: Iterable[tuple[str, dict[str, str]]]) -> State:
+    """The state without some rows. Raises UsageError for one that it does not have."""
+    numbers = []
+    for table, cells in rows:
+        found = _numbers(state, table, cells)
+        if not found:
+            raise UsageError(f"no row of the state is `{row_sentence(table, cells)}`")
+        numbers += [(table, number) for number in found]
+    return without_rows(state, numbers) if numbers else state
+
+
+def _numbers(state: State, table: str, cells: dict[str, str]) -> list[int]:
+    """The rows of a table with these cells and no others."""
+    found: set[int] | None = None
+    for column, text in cells.items():
+        rows = set(state.column(table, column).where([text]))
+        found = rows if found is None else found & rows
+    others = [column for column in COLUMNS[table].optional if column not in cells]
+    return sorted(n for n in found or () if all(state.column(table, column).take([n]) == [None] for column in others))
+
+
+def _about(state: State, name: str) -> Iterator[tuple[str, str]]:
+    """The rows that name a principal, as `user:…` or bare, or an entity: sentences, and as URLs write them."""
+    kind, _, bare = name.partition(":")
+    texts = {name, bare, f"user:{name}"} if kind in ("user", "group", "role") else {name, f"user:{name}"}
+    for table in ALL_TABLES:
+        columns = COLUMNS[table].names
+        found = sorted({row for column in columns for row in state.column(table, column).where(texts)})
+        for number in found:
+            read = ((column, state.column(table, column).take([number])[0]) for column in columns)
+            cells = {column: text for column, text in read if text is not None}
+            if _names(cells, kind, bare, name):
+                yield row_sentence(table, cells), linked(table, cells.items())
+
+
+def _names(cells: dict[str, str], kind: str, bare: str, name: str) -> bool:
+    """Whether a row names a principal of this kind: columns with bare names say which kind they mean."""
+    if kind not in ("user", "group", "role"):
+        return True
+    return name in cells.values() or cells.get(kind) == bare
+
+
+def state_page(found: StateDiff) -> Values:
+    """What the template of a difference between states shows."""
+    listed = [(group, line) for group in groups(found) for line in group.lines]
+    return {
+        "diff": found,
+        "headline": headline(found),
+        "totals": [totals(found, gained=gained).text(verb) for verb, gained in (("gained", True), ("lost", False))],
+        "lines": listed[:MOST_LINES],
+        "lines_left": max(0, len(listed) - MOST_LINES),
+        "rows": found.rows[:MOST_LINES],
+        "rows_left": max(0, len(found.rows) - MOST_LINES),
+    }
+
+
+# --- another policy --------------------------------------------------------------------------------------------------
+
+
+def _other(world: World, asked: Asked) -> tuple[Program | None, str]:
+    """The policy that a URL chooses instead, and its name; None if it chooses none."""
+    version, variant, readings = asked.one("version"), asked.one("variant"), asked.all("reading")
+    if not (version or variant or readings):
+        return None, ""
+    if version:
+        if variant or readings:
+            raise UsageError("a version stands alone: leave the variant and the readings out")
+        return one_of(version, world.versions, "version")(), version
+    if world.chosen is None:
+        raise UsageError(f"{world.shown} is compiled already: variants and readings are for tables")
+    chosen = key_values(readings, "reading", "ROW=NAME", example="namespace/list=parent")
+    shown = " ".join([world.shown, *([f"variant {variant}"] if variant else []), *readings])
+    return world.chosen(variant or None, chosen), shown
+
+
+def policy_page(world: World, program: Program, shown: str) -> Values:
+    """The exact difference of two policies, and for whom it makes one in the state."""
+    found = diff(world.program, program, shown=(world.shown, shown))
+    values: Values = {"shown": shown, **page_values(found), "whom": None, "whom_problem": ""}
+    if world.state is None or not found.changes:
+        return values
+    try:
+        values["whom"] = state_page(_for_whom(world, program, [(row.entity, row.operation) for row in found.changes]))
+    except UsageError as error:
+        values["whom_problem"] = str(error)
+    return values
+
+
+def _for_whom(world: World, program: Program, pairs: Sequence[tuple[str, str]]) -> StateDiff:
+    """Who gains and loses operations in the state if the policy were another one. Raises UsageError if that cannot be told."""
+    check_support(program, Tool.STATE_DIFF)
+    if len(world.users) > MOST_USERS:
+        raise UsageError(f"the state names {len(world.users):,} users, and {MOST_USERS:,} are the most")
+    if program.entities != world.program.entities:
+        raise UsageError("the policies have other types of entities: rows do not mean the same in both")
+    _, findings = validate(program, from_tables(to_tables(world.rows), world.state_shown), notes=False)
+    if wrong := [finding for finding in findings if finding.severity == "error"]:
+        raise UsageError(
+            f"{count(len(wrong), 'row')} of the state would be wrong under {program.version}: {wrong[0].message}"
+        )
+    sides = Side(world.program, world.rows), Side(program, world.rows)
+    comparison = Comparison(program, sides, (), MOST_OF_POLICIES, causes=False)
+    comparison.only = {pair for pair in pairs if pair in world.program.rules and pair in program.rules}
+    access = tuple(comparison.everywhere(sides[0].everyone()))
+    return StateDiff(rows=(), access=access, decided=comparison.decided, undecided=tuple(comparison.undecided))
+
+
+def compare(world: World, asked: Asked) -> Values:
+    """Two policies, or two states, side by side: the one that is looked at and another one."""
+    state = asked.one("state")
+    values: Values = {
+        "versions": list(world.versions),
+        "states": list(world.states),
+        "variants": world.variants if world.chosen is not None else (),
+        "readings": world.readings,
+        "policy": None,
+        "diff": None,
+    }
+    program, shown = _other(world, asked)
+    if program is not None:
+        values["policy"] = policy_page(world, program, shown)
+    if state:
+        other, places = one_of(state, world.states, "state")
+        found = state_diff(
+            world.program, other, world.rows, places=(places, world.places), moment=world.moment, most=MOST_QUESTIONS
+        )
+        values["diff"] = state_page(found)
+    return values

@@ -1,0 +1,180 @@
+"""Serve the pages: read-only, to this machine unless tokens keep callers out, and only under its own names."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import ipaddress
+import socket
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from privtab.pages.explore.site import Answer, answer
+from privtab.pages.explore.world import MOST_VALUES, World
+from privtab.serving.access_log import AccessLog, note
+from privtab.serving.endpoint import HttpError, answered, authorize, running
+from privtab.serving.page import PAGE_HEADERS
+from privtab.serving.tokens import Tokens
+
+HEADERS = PAGE_HEADERS | {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'unsafe-inline'; form-action 'self'; "
+        "frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""What is sent with each page: it runs its own script and loads nothing else."""
+LONGEST_QUERY = 48_000
+"""Maximum length of the query of a URL."""
+SECONDS = 60.0
+"""Seconds after which a question that others wait for, or that takes long, is answered with 503."""
+MOST_WAITING = 50
+"""Maximum questions that wait for each other; further ones get 503."""
+KEPT = 64 << 20
+"""Maximum characters of answers that are kept."""
+
+
+class Scope(StrEnum):
+    """What a token permits."""
+
+    EXPLORE = "explore"
+
+
+@dataclass(slots=True, kw_only=True)
+class Explorer:
+    """What is served, to whom, and the answers that are kept."""
+
+    world: World
+    tokens: Tokens | None = None
+    hosts: frozenset[str] = frozenset()
+    """Names of this server, beside addresses and `localhost`."""
+    seconds: float = SECONDS
+    answers: OrderedDict[tuple[str, str], Answer] = field(default_factory=OrderedDict)
+    one: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    """Held while a page is worked out: what is derived from a state is not made for several at a time."""
+    waiting: int = 0
+    """Questions that are worked out or wait."""
+
+    async def answer(self, name: str, query: str) -> Answer | None:
+        """The answer to a URL, from those that are kept or worked out."""
+        key = name, query
+        known = self.answers.get(key)
+        if known is not None:
+            self.answers.move_to_end(key)
+            return known
+        if self.waiting >= MOST_WAITING:
+            raise TimeoutError
+        pairs = parse_qsl(query, max_num_fields=2 * MOST_VALUES, errors="replace")
+        # A question that takes too long goes on, and so others wait for it: it cannot be stopped.
+        working = asyncio.create_task(self._worked_out(name, pairs))
+        found = await asyncio.wait_for(asyncio.shield(working), self.seconds)
+        if found is not None and found.status == 200:
+            self._keep(key, found)
+        return found
+
+    async def _worked_out(self, name: str, pairs: list[tuple[str, str]]) -> Answer | None:
+        self.waiting += 1
+        try:
+            async with self.one:
+                return await asyncio.to_thread(answer, self.world, name, pairs)
+        finally:
+            self.waiting -= 1
+
+    def _keep(self, key: tuple[str, str], found: Answer) -> None:
+        self.answers[key] = found
+        size = sum(len(kept.text) for kept in self.answers.values())
+        while size > KEPT:
+            size -= len(self.answers.popitem(last=False)[1].text)
+
+
+def application(explorer: Explorer) -> ASGIApp:
+    """The ASGI application. Any method but GET and HEAD is refused."""
+    endpoint = partial(answered, endpoint=partial(_page, explorer))
+    app = Starlette(
+        routes=[Route("/{path:path}", endpoint, methods=["GET"])], lifespan=lambda _: running([], explorer.tokens)
+    )
+    app.router.redirect_slashes = False
+    return AccessLog(app)
+
+
+async def _page(explorer: Explorer, request: Request) -> Response:
+    _check_host(explorer, request)
+    _authorize(explorer, request)
+    query = request.url.query
+    if len(query) > LONGEST_QUERY:
+        raise HttpError(414, f"a question has {LONGEST_QUERY:,} characters at most")
+    try:
+        found = await explorer.answer(request.path_params["path"], query)
+    except ValueError:  # more fields than a URL may have
+        raise HttpError(400, "the question has too many values") from None
+    except TimeoutError:
+        raise HttpError(503, "this takes too long, or others wait before it: ask again", Retry_After="10") from None
+    # Whoever is alone with the pages knows what they look at.
+    note(request.scope, None, routine=explorer.tokens is None)
+    if found is None:
+        raise HttpError(404, "there is no such page")
+    headers = {**HEADERS, **({"Location": found.location} if found.location else {})}
+    return Response(found.text.encode("utf-8", "replace"), found.status, headers, media_type=found.media)
+
+
+def _check_host(explorer: Explorer, request: Request) -> None:
+    """Refuse names that are not this server's: a page elsewhere may have had its own name resolved to this address."""
+    sent = request.headers.getlist("host")
+    host = _host_of(sent[0]) if len(sent) == 1 else None
+    if host is None or not (host in explorer.hosts or host == "localhost" or _is_address(host)):
+        raise HttpError(421, "this server is not called by that name: use its address, or start it with --public-url")
+
+
+def _host_of(header: str) -> str | None:
+    try:
+        return urlsplit(f"//{header}").hostname
+    except ValueError:
+        return None
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def names_of(host: str, public_url: str | None) -> frozenset[str]:
+    """The names under which a server is asked, beside addresses: as it was told to listen, and its public one."""
+    public = urlsplit(public_url).hostname if public_url else None
+    found = {host.lower(), *([public] if public else [])}
+    if host in ("0.0.0.0", "::"):  # noqa: S104  (a comparison)
+        found |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+    return frozenset(found)
+
+
+def _authorize(explorer: Explorer, request: Request) -> None:
+    """Check the token: as a bearer token or, as browsers send it, as the password of any user. Raises HttpError."""
+    sent = request.headers.getlist("authorization")
+    if len(sent) == 1 and sent[0].lower().startswith("basic "):
+        try:
+            _, _, password = base64.b64decode(sent[0][6:].strip(), validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            password = ""
+        others = [(name, value) for name, value in request.scope["headers"] if name != b"authorization"]
+        bearer = (b"authorization", b"Bearer " + password.encode("utf-8", "replace"))
+        request = Request({**request.scope, "headers": [*others, bearer]})
+    try:
+        authorize(explorer.tokens, Scope.EXPLORE, request)
+    except HttpError as error:
+        if error.status == 401:
+            note(request.scope, "no token")
+            error.headers["WWW-Authenticate"] = 'Basic realm="privtab: the token is the password", charset="UTF-8"'
+        raise

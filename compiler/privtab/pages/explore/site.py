@@ -1,0 +1,95 @@
+"""Which page a URL leads to, and its HTML; errors of the tools are on the page, with their advice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from privtab._resources import templates
+from privtab.errors import PrivtabError
+from privtab.pages.explore import changes, views
+from privtab.pages.explore.views import View
+from privtab.pages.explore.world import Asked, World
+from privtab.serving.page import page
+
+
+class Page(NamedTuple):
+    """A kind of page: its title in the navigation, what it shows, and whether it needs a state."""
+
+    title: str
+    view: View
+    needs_state: bool = True
+
+
+PAGES: Mapping[str, Page] = {
+    "": Page("Start", views.start, needs_state=False),
+    "table": Page("Table", lambda _world, _asked: {}, needs_state=False),
+    "decision": Page("Decision", views.decision),
+    "who-can": Page("Who can", views.who),
+    "what-can": Page("What can", views.what),
+    "heat": Page("Heat map", views.heat),
+    "what-if": Page("What if", changes.what_if),
+    "compare": Page("Compare", changes.compare, needs_state=False),
+    "filter": Page("Filter", views.where),
+}
+SCRIPT = "explore.js"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a URL is answered with."""
+
+    text: str
+    status: int = 200
+    media: str = "text/html"
+    location: str = ""
+
+
+def answer(world: World, name: str, pairs: list[tuple[str, str]]) -> Answer | None:
+    """The answer to a path below the root; None if there is no such page. `pairs`: the parameters of the URL."""
+    if name == SCRIPT:
+        return Answer((templates() / "explore" / SCRIPT).read_text(encoding="utf-8"), media="text/javascript")
+    if name == "names":
+        asked = Asked(pairs)
+        found = world.suggestions(asked.one("kind"), asked.one("text")) if world.state is not None else []
+        return Answer(json.dumps(found), media="application/json")
+    if name not in PAGES:
+        return None
+    return _page(world, name, pairs)
+
+
+def _page(world: World, name: str, pairs: list[tuple[str, str]]) -> Answer:
+    problem, values = "", views.Values()
+    asked = Asked()
+    try:
+        asked = Asked(pairs)
+        if name == "what-if" and (location := changes.added_row(asked)) is not None:
+            return Answer("", 303, location=location)
+        values = PAGES[name].view(world, asked)
+    except PrivtabError as error:
+        problem = str(error)
+    return Answer(rendered(world, name, asked, values, problem), 400 if problem else 200)
+
+
+def rendered(
+    world: World, name: str, asked: Asked, values: views.Values, problem: str = "", *, static: bool = False
+) -> str:
+    """The HTML of a page. `static`: for a folder of files, without forms."""
+    pages = {key: found for key, found in PAGES.items() if world.state is not None or not found.needs_state}
+    shown = {
+        "world": world,
+        "asked": asked,
+        "name": name,
+        "pages": {"table": PAGES["table"]} if static else pages,
+        "title": PAGES[name].title,
+        "problem": problem,
+        "static": static,
+    }
+    if name == "table":
+        return world.page.html("explore/table", **shown)
+    if problem and name == "heat":
+        return page("explore/problem", **shown)
+    template = "index" if static and not name else name or "start"
+    return page(f"explore/{template}", **{**shown, **values, "empty": not values or bool(problem)})

@@ -1,0 +1,328 @@
+"""The pages about a policy and a state as they are: the table, a decision, who can, what can, a filter, a heat map."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
+
+from privtab.analysis.changes import RemoveDenial, apply, change_text
+from privtab.analysis.explain import explain
+from privtab.analysis.proposals import Proposal
+from privtab.analysis.provenance import Chain
+from privtab.analysis.rights_map import rights_map
+from privtab.analysis.state_diff.entities import written
+from privtab.analysis.state_diff.subjects import ANY_OTHER
+from privtab.analysis.what_can import lines, what_can
+from privtab.analysis.who_can import evidence_text, who_can
+from privtab.entitlements.universe import asked_entities, notes
+from privtab.errors import UsageError
+from privtab.filters.filter import filter_of
+from privtab.ir.nodes import Program
+from privtab.pages.explore.picture import picture
+from privtab.pages.explore.world import MOST_NAMES, Asked, World, entity_of, linked, one_of
+from privtab.printable import count
+from privtab.request import Entity
+from privtab.state.load import cells_of
+from privtab.state.nodes import ALL_TABLES, State
+from privtab.state.places import place_text
+
+Values: TypeAlias = dict[str, Any]
+"""What a template shows."""
+View: TypeAlias = Callable[[World, Asked], Values]
+
+MOST_LINES = 200
+"""Maximum lines of a list on one page."""
+MOST_WAYS = 8
+"""Maximum ways to an allow that a page proposes."""
+MOST_CHAINS = 4
+"""Maximum chains of rows shown for one atom."""
+MOST_USERS = 16
+"""Users on one page of the heat map."""
+DIALECTS = ("postgres", "mysql", "sqlite", "duckdb", "spark", "trino", "snowflake", "bigquery", "tsql", "oracle")
+
+
+def start(world: World, _asked: Asked) -> Values:
+    """What there is, and where to begin."""
+    program = world.program
+    numbers = [
+        ("operations", len(program.rules), "table"),
+        ("entity types", len(program.entities), "table#entities"),
+        ("privileges", len(program.grantable), "table#privileges"),
+    ]
+    if world.state is not None:
+        numbers += [("users", len(world.users), "heat"), ("entities", len(world.universe), "heat")]
+        numbers += [
+            (table.replace("_", " "), n, "what-if") for table in ALL_TABLES if (n := len(getattr(world.state, table)))
+        ]
+    return {"numbers": numbers, "examples": _examples(world)}
+
+
+def _examples(world: World) -> list[tuple[str, str]]:
+    """Questions to begin with, as texts and URLs: about a user and an entity that rows name."""
+    if world.state is None or not world.users:
+        return []
+    user = world.users[0]
+    found = [(f"What may {user} do?", linked("what-can", [("user", user)]))]
+    for key in world.state.named_entities():
+        entity = Entity.parse(key)
+        rule = next(
+            (r for r in world.program.rules.values() if r.entity == entity.type and not r.creates and not r.withs), None
+        )
+        if rule is not None:
+            asked = [("operation", rule.operation), ("entity", key)]
+            found.append((f"May {user} {rule.operation} {key}?", linked("decision", [("user", user), *asked])))
+            found.append((f"Who can {rule.operation} {key}?", linked("who-can", asked)))
+            break
+    return found
+
+
+# --- one decision ----------------------------------------------------------------------------------------------------
+
+
+class Way(NamedTuple):
+    """One way from a denial to an allow."""
+
+    changes: Sequence[str]
+    gains: str
+    link: str
+
+
+def decision(world: World, asked: Asked) -> Values:
+    """One decision with its row, a picture and the rows behind it, or what would allow it."""
+    if not asked.one("operation"):
+        return {}
+    request = world.requested(asked)
+    found = explain(world.reference, request, world.rows, world.places)
+    holding = [parts for parts in found.sets if all(part.holds for part in parts)]
+    parts = list(dict.fromkeys(part for parts in found.sets for part in parts))
+    return {
+        "found": found,
+        "row": world.table[f"{request.resource.type}.{request.action}"],
+        "picture": picture(found, world.reference.holdings.locations.find(request.resource) or [str(request.resource)]),
+        "sets": sorted(((all(p.holds for p in atoms), atoms) for atoms in found.sets), key=lambda s: not s[0]),
+        "shown_parts": list(holding[0])
+        if found.decision.allowed and holding
+        else [p for p in parts if p.holds or p.denied],
+        "ways": [_way(request.user, proposal) for proposal in found.proposals[:MOST_WAYS]],
+        "more_ways": max(0, len(found.proposals) - MOST_WAYS),
+        "denied": found.decision.context.get("error", {}).get("message", ""),
+        "fixed": [part.atom for part in parts if part.fixed and not part.holds],
+        "anyone": holding == [()],
+        "chain_texts": chain_texts,
+        "notes": notes(
+            world.program,
+            world.rows,
+            [f"user:{request.user}", *(f"group:{name}" for name in request.groups)],
+            asked_entities(world.program, request),
+        ),
+    }
+
+
+def chain_texts(chains: Sequence[Chain]) -> list[list[tuple[str, str]]]:
+    """The sentences of some chains of rows, each with where it is written."""
+    return [[(step.text, place_text(step.place)) for step in chain] for chain in chains[:MOST_CHAINS]]
+
+
+def _way(user: str, proposal: Proposal) -> Way:
+    changes = [change_text(change, user) for change in proposal.changes]
+    if proposal.new_role:
+        changes = [text.removesuffix(f"user:{user}") + "a new role" for text in changes] + [f"assign it to user:{user}"]
+    gains = ""
+    if proposal.exact:
+        gains = f"gives {count(proposal.gains or 0, 'permission')} in all"
+    link = ""
+    if not proposal.new_role:
+        given = [change for change in proposal.changes if not isinstance(change, RemoveDenial)]
+        taken = tuple(change.row for change in proposal.changes if isinstance(change, RemoveDenial))
+        pairs = [*changed_rows_of(apply(State(), user, given), "add"), *changed_rows_of(State(grants=taken), "remove")]
+        link = linked("what-if", pairs)
+    return Way(changes, gains, link)
+
+
+def changed_rows_of(state: State, name: str) -> Iterator[tuple[str, str]]:
+    """Rows as parameters of a URL of `what-if`."""
+    for table in ALL_TABLES:
+        for cells in cells_of(state, table):
+            yield name, linked(table, cells.items())
+
+
+# --- who can, what can -----------------------------------------------------------------------------------------------
+
+
+def who(world: World, asked: Asked) -> Values:
+    """Who may do an operation on an entity, and through what; or which principals suffice alone."""
+    if not asked.one("operation"):
+        return {}
+    request = world.anybody(asked)
+    found = who_can(world.reference, world.rows, request)
+    by_principal = asked.one("by") == "principal"
+    begin = min(asked.number("from"), len(found.users))
+    page = found.users[begin : begin + MOST_LINES]
+    values: Values = {
+        "found": found,
+        "known": len(found.known | set(found.users)),
+        "by_principal": by_principal,
+        "begin": begin,
+        "step": MOST_LINES,
+        "row": world.table[f"{request.resource.type}.{request.action}"],
+        "notes": notes(world.program, world.rows, entities=asked_entities(world.program, request)),
+        "excepted": found.excepted[:MOST_LINES],
+    }
+    if by_principal:
+        return values | {"principals": found.principals()[:MOST_LINES]}
+    through = ((user, "anyone" if found.anyone else evidence_text(found.through(user))) for user in page)
+    return values | {"users": list(through)}
+
+
+def what(world: World, asked: Asked) -> Values:
+    """What a user, a group or a role may do, everywhere or on one entity."""
+    principal, about = asked.one("user"), asked.one("entity")
+    if not principal:
+        return {}
+    resource = entity_of(about) if about else None
+    found = what_can(
+        world.reference,
+        world.rows,
+        principal,
+        resource,
+        flags=frozenset(asked.all("flag")),
+        groups=asked.all("group"),
+        known=None if about else world.universe,
+    )
+    by_type: dict[str, list[tuple[str, list[str], bool]]] = defaultdict(list)
+    listed = lines(world.program, found.allowed)
+    begin = min(asked.number("from"), len(listed))
+    for type_, path, words in islice(listed, begin, begin + MOST_LINES):
+        by_type[type_].append((path, words, type_ in world.program.entities and "{" not in path))
+    return {
+        "found": found,
+        "by_type": by_type,
+        "begin": begin,
+        "step": MOST_LINES,
+        "total": len(listed),
+        "notes": notes(world.program, world.rows, [found.principal], [resource] if resource is not None else []),
+    }
+
+
+# --- a filter --------------------------------------------------------------------------------------------------------
+
+
+def where(world: World, asked: Asked) -> Values:
+    """The WHERE of a query that lists what a user may see."""
+    dialect = asked.one("dialect") or DIALECTS[0]
+    values: Values = {"dialects": DIALECTS, "dialect": dialect}
+    if not asked.one("operation"):
+        return values
+    from privtab.filters.sql import quoted
+
+    if dialect not in DIALECTS:
+        raise UsageError(f"no dialect `{dialect}`; there are {', '.join(DIALECTS)}")
+    type_ = asked.one("type")
+    one_of(type_, world.program.entities, "type")
+    request = world.requested(Asked([*asked.pairs, ("entity", f"{type_}:")]))
+    known = world.reference.vocabulary
+    known.check_context(request, known.check_operation(type_, request.action))
+    known.check_active_roles(request)
+    opened = world.open_engine
+    found = filter_of(opened.engine, request, opened.window)
+    sql = found.sql(dialect, {level: quoted(level, dialect) for level in found.levels}, pretty=True)
+    return values | {
+        "found": found,
+        "sql": sql.text,
+        "parameters": list(enumerate(_listed(sql.parameters), start=1)),
+        "notes": notes(world.program, world.rows, [f"user:{request.user}"]),
+    }
+
+
+def _listed(parameters: Any) -> list[Any]:
+    return (
+        [f"{name} = {value}" for name, value in parameters.items()]
+        if isinstance(parameters, Mapping)
+        else list(parameters)
+    )
+
+
+# --- the heat map ----------------------------------------------------------------------------------------------------
+
+
+def heat(world: World, asked: Asked) -> Values:
+    """On how many of the entities of a subtree each user may do each operation."""
+    program, within = world.program, asked.one("within")
+    outer = entity_of(within) if within else None
+    if outer is not None:
+        world.reference.vocabulary.check_path(outer)
+    inside = _types_inside(program, None if outer is None else outer.type)
+    type_ = asked.one("type") or _nearest(program, outer)
+    one_of(type_, dict.fromkeys(program.entities), "type")
+    names = [name for name in world.users if asked.one("user").lower() in name.lower()]
+    begin = min(asked.number("from"), len(names))
+    subjects = [f"user:{name}" for name in names[begin : begin + MOST_USERS]] + (
+        [ANY_OTHER] if not asked.one("user") else []
+    )
+    around = _around(world, outer)
+    found = rights_map(world.comparison, subjects, type_, outer)
+    children = _children(world, outer)
+    first = min(asked.number("first"), len(children))
+    return {
+        "found": found,
+        "type": type_,
+        "types": inside,
+        "rows": [(s, [(c, found.count(s, c)) for c in found.columns]) for s in found.subjects],
+        "shade": lambda n: 0 if not n else 1 + min(8, n * 8 // max(1, found.entities)),
+        "children": children[first : first + MOST_NAMES],
+        "children_left": max(0, len(children) - first - MOST_NAMES),
+        "first": first,
+        "around": around,
+        "begin": begin,
+        "step": MOST_USERS,
+        "users": len(names),
+        "any_other": ANY_OTHER,
+    }
+
+
+def _types_inside(program: Program, type_: str | None) -> list[str]:
+    return [name for name in program.entities if type_ is None or type_ in program.chain(name)]
+
+
+def _nearest(program: Program, outer: Entity | None) -> str:
+    """The type that is shown first: the nearest inside that is no single one, else the type itself."""
+    inside = _types_inside(program, None if outer is None else outer.type)
+    parents = (None,) if outer is None else (outer.type,)
+    named = (name for name in inside if program.entities[name].parent in parents and not program.entities[name].single)
+    return next(named, inside[0] if outer is None else outer.type)
+
+
+def _children(world: World, outer: Entity | None) -> list[tuple[str, int]]:
+    """The entities directly in another one, each with how many lie below it."""
+    tree, program = world.comparison.tree, world.program
+    address = "" if outer is None else tree.addresses.of(str(outer))
+    depth = address.count("/") + 1 if address else 0
+    counts: dict[tuple[str, str], int] = {}
+    for name in _types_inside(program, None if outer is None else outer.type):
+        if program.entities[name].single:
+            continue
+        *_, begin, end = tree.span(name, address)
+        nested = program.entities[name].nested and outer is not None and name == outer.type
+        if program.entities[name].parent == (None if outer is None else outer.type) or nested:
+            paths = tree.paths[name][begin:end]
+            for path in paths if not program.entities[name].nested else (p for p in paths if p.count("/") == depth):
+                *_, inner, last = tree.span(name, path)
+                counts[name, path] = last - inner
+    for name, path in counts:
+        for deeper in program.entities:
+            if deeper != name and name in program.chain(deeper):
+                *_, inner, last = tree.span(deeper, path)
+                counts[name, path] += last - inner
+    return [(f"{name}:{written(path)}", number) for (name, path), number in counts.items()]
+
+
+def _around(world: World, outer: Entity | None) -> list[str]:
+    """What contains an entity, from the root on, and itself."""
+    if outer is None:
+        return []
+    found = world.reference.holdings.locations.find(outer)
+    if found is None:
+        raise UsageError(f"no row of the state tells where `{outer}` lies")
+    return found

@@ -1,0 +1,17 @@
+// Names as they are typed: the pages work without it.
+"use strict";
+for (const input of document.querySelectorAll("input[data-names]")) {
+  const list = document.createElement("datalist");
+  list.id = `${input.id}-names`;
+  input.after(list);
+  input.setAttribute("list", list.id);
+  let waiting = 0;
+  const ask = async () => {
+    const query = new URLSearchParams({ kind: input.dataset.names, text: input.value });
+    const answer = await fetch(`names?${query}`);
+    if (!answer.ok) return;
+    list.replaceChildren(...(await answer.json()).map((name) => Object.assign(document.createElement("option"), { value: name })));
+  };
+  input.addEventListener("focus", ask, { once: true });
+  input.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(ask, 150); });
+}
