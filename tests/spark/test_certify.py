@@ -21,10 +21,11 @@ from privtab import pipeline
 from privtab.errors import UsageError
 from privtab.moments import FIRST, Window, now
 from privtab.moments import text as moment_text
+from privtab.report.html import visible
 from privtab.request import Entity
 from privtab.spark import certify
 from privtab.spark.certification import findings, making
-from privtab.spark.certification.certifying import script_json, visible
+from privtab.spark.certification.certifying import script_json
 from privtab.spark.folders import atomic_folder
 from privtab.state.nodes import Assignment, Grant, State
 

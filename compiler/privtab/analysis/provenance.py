@@ -256,7 +256,8 @@ class Provenance:
                 if (holder, counts) in shortest and _counts(holder, principal, names, counts=counts)
             ]
             if (scope is None or scope in path) and chains:
-                yield (step, *(self._links(holder, shortest, path) if self.every_link else min(chains, key=len)))
+                nearest = min(chains, key=len)
+                yield (step, *(self._links(holder, shortest, path) if self.every_link else nearest))
 
     def _links(self, principal: str, reached: Collection[_Reached], path: Iterable[str]) -> Iterable[ProvenanceStep]:
         """Every row on some way from a principal to the caller."""
