@@ -183,9 +183,7 @@ def _without_comparisons(clause: Clause, function: str) -> Clause:
 
 
 _NAME = f"(?:[^/%{UNUSABLE}]|%2F|%25)+"
-"""A name in a key, but for those of wildcards alone."""
-_ANY_NAME = f"(?:{_NAME}|(?:%2A|%3F)+)"
-"""Any name in a key, for batches in which one of those is allowed: the pattern takes half as long again."""
+"""A name in a key; keys contain no other escapes."""
 _LINE_LENGTH = 120
 _FOLDED = 100
 _JSON = json.JSONEncoder(ensure_ascii=False)
@@ -355,7 +353,7 @@ def key_paths(program: Program) -> list[KeyPath]:
 def _key_path(type_: str, chain: Sequence[tuple[str, int]]) -> KeyPath:
     name_numbers = [number for _, depth in chain for number in range(depth)]
     names = (f"name_{number}" if name_numbers.count(number) > 1 else "_" for number in name_numbers)
-    pattern = "//".join(f"{link}:{'/'.join([f'({_ANY_NAME})'] * depth)}" for link, depth in chain)
+    pattern = "//".join(f"{link}:{'/'.join([f'({_NAME})'] * depth)}" for link, depth in chain)
     return KeyPath(type=type_, chain=chain, pattern=f"^{pattern}$", names=("_", *names))
 
 
