@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from privtab.logs.distinct import Log
 from privtab.logs.excerpts import USER, Row, StateRows
 from privtab.logs.proposal import CARRIES, DENIAL, Proposal, propose, removal_order
 from privtab.logs.usage import Seen, Tell, Usage, Use, usage
+from privtab.moments import ALWAYS, Window, shown
 from privtab.state.chains import ROLE
 from privtab.state.load import cells_of
 from privtab.state.nodes import Cells, RowLocation, State
@@ -260,8 +261,12 @@ def unused(
 
     state = observed.whole.at(observed.moment)
     found = usage(program, state, log.requests, rank=rank, tell=tell and tell("finding what was used"))
-    proposal = propose(program, found, order, protected, tell=tell and tell("removing rows")) if proposing else None
-    shown = dict.fromkeys((*order, *range(len(found.rows))))
+    windows = observed.whole.windows
+    ever = StateRows(program, replace(observed.whole, windows={})) if windows else None
+    proposal = (
+        propose(program, found, order, protected, ever=ever, tell=tell and tell("removing rows")) if proposing else None
+    )
+    listed = dict.fromkeys((*order, *range(len(found.rows))))
     removed = set() if proposal is None else set(proposal.removed)
     kept = protected | dict.fromkeys(found.rows.denials, DENIAL) | ({} if proposal is None else dict(proposal.kept))
 
@@ -270,7 +275,9 @@ def unused(
         original = numbers[table][number]
         return RowUse(
             table=table,
-            text=row_sentence(table, found.rows.named(row)),
+            text=_text(
+                row_sentence(table, found.rows.named(row)), windows[table][original] if table in windows else ALWAYS
+            ),
             place=observed.places.of(table, original),
             use=found.of(row),
             seen=found.seen.get(row),
@@ -282,7 +289,10 @@ def unused(
     elsewhere = [
         RowUse(
             table=table,
-            text=row_sentence(table, next(cells_of(observed.whole.some({table: [number]}), table))),
+            text=_text(
+                row_sentence(table, next(cells_of(observed.whole.some({table: [number]}), table))),
+                windows[table][number],
+            ),
             place=observed.places.of(table, number),
             use=Use.UNUSED,
             seen=None,
@@ -294,12 +304,17 @@ def unused(
     return Unused(
         log=log,
         usage=found,
-        rows=(*map(use, shown), *elsewhere),
+        rows=(*map(use, listed), *elsewhere),
         operations=tuple(_operations(program, found)),
         roles=tuple(_roles(found)),
         users=tuple(_users(found)),
         proposal=proposal,
     )
+
+
+def _text(sentence: str, window: Window) -> str:
+    """A row as `state diff --without` and a file of rows to keep name it."""
+    return sentence if window == ALWAYS else f"{sentence}, {shown(window)}"
 
 
 def _operations(program: Program, found: Usage) -> Iterator[OperationUse]:
