@@ -201,10 +201,11 @@ class _Denials:
         removed.add(row)
         caller = holder.removeprefix(USER), ()
         left = self._rows.of_caller(caller, removed)
-        everywhere = (
-            left if left.isdisjoint(self._rows.scoped) else self._rows.of_caller(caller, removed | self._rows.scoped)
-        )
         removed.discard(row)
+        everywhere = left
+        if not left.isdisjoint(self._rows.scoped):
+            own = self._rows.of_caller(caller)
+            everywhere = self._rows.of_caller(caller, (own - left) | self._rows.scoped & own)
         lifted = self._of(container).difference(everywhere)
         return any(self._matters(denial, left) for denial in lifted)
 
