@@ -333,7 +333,6 @@ def test_the_difference_of_a_proposal_gains_nothing() -> None:
         "assignments": [holds("user:cid", "etl"), holds("user:bob", "etl")],
     }
     found = seen(tables, asks("cid", "create", "schema:l/n"))
-    assert found.proposal is not None
     difference = state_diff(LAKE, found.usage.rows.whole, found.proposal.state)
     assert difference.count(gained=False) > 0
     assert difference.count(gained=True) == 0

@@ -15,7 +15,7 @@ from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.logs.distinct import Log
 from privtab.logs.excerpts import USER, Row, StateRows
-from privtab.logs.proposal import CARRIES, DENIAL, Proposal, propose, removal_order
+from privtab.logs.proposal import DENIAL, Proposal, propose, removal_order
 from privtab.logs.usage import Seen, Tell, Usage, Use, usage
 from privtab.moments import ALWAYS, Window, shown
 from privtab.state.chains import ROLE
@@ -121,12 +121,12 @@ class Unused:
     roles: tuple[RoleUse, ...]
     users: tuple[UserUse, ...]
     """Users of whose rights at most a third was used, those with the most first."""
-    proposal: Proposal | None = None
+    proposal: Proposal
 
     @property
     def idle(self) -> list[RowUse]:
         """The rows that no allow could have gone through, and that the log could show."""
-        return [row for row in self.rows if row.use is Use.UNUSED and row.stays in (None, CARRIES)]
+        return [row for row in self.rows if row.use is Use.UNUSED and row.stays is None]
 
     @property
     def idle_operations(self) -> list[OperationUse]:
@@ -175,7 +175,7 @@ class Unused:
             "operations": self.operations,
             "roles": self.roles,
             "users": self.users,
-            "proposed": None if self.proposal is None else len(self.proposal.removed),
+            "proposed": len(self.proposal.removed),
         }
 
 
@@ -233,9 +233,7 @@ class Observed:
         yield from ((table, number, why) for (table, number), why in self.kept.items())
 
 
-def unused(
-    program: Program, observed: Observed, log: Log, *, proposing: bool = True, tell: Callable[[str], Tell] | None = None
-) -> Unused:
+def unused(program: Program, observed: Observed, log: Log, *, tell: Callable[[str], Tell] | None = None) -> Unused:
     """What of a state and a table a log does not need. `tell`: given the name of a step, takes its progress."""
     if log.window is None:
         raise UsageError("the log has no decision of the policy with a time: nothing was observed")
@@ -263,12 +261,10 @@ def unused(
     found = usage(program, state, log.requests, rank=rank, tell=tell and tell("finding what was used"))
     windows = observed.whole.windows
     ever = StateRows(program, replace(observed.whole, windows={})) if windows else None
-    proposal = (
-        propose(program, found, order, protected, ever=ever, tell=tell and tell("removing rows")) if proposing else None
-    )
+    proposal = propose(program, found, order, protected, ever=ever, tell=tell and tell("removing rows"))
     listed = dict.fromkeys((*order, *range(len(found.rows))))
-    removed = set() if proposal is None else set(proposal.removed)
-    kept = protected | dict.fromkeys(found.rows.denials, DENIAL) | ({} if proposal is None else dict(proposal.kept))
+    removed = set(proposal.removed)
+    kept = protected | dict.fromkeys(found.rows.denials, DENIAL) | dict(proposal.kept)
 
     def use(row: Row) -> RowUse:
         table, number = found.rows.place(row)
