@@ -32,6 +32,7 @@ import imports
 import keys
 import load
 import memory
+import narrowing
 import operate_fleet
 import operate_state
 import pack
@@ -68,6 +69,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "americas": americas.report,
     "pipeline": pipeline.report,
     "replaying": replaying.report,
+    "narrowing": narrowing.report,
     "state": operate_state.report,
     "fleet": operate_fleet.report,
     "questions": questions.report,

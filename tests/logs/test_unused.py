@@ -209,6 +209,35 @@ def test_denials_stay_and_so_does_what_carries_one_that_matters() -> None:
     }
 
 
+def test_a_role_held_everywhere_denies_where_a_scope_ends() -> None:
+    """Held within a scope as well, the denial would apply there alone."""
+    tables = {
+        "grants": [
+            grant("user:ann", "SELECT", "lake:l"),
+            grant("role:r", "SELECT", "table:l/x/t", "deny"),
+            grant("role:r", "SELECT", "table:l/y/t"),
+        ],
+        "assignments": [holds("user:ann", "r"), holds("user:ann", "r", scope="schema:l/y")],
+    }
+    found = seen(tables, asks("ann", "read", "table:l/s/t"), asks("ann", "read", "table:l/x/t", allowed=False))
+    assert "ann holds role:r" not in proposed(found)
+
+
+def test_a_denial_of_later_stays_with_those_whom_it_will_concern() -> None:
+    later = {"from": "2026-07-01T00:00:00Z"}
+    tables = {
+        "grants": [
+            grant("role:r", "SELECT", "table:l/y/t"),
+            grant("role:r", "SELECT", "lake:l", "deny", **later),
+            grant("user:ann", "SELECT", "lake:l", **later),
+        ],
+        "assignments": [holds("user:ann", "r")],
+    }
+    found = seen(tables, asks("zoe", "read", "table:l/s/t", allowed=False))
+    assert proposed(found) == {"SELECT granted to role:r at table:l/y/t"}
+    assert staying(found)["ann holds role:r"] == CARRIES
+
+
 def test_what_the_log_could_not_show_is_not_proposed() -> None:
     day = {"from": "2026-05-01T00:00:00Z"}
     tables = {
@@ -222,7 +251,7 @@ def test_what_the_log_could_not_show_is_not_proposed() -> None:
         ]
     }
     found = seen(tables)
-    assert proposed(found) == {"SELECT granted to user:old at lake:l"}
+    assert proposed(found) == {"SELECT granted to user:old at lake:l, from 2026-01-01T00:00:00Z"}
     assert {text.split()[3]: why for text, why in staying(found).items()} == {
         "user:young": YOUNG,
         "user:later": LATER,
@@ -246,7 +275,10 @@ def test_of_two_rows_the_one_that_ends_goes() -> None:
         "assignments": [holds("user:ann", "analyst")],
     }
     found = seen(tables, asks("ann", "read", "table:l/s/t"))
-    assert proposed(found) == {"SELECT granted to role:analyst at schema:l/s", "ann holds role:analyst"}
+    ended = "SELECT granted to role:analyst at schema:l/s, until 2026-12-01T00:00:00Z"
+    assert proposed(found) == {ended, "ann holds role:analyst"}
+    kept = seen(tables, asks("ann", "read", "table:l/s/t"), keep=f"keep:\n- {{row: '{ended}', why: a project}}\n")
+    assert ended not in proposed(kept)
 
 
 def test_rows_are_kept_with_a_reason() -> None:
@@ -301,7 +333,6 @@ def test_the_difference_of_a_proposal_gains_nothing() -> None:
         "assignments": [holds("user:cid", "etl"), holds("user:bob", "etl")],
     }
     found = seen(tables, asks("cid", "create", "schema:l/n"))
-    assert found.proposal is not None
     difference = state_diff(LAKE, found.usage.rows.whole, found.proposal.state)
     assert difference.count(gained=False) > 0
     assert difference.count(gained=True) == 0

@@ -85,13 +85,13 @@ class Answer:
         yield from (f"not covered: {why}" for why in self.incomplete)
         if self.observed.earlier is None:
             yield "how old rows are is not known, so all count as older than the log: `--earlier STATE` tells"
-        if self.found.proposal is not None:
-            proposal = self.found.proposal
-            where = "" if self.written is None else f" in {self.written}"
-            yield (
-                f"proposed{where}: {count(len(proposal.removed), 'row')} less; decided again, all {len(usage.allows):,} allows are kept and all "
-                f"{len(usage.denials):,} denials, and without any of {len(proposal.needed):,} other rows an allow is lost"
-            )
+        proposal = self.found.proposal
+        yield (
+            f"{count(len(proposal.removed), 'row')} can go: decided again, all {len(usage.allows):,} allows are kept and all "
+            f"{len(usage.denials):,} denials, and without any of {len(proposal.needed):,} other rows an allow is lost"
+        )
+        if self.written is not None:
+            yield f"written: {self.written}"
 
     def failing(self, words: Collection[str]) -> list[str]:
         """What of `--fail-on` holds."""
@@ -135,15 +135,14 @@ def answered(sources: Sources, propose: Path | None, *, diff: bool) -> Answer:
     earlier = _earlier(program, sources, log.window[0])
     observed = Observed(whole=whole, places=places, moment=moment, kept=kept, earlier=earlier)
     with progress(1, "deciding") as tell:
-        found = unused(program, observed, log, proposing=diff, tell=lambda _: tell)
+        found = unused(program, observed, log, tell=lambda _: tell)
     written = difference = None
-    if found.proposal is not None:
-        gone = _gone(found, observed)
-        if propose is not None:
-            _write(program, asked.state, propose, whole, gone)
-            written = propose
-        if len(found.proposal.removed) <= MOST_ROWS:
-            difference = _difference(program, observed, gone)
+    gone = _gone(found, observed)
+    if propose is not None:
+        _write(program, asked.state, propose, whole, gone)
+        written = propose
+    if diff and len(found.proposal.removed) <= MOST_ROWS:
+        difference = _difference(program, observed, gone)
     return Answer(
         program=program,
         state=asked.state,
@@ -185,7 +184,6 @@ def _earlier(program: Program, sources: Sources, begin: int) -> State | None:
 
 def _gone(found: Unused, observed: Observed) -> dict[str, list[int]]:
     """The numbers of the proposed rows in the whole state, by table."""
-    assert found.proposal is not None
     gone: dict[str, list[int]] = defaultdict(list)
     for row in found.proposal.removed:
         table, number = found.usage.rows.place(row)

@@ -72,6 +72,8 @@ class StateRows:
             for row in self.numbers[table]
         }
         """The group or the role that a row puts its principal into."""
+        self.scoped = {row for row in self.numbers["assignments"] if self.cells[row][2] is not None}
+        """The assignments within a scope."""
         self.denials = {row for row in self.numbers["grants"] if self.cells[row][1] == "deny"}
         self._asks_below = uses_below(program)
         self._locations = locations(program, state)
@@ -101,21 +103,21 @@ class StateRows:
         position = list(self.whole.table(table).columns).index(column)
         return principal_named(str(self.cells[row][position]), prefix)
 
-    def about(self, principals: Iterable[str], without: Collection[Row] = ()) -> list[Row]:
+    def about(self, principals: Iterable[str], without: Collection[Row] = ()) -> set[Row]:
         """The rows that name some principals, or what these are in or hold at any distance; `without`: some rows."""
-        waiting, seen, found = [*principals], set(principals), list[Row]()
+        waiting, seen, found = [*principals], set(principals), set[Row]()
         while waiting:
             for row in self.by_principal.get(waiting.pop(), ()):
                 if row in without:
                     continue
-                found.append(row)
+                found.add(row)
                 container = self.containers.get(row)
                 if container is not None and container not in seen:
                     seen.add(container)
                     waiting.append(container)
         return found
 
-    def of_caller(self, caller: Caller, without: Collection[Row] = ()) -> list[Row]:
+    def of_caller(self, caller: Caller, without: Collection[Row] = ()) -> set[Row]:
         """The rows that concern a caller."""
         user, groups = caller
         everyones = self.program.semantics.everyones

@@ -74,7 +74,7 @@ def page(program: Program, found: Unused, difference: StateDiff | None, summary:
             (allowed, "allowed decisions", False),
             (denials, "denied decisions", False),
             (len(found.idle), "unused rows of the state", bool(found.idle)),
-            (0 if found.proposal is None else len(found.proposal.removed), "rows that could go", False),
+            (len(found.proposal.removed), "rows that could go", False),
             (len(found.idle_operations), "rows of the table that allowed nothing", False),
             (0 if lost is None else lost.permissions, "permissions that nobody used", False),
         ],

@@ -74,13 +74,20 @@ def removal_order(
 
 
 def propose(
-    program: Program, found: Usage, order: Collection[Row], protected: Mapping[Row, str], *, tell: Tell | None = None
+    program: Program,
+    found: Usage,
+    order: Collection[Row],
+    protected: Mapping[Row, str],
+    *,
+    ever: StateRows | None = None,
+    tell: Tell | None = None,
 ) -> Proposal:
-    """The rows that can be removed so that every allow of a log is kept, and nobody gains anything.
+    """The rows that can be removed so that every allow of a log is kept, and nobody gains anything, then or later.
 
+    `ever`: the rows of every moment, if rows hold for a time.
     Raises AssertionError if the engine in process decides any request of the log otherwise than the reference: then nothing is proposed.
     """
-    reduction = _Reduction(program, found)
+    reduction = _Reduction(found, _Denials(program, found.rows, ever))
     reduction.run(order, tell)
     removed = reduction.removed
     kept = {**protected, **reduction.carrying}
@@ -115,13 +122,13 @@ def _prove(program: Program, found: Usage, state: State) -> None:
 class _Reduction:
     """Removes rows one by one."""
 
-    def __init__(self, program: Program, found: Usage) -> None:
+    def __init__(self, found: Usage, denials: _Denials) -> None:
         self.found = found
         self.removed: set[Row] = set()
         self.needed: dict[Row, int] = dict(found.needed)
         self.carrying: dict[Row, str] = {}
         self._needs = Needs(found)
-        self._denials = _Denials(program, found.rows)
+        self._denials = denials
 
     def run(self, order: Collection[Row], tell: Tell | None) -> None:
         """Remove what can be; what carries a denial is looked at again as long as rights go, since it then may matter no longer."""
@@ -164,12 +171,14 @@ class _Reduction:
 class _Denials:
     """Whether removing a row lifts a denial that could matter: then somebody might gain something, so the row stays.
 
-    Denials are never removed themselves, nor memberships in what gives nothing else. What is said here errs on one side: a denial is taken to matter wherever a privilege that it
-    denies is given otherwise, on an entity that contains the other or lies in it.
+    Denials are never removed themselves, nor memberships in what gives nothing else. What is said here errs on one side: a denial is
+    taken to matter wherever a privilege that it denies is given otherwise, on an entity that contains the other or lies in it; to be lifted
+    unless it applies through links without a scope as well; and to matter if any row may hold at another time.
     """
 
-    def __init__(self, program: Program, rows: StateRows) -> None:
+    def __init__(self, program: Program, rows: StateRows, ever: StateRows | None) -> None:
         self._program = program
+        self._ever = ever
         self._rows = rows
         self._names = StateNames(program)
         self._overlap = ScopeOverlap(locations(program, rows.whole).keys)
@@ -182,15 +191,22 @@ class _Denials:
     def would_lift(self, row: Row, removed: set[Row]) -> bool:
         """Whether it might, where other rows are removed already."""
         container = self._rows.containers.get(row)
+        if container is not None and self._ever is not None:
+            return not self._ever.denials.isdisjoint(self._ever.about([container]))
         if container is None or not self._of(container):
             return False
         holder = self._rows.holder(row)
         if not holder.startswith(USER) or self._from_requests or self._only_denies(container):
             return True
         removed.add(row)
-        left = self._rows.of_caller((holder.removeprefix(USER), ()), removed)
+        caller = holder.removeprefix(USER), ()
+        left = self._rows.of_caller(caller, removed)
         removed.discard(row)
-        lifted = self._of(container).difference(left)
+        everywhere = left
+        if not left.isdisjoint(self._rows.scoped):
+            own = self._rows.of_caller(caller)
+            everywhere = self._rows.of_caller(caller, (own - left) | self._rows.scoped & own)
+        lifted = self._of(container).difference(everywhere)
         return any(self._matters(denial, left) for denial in lifted)
 
     def _only_denies(self, principal: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +15,9 @@ from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.logs.distinct import Log
 from privtab.logs.excerpts import USER, Row, StateRows
-from privtab.logs.proposal import CARRIES, DENIAL, Proposal, propose, removal_order
+from privtab.logs.proposal import DENIAL, Proposal, propose, removal_order
 from privtab.logs.usage import Seen, Tell, Usage, Use, usage
+from privtab.moments import ALWAYS, Window, shown
 from privtab.state.chains import ROLE
 from privtab.state.load import cells_of
 from privtab.state.nodes import Cells, RowLocation, State
@@ -120,12 +121,12 @@ class Unused:
     roles: tuple[RoleUse, ...]
     users: tuple[UserUse, ...]
     """Users of whose rights at most a third was used, those with the most first."""
-    proposal: Proposal | None = None
+    proposal: Proposal
 
     @property
     def idle(self) -> list[RowUse]:
         """The rows that no allow could have gone through, and that the log could show."""
-        return [row for row in self.rows if row.use is Use.UNUSED and row.stays in (None, CARRIES)]
+        return [row for row in self.rows if row.use is Use.UNUSED and row.stays is None]
 
     @property
     def idle_operations(self) -> list[OperationUse]:
@@ -174,7 +175,7 @@ class Unused:
             "operations": self.operations,
             "roles": self.roles,
             "users": self.users,
-            "proposed": None if self.proposal is None else len(self.proposal.removed),
+            "proposed": len(self.proposal.removed),
         }
 
 
@@ -232,9 +233,7 @@ class Observed:
         yield from ((table, number, why) for (table, number), why in self.kept.items())
 
 
-def unused(
-    program: Program, observed: Observed, log: Log, *, proposing: bool = True, tell: Callable[[str], Tell] | None = None
-) -> Unused:
+def unused(program: Program, observed: Observed, log: Log, *, tell: Callable[[str], Tell] | None = None) -> Unused:
     """What of a state and a table a log does not need. `tell`: given the name of a step, takes its progress."""
     if log.window is None:
         raise UsageError("the log has no decision of the policy with a time: nothing was observed")
@@ -260,17 +259,21 @@ def unused(
 
     state = observed.whole.at(observed.moment)
     found = usage(program, state, log.requests, rank=rank, tell=tell and tell("finding what was used"))
-    proposal = propose(program, found, order, protected, tell=tell and tell("removing rows")) if proposing else None
-    shown = dict.fromkeys((*order, *range(len(found.rows))))
-    removed = set() if proposal is None else set(proposal.removed)
-    kept = protected | dict.fromkeys(found.rows.denials, DENIAL) | ({} if proposal is None else dict(proposal.kept))
+    windows = observed.whole.windows
+    ever = StateRows(program, replace(observed.whole, windows={})) if windows else None
+    proposal = propose(program, found, order, protected, ever=ever, tell=tell and tell("removing rows"))
+    listed = dict.fromkeys((*order, *range(len(found.rows))))
+    removed = set(proposal.removed)
+    kept = protected | dict.fromkeys(found.rows.denials, DENIAL) | dict(proposal.kept)
 
     def use(row: Row) -> RowUse:
         table, number = found.rows.place(row)
         original = numbers[table][number]
         return RowUse(
             table=table,
-            text=row_sentence(table, found.rows.named(row)),
+            text=_text(
+                row_sentence(table, found.rows.named(row)), windows[table][original] if table in windows else ALWAYS
+            ),
             place=observed.places.of(table, original),
             use=found.of(row),
             seen=found.seen.get(row),
@@ -282,7 +285,10 @@ def unused(
     elsewhere = [
         RowUse(
             table=table,
-            text=row_sentence(table, next(cells_of(observed.whole.some({table: [number]}), table))),
+            text=_text(
+                row_sentence(table, next(cells_of(observed.whole.some({table: [number]}), table))),
+                windows[table][number],
+            ),
             place=observed.places.of(table, number),
             use=Use.UNUSED,
             seen=None,
@@ -294,12 +300,17 @@ def unused(
     return Unused(
         log=log,
         usage=found,
-        rows=(*map(use, shown), *elsewhere),
+        rows=(*map(use, listed), *elsewhere),
         operations=tuple(_operations(program, found)),
         roles=tuple(_roles(found)),
         users=tuple(_users(found)),
         proposal=proposal,
     )
+
+
+def _text(sentence: str, window: Window) -> str:
+    """A row as `state diff --without` and a file of rows to keep name it."""
+    return sentence if window == ALWAYS else f"{sentence}, {shown(window)}"
 
 
 def _operations(program: Program, found: Usage) -> Iterator[OperationUse]:
