@@ -422,9 +422,14 @@ class OpaFlows:
             answers = []
             for _, given in question.choices:
                 answers.append((yield from self._positions(self._about(question, given, active))))
-            again = yield from self._send(protocol.concern(active.system, request), fresh=True)
-            policy = yield from self._send(protocol.policy_revision(active.system), fresh=True)
-            if (again, policy) == (said, active.revision):
+            if (context := CURRENT.get()) is not None:
+                context.deadline = None  # as after all answers to one call
+            now = yield from self.revision()
+            # Where rows hold for a time, what concerns the caller may change with the same revision.
+            again = (
+                (yield from self._send(protocol.concern(active.system, request), fresh=True)) if said["end"] else said
+            )
+            if (now.policy, now.state, again) == (active.revision, question.concern.revision, said):
                 return question.answered(answers)
             yield from self._revalidate(active, at_most_every=0.0)
         raise DecisionUnavailable("the policy or the state changed while a filter was made: ask again")

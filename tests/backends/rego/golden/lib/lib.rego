@@ -471,49 +471,49 @@ own_revision := state.windowed.revision
 concerned contains principal if some principal in all_principals(input.subject.id)
 
 concerned_keys contains key if {
+	who := concerned
 	some table in ["allow", "below", "deny"]
 	some key, holders in state[table][_]
-	some principal in concerned
-	holders[principal]
+	holders[who[_]]
 }
 
 concerned_keys contains key if {
+	who := concerned
 	some table in ["owned_below", "owners"]
 	some key, holders in state[table]
-	some principal in concerned
-	holders[principal]
+	holders[who[_]]
 }
 
 concerned_keys contains key if some key, _ in state.scoped[input.subject.id]
 
 concerned_keys contains key if {
+	who := concerned
 	some table in ["allow", "below", "deny"]
 	some key, holders in state.windowed[table][_]
-	some principal in concerned
-	holders[principal]
+	holders[who[_]]
 }
 
 concerned_keys contains key if {
+	who := concerned
 	some table in ["owned_below", "owners"]
 	some key, holders in state.windowed[table]
-	some principal in concerned
-	holders[principal]
+	holders[who[_]]
 }
 
 concerned_keys contains key if some key, _ in state.windowed.scoped[input.subject.id]
 
 concerned_keys contains key if {
+	who := concerned
 	some table in ["allow", "below", "deny"]
 	some key, holders in state.windowed.windows[table][_]
-	some principal in concerned
-	holders[principal]
+	holders[who[_]]
 }
 
 concerned_keys contains key if {
+	who := concerned
 	some table in ["owned_below", "owners"]
 	some key, holders in state.windowed.windows[table]
-	some principal in concerned
-	holders[principal]
+	holders[who[_]]
 }
 
 concerned_keys contains key if some key, _ in state.windowed.windows.scoped[input.subject.id]

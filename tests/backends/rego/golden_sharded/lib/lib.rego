@@ -556,55 +556,55 @@ concern := {
 concerned contains principal if some principal in all_principals(input.subject.id)
 
 concerned_keys contains key if {
+	who := concerned
 	some root, _ in state.shards
 	some table in ["allow", "below", "deny"]
 	some key, holders in state.at[shard_name(root)][table][_]
-	some principal in concerned
-	holders[principal]
+	holders[who[_]]
 }
 
 concerned_keys contains key if {
+	who := concerned
 	some root, _ in state.shards
 	some table in ["owned_below", "owners"]
 	some key, holders in state.at[shard_name(root)][table]
-	some principal in concerned
-	holders[principal]
+	holders[who[_]]
 }
 
 concerned_keys contains key if some key, _ in state.scoped[input.subject.id]
 
 concerned_keys contains key if {
+	who := concerned
 	some root, _ in state.shards
 	some table in ["allow", "below", "deny"]
 	some key, holders in state.at[shard_name(root)].windowed[table][_]
-	some principal in concerned
-	holders[principal]
+	holders[who[_]]
 }
 
 concerned_keys contains key if {
+	who := concerned
 	some root, _ in state.shards
 	some table in ["owned_below", "owners"]
 	some key, holders in state.at[shard_name(root)].windowed[table]
-	some principal in concerned
-	holders[principal]
+	holders[who[_]]
 }
 
 concerned_keys contains key if some key, _ in state.windowed.scoped[input.subject.id]
 
 concerned_keys contains key if {
+	who := concerned
 	some root, _ in state.shards
 	some table in ["allow", "below", "deny"]
 	some key, holders in state.at[shard_name(root)].windowed.windows[table][_]
-	some principal in concerned
-	holders[principal]
+	holders[who[_]]
 }
 
 concerned_keys contains key if {
+	who := concerned
 	some root, _ in state.shards
 	some table in ["owned_below", "owners"]
 	some key, holders in state.at[shard_name(root)].windowed.windows[table]
-	some principal in concerned
-	holders[principal]
+	holders[who[_]]
 }
 
 concerned_keys contains key if some key, _ in state.windowed.windows.scoped[input.subject.id]
