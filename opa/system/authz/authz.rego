@@ -5,7 +5,8 @@
 #   `--authentication=tls`).
 #   Everything is refused but
 #     - `GET /health`, which tells nothing but ready or not, to everybody;
-#     - questions to the policies and their doors, the policies' names and the revision of the state, with the role `ask`;
+#     - questions to the policies and their doors, the policies' names and the revision of the state, with the role
+#       `ask`;
 #     - status, metrics and configuration, with the role `status`.
 #   Policies and data cannot be read or written otherwise, with any token: bundles bring them.
 #

@@ -182,8 +182,8 @@ def _without_comparisons(clause: Clause, function: str) -> Clause:
     return replace(clause, name=function, lines=clause.lines[2:]) if clause.name == ENTRY else clause
 
 
-_NAME = f"(?:[^/%{UNUSABLE}]|%2F|%25)+"
-"""A name in a key; keys contain no other escapes."""
+_NAME = f"(?:[*?]*(?:[^/%*?{UNUSABLE}]|%2[F5])(?:[^/%{UNUSABLE}]|%2[F5])*|(?:%2A|%3F)+)"
+"""A name in a key: escaped are `/` and `%` alone, and `*` and `?` where it is made of nothing else."""
 _LINE_LENGTH = 120
 _FOLDED = 100
 _JSON = json.JSONEncoder(ensure_ascii=False)
@@ -215,6 +215,7 @@ def render(
         "flat": flat_places(program),
         "below": uses_below(program),
         "unusable": UNUSABLE,
+        "name_pattern": _NAME,
         "plain": PLAIN,
         "opaque": sorted(vocabulary(program).opaque),
         "optional_objects": any(LEFT_OUT in slot.types for rule in program.rules.values() for slot in rule.withs),
