@@ -16,7 +16,7 @@ from workload import world
 
 from privtab.cli._engines import opened
 from privtab.cli._options import load_for_queries
-from privtab.cli.explore import request_of
+from privtab.cli.explore import caller_of, request_of
 from privtab.moments import now
 from privtab.pages.explore.site import answer
 from privtab.pages.explore.world import World
@@ -62,7 +62,7 @@ def _opened(path: Path) -> World:
     state, places, _ = load_for_queries(program, path)
     return World(
         program=program, shown=POLICY, state=state, places=places, state_shown=path.name, moment=moment,
-        request=request_of(program), engine=lambda: opened(program, state, moment),
+        request=request_of(program), caller=caller_of(program), engine=lambda: opened(program, state, moment),
     )  # fmt: skip
 
 

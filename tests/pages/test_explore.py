@@ -15,6 +15,7 @@ from urllib.request import urlopen
 
 import generated_programs
 import pytest
+import required_flag_policy
 import worlds
 from explored import HOSTILE, LONG, Html, encoded, problems, shop, world_in
 from starlette.testclient import TestClient
@@ -197,6 +198,28 @@ def test_limits(client: TestClient, world: World) -> None:
     assert "characters at most" in client.get(url("decision", user="a" * (LONGEST + 1))).text
     with TestClient(application(Explorer(world=world, seconds=0)), base_url="http://localhost") as hasty:
         assert hasty.get("/table").status_code == 503
+
+
+def test_what_is_not_sure_is_said(world: World, tmp_path: Path) -> None:
+    partial = world_in(world.program, world.rows, partial=True)
+    for name in ("", "heat", "who-can", "table"):
+        found = answer(partial, name, [])
+        assert found is not None
+        assert "Wrong rows of the state were left out" in found.text
+    policy, state = required_flag_policy.files(tmp_path, required_flag_policy.POLICY + "    open: READ (file)\n")
+    program = load_program(policy)
+    flags = world_in(program, validate(program, load(state))[0])
+    refused = answer(flags, "what-can", [("user", "ann")])
+    assert refused is not None
+    assert "needs the flag `pii`" in Html(refused.text).text
+    page = heat(flags, Asked([("type", "file")]))["found"]
+    assert ([rule.operation for rule, _ in page.columns], [rule.operation for rule in page.left_out]) == (
+        ["open"],
+        ["read"],
+    )
+    everybody = answer(world, "who-can", [("operation", "read"), ("entity", "item:s/a/x"), ("group", "crew")])
+    assert everybody is not None
+    assert "leave `group` out" in Html(everybody.text).text
 
 
 def test_errors_are_on_the_page_with_advice(client: TestClient) -> None:
@@ -425,7 +448,9 @@ def test_bad_usage(arguments: list[str], says: str, capsys: pytest.CaptureFixtur
 
 
 def test_without_a_state_the_table_and_differences_are_there(world: World) -> None:
-    bare = World(program=world.program, shown="shop", request=world.request, versions=world.versions)
+    bare = World(
+        program=world.program, shown="shop", request=world.request, caller=world.caller, versions=world.versions
+    )
     for name, query, status in (
         ("", [], 200),
         ("table", [], 200),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from privtab.cli._engines import opened
-from privtab.cli.explore import request_of
+from privtab.cli.explore import caller_of, request_of
 from privtab.ir.nodes import Program
 from privtab.moments import now
 from privtab.pages.explore.world import World
@@ -96,6 +96,7 @@ def world_in(program: Program, state: State, **more: Any) -> World:
         state_shown="state.yaml",
         moment=moment,
         request=request_of(program),
+        caller=caller_of(program),
         engine=lambda: opened(program, state, moment),
         **more,
     )

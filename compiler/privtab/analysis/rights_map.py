@@ -23,7 +23,7 @@ Column: TypeAlias = tuple[Rule, bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RightsMap:
-    """Users by operations. `entities`: how many entities of the type there are; `left_out`: operations that need further objects."""
+    """Users by operations. `entities`: how many entities of the type there are; `left_out`: operations that need further objects, or flags."""
 
     subjects: Sequence[Subject]
     columns: Sequence[Column]
@@ -51,8 +51,12 @@ def rights_map(comparison: Comparison, subjects: Sequence[Subject], type_: str, 
     counts: Counter[tuple[Subject, str, bool]] = Counter()
     classes = [found for cut in sorted(under) for found in division.of(type_, cut)]
     sets = SubjectSets(side, subjects)
+    left_out = [variants[0].rule for variants in others]
     for question in (variants[0] for variants in plain):  # the first is the one without flags
         rule, unnamed = question.rule, question.unnamed
+        if rule.required_flags:
+            left_out.append(rule)
+            continue
         columns.append((rule, unnamed))
         if rule.needs_active_role:
             continue
@@ -65,5 +69,5 @@ def rights_map(comparison: Comparison, subjects: Sequence[Subject], type_: str, 
         columns=tuple(columns),
         counts=counts,
         entities=sum(found.count for found in classes),
-        left_out=tuple(dict.fromkeys(variants[0].rule for variants in others)),
+        left_out=tuple({rule.id: rule for rule in left_out}.values()),
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from privtab._collection import no_collection
 from privtab._staged import write
-from privtab.cli._ask import RequestOptions
+from privtab.cli._ask import CallerOptions, RequestOptions, principal_name
 from privtab.cli._options import AtOption, PartialOption, PolicyArguments, load_for_queries, moment_of
 from privtab.cli._output import out, spinner
 from privtab.cli._parameters import needing, option
@@ -109,6 +109,7 @@ def _world(
         moment_shown=moment_text(moment - moment % 1_000_000_000),
         partial=found is not None and found[2],
         request=request_of(program),
+        caller=caller_of(program),
         engine=None if rows is None else lambda: opened(program, rows, moment),
         versions={
             name: cache(lambda name=name: load_policy(name)) for name in _versions(policy.policy, since, program)
@@ -125,6 +126,11 @@ def request_of(program: Program) -> Callable[..., Request]:
         return RequestOptions(**options).request(program, user, operation, entity)
 
     return request
+
+
+def caller_of(program: Program) -> Callable[[str, list[str]], tuple[str, frozenset[str]]]:
+    """Reads a principal and flags as arguments of commands are read."""
+    return lambda user, flags: (principal_name(user), CallerOptions(flag=flags).flags(program))
 
 
 def _choices(policy: PolicyArguments) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def what_if(world: World, asked: Asked) -> Values:
         "about": list(islice(_about(world.rows, about), MOST_ROWS)) if about else [],
         "tables": {table: COLUMNS[table] for table in ALL_TABLES if _used(world.program, table)},
         "privileges": [*world.program.grantable, *world.program.aliases, *world.program.sets],
-        "readings": world.readings,
+        **_policies(world),
         "policy": None,
         "diff": None,
     }
@@ -182,6 +182,12 @@ def state_page(found: StateDiff) -> Values:
 # --- another policy --------------------------------------------------------------------------------------------------
 
 
+def _policies(world: World) -> Values:
+    """What may be chosen instead of the policy."""
+    variants = world.variants if world.chosen is not None else ()
+    return {"versions": list(world.versions), "variants": variants, "readings": world.readings}
+
+
 def _other(world: World, asked: Asked) -> tuple[Program | None, str]:
     """The policy that a URL chooses instead, and its name; None if it chooses none."""
     version, variant, readings = asked.one("version"), asked.one("variant"), asked.all("reading")
@@ -234,10 +240,8 @@ def compare(world: World, asked: Asked) -> Values:
     """Two policies, or two states, side by side: the one that is looked at and another one."""
     state = asked.one("state")
     values: Values = {
-        "versions": list(world.versions),
         "states": list(world.states),
-        "variants": world.variants if world.chosen is not None else (),
-        "readings": world.readings,
+        **_policies(world),
         "policy": None,
         "diff": None,
     }

@@ -171,24 +171,25 @@ def who(world: World, asked: Asked) -> Values:
         "excepted": found.excepted[:MOST_LINES],
     }
     if by_principal:
-        return values | {"principals": found.principals()[:MOST_LINES]}
+        principals = found.principals()
+        return values | {"principals": principals[:MOST_LINES], "principals_left": len(principals[MOST_LINES:])}
     through = ((user, "anyone" if found.anyone else evidence_text(found.through(user))) for user in page)
     return values | {"users": list(through)}
 
 
 def what(world: World, asked: Asked) -> Values:
     """What a user, a group or a role may do, everywhere or on one entity."""
-    principal, about = asked.one("user"), asked.one("entity")
-    if not principal:
+    about = asked.one("entity")
+    if not asked.one("user"):
         return {}
+    principal, flags = world.caller(asked.one("user"), asked.all("flag"))
     resource = entity_of(about) if about else None
     found = what_can(
         world.reference,
         world.rows,
         principal,
         resource,
-        flags=frozenset(asked.all("flag")),
-        groups=asked.all("group"),
+        flags=flags,
         known=None if about else world.universe,
     )
     by_type: dict[str, list[tuple[str, list[str], bool]]] = defaultdict(list)

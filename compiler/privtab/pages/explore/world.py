@@ -84,6 +84,8 @@ class World:
     """Whether wrong rows of the state were left out."""
     request: Callable[..., Request]
     """The request of (user, operation, entity) and of lists of options, as commands read them."""
+    caller: Callable[[str, list[str]], tuple[str, frozenset[str]]]
+    """The principal and the flags of a question about all operations, as commands read them."""
     engine: Callable[[], OpenEngine] | None = None
     """Opens the engine in process on the state."""
     variants: tuple[str, ...] = ()
@@ -188,7 +190,9 @@ class World:
         )
 
     def anybody(self, asked: Asked) -> Request:
-        """The same, of nobody in particular."""
+        """The same, of nobody in particular. Raises UsageError for what is about one user."""
+        if left := [name for name in ("group", "attribute", "active-role", "no-active-roles") if asked.one(name)]:
+            raise UsageError(f"this is about everybody: leave `{left[0]}` out")
         return replace(self.requested(asked, user="anyone"), user="")
 
     def suggestions(self, kind: str, text: str) -> list[str]:
