@@ -75,6 +75,7 @@ ALLOWED = {
         "state",
         "syntax",
     },
+    "lsp": {"backends", "fmt", "ir", "lint", "model", "pipeline", "scenarios", "syntax"},
     "pages": {
         "analysis",
         "backends",
@@ -132,6 +133,7 @@ ALLOWED = {
         "ir",
         "lint",
         "logs",
+        "lsp",
         "opa",
         "pages",
         "pipeline",

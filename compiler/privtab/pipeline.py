@@ -133,11 +133,22 @@ def resolve_policy(
 def _resolved(
     policy: str | Path, variant: str | None, readings: Mapping[str, str], *, parallel: bool = False
 ) -> ResolvedPolicy:
+    path = find_policy(policy)
+    return resolve_text(path, source.load(path), variant, readings, parallel=parallel)
+
+
+def resolve_text(
+    path: Path,
+    file: SourceFile,
+    variant: str | None = None,
+    readings: Mapping[str, str] | None = None,
+    *,
+    parallel: bool = False,
+) -> ResolvedPolicy:
+    """Resolve a policy whose text is given, as an editor has it; `path` says which settings apply. Raises UsageError."""
     from privtab import checks
 
-    path = find_policy(policy)
-    file = source.load(path)
-    resolved, found = _resolve(file, variant, readings)
+    resolved, found = _resolve(file, variant, readings or {})
     checked: Callable[[], list[Diagnostic]] = (
         list if resolved is None else partial(checks.run, resolved, parallel=parallel)
     )

@@ -132,7 +132,7 @@ def test_policies_lie_where_the_settings_say(
 
 def test_the_hooks_run_for_policies_anywhere() -> None:
     hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
-    assert {hook["id"] for hook in hooks} == {"privtab-fmt", "privtab-lint"}
+    assert {hook["id"] for hook in hooks} == {"privtab-fmt", "privtab-lint", "privtab-docs"}
     for hook in hooks:
         for name in ("tables/shop.yaml", "policy_src/cdap/final.yml", "privtab.toml", "pyproject.toml"):
             assert re.search(hook["files"], name), name

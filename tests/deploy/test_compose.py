@@ -67,8 +67,8 @@ def test_the_files_and_packages_of_the_image_exist(compose: dict[str, Any]) -> N
     copied = [word for line in re.findall(r"^COPY (.*) \S+$", text, re.MULTILINE) for word in line.split()]
     assert all((ROOT / name).exists() for name in copied)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    needed = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    assert set(needed) <= set(copied)
+    target = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert {*target["force-include"], *(package.split("/")[0] for package in target["packages"])} <= set(copied)
     assert {"pyproject.toml", "requirements.lock"} <= set(copied)
 
 

@@ -70,6 +70,15 @@ def test_cells(text: str, expected: str) -> None:
         assert shape(x.parse_condition(text)) == expected
 
 
+@pytest.mark.parametrize("cell", ["READ (service admin)", "READ (x, service admin)", "owner (service admin or below)"])
+def test_two_names_of_a_target_may_be_those_of_a_keyword(cell: str) -> None:
+    parsed = x.parse_condition(cell)
+    assert isinstance(parsed, x.PrivilegeTerm | x.Related)
+    (target,) = parsed.targets[-1:]
+    assert (target.text, target.selector and target.selector.text) == ("admin", "service")
+    assert cell[target.start : target.end].startswith("admin")
+
+
 def test_names_know_where_they_stand() -> None:
     text = "READ/WRITE (x) and can load (y)"
     parsed = x.parse_condition(text)

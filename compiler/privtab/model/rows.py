@@ -301,20 +301,20 @@ def resolve_conflicts(
         operations: list[PairKey] = []
         for word in decl.operations:
             type_, _, operation = word.value.partition("/")
-            if not names.check_type(_part(word, 0, len(type_)), found):
+            if not names.check_type(part_of(word, 0, len(type_)), found):
                 continue
             if (type_, operation) in pairs:
                 operations.append((type_, operation))
             elif not rows_unknown & {type_, ""}:
                 known = tuple(op for entity, op in pairs if entity == type_)
-                span = _part(word, len(type_) + 1, len(word.value)).span
+                span = part_of(word, len(type_) + 1, len(word.value)).span
                 found.append(undeclared.unknown_operation(span, operation, (type_,), known))
         if len(operations) == len(decl.operations):
             resolved.append(Conflict(operations=tuple(operations), at_most=decl.at_most, span=decl.span, why=decl.why))
     return tuple(resolved)
 
 
-def _part(word: Word, start: int, end: int) -> Word:
+def part_of(word: Word, start: int, end: int) -> Word:
     """A part of a word; for a quoted word, with the span of the whole word."""
     span = word.span
     plain = span.line == span.end_line and span.end_column - span.column == len(word.value)

@@ -185,9 +185,21 @@ class Script:
     fields: Mapping[str, Node]
 
 
-def read_script(path: Path, default: Path | None, found: list[Diagnostic]) -> Script | None:
-    """Read a file and its head; None after findings. `default`: the policy if the file names none."""
-    source_file = source.load(path)
+def check_script(path: Path, text: SourceFile) -> tuple[Diagnostic, ...]:
+    """The findings of a scenario file whose text is given, as `plans` finds them in its file. Raises as `plans`."""
+    found: list[Diagnostic] = []
+    script = read_script(path, default_policy(path), found, text)
+    program = None if script is None else _program(script.subject, [script], found)
+    if script is not None and program is not None:
+        cases_of(script, program, found)
+    return in_order(found)
+
+
+def read_script(
+    path: Path, default: Path | None, found: list[Diagnostic], text: SourceFile | None = None
+) -> Script | None:
+    """Read a file and its head; None after findings. `default`: the policy if the file names none; `text`: by default, what it has."""
+    source_file = text or source.load(path)
     root = compose(source_file, found, _HEAD_HINT)
     if root is None:
         return None

@@ -138,8 +138,8 @@ Effects: TypeAlias = tuple[EffectTerm, ...]
 _DEEP = 100
 RESERVED = frozenset({"and", "or", "when", "can", "owner", "member", "holds", "self", "anyone"})
 """Words of the grammar, which cannot be names of privileges or sets."""
-_NO_SHAPE = re.compile(r"[.=<>{\"]")
-"""What comparisons and names in quotes contain; cells with it are parsed as they are."""
+_NO_SHAPE = re.compile(r"[.=<>{\"]|[(,][ \t\r\n]*service[ \t\r\n]+admin\b")
+"""What comparisons and names in quotes contain, and two names of a target that look like one word; such cells are parsed as they are."""
 _NAMES = frozenset({"NAME", "TEXT", "ANY_PRIVILEGE", "NAMED_PRIVILEGE"})
 _PARENTHESIS_OR_OR = re.compile(r"[()]|\bor\b")
 _BLANKS = " \t\r\n"

@@ -43,6 +43,20 @@ def events(text: str) -> Iterable[Placed]:
     return patched if patched is not None else _parsed(text, yaml.SafeLoader)
 
 
+def events_so_far(text: str) -> list[Placed]:
+    """The events of a text that may end anywhere, as far as there are any."""
+    found: list[Placed] = []
+    for loader in (_FAST, yaml.SafeLoader):
+        found.clear()
+        try:
+            found.extend(_parsed(text, loader))
+        except yaml.YAMLError as error:
+            if getattr(error, "problem", None) == _REFUSED:
+                continue
+        break
+    return found
+
+
 def _parsed(text: str, loader: Any) -> Iterator[Placed]:
     event: Any
     depth = 0

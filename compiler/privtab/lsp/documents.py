@@ -1,0 +1,189 @@
+"""The files of an editor: what is in each, from its buffer if it is open, else from the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from privtab import pipeline, source, syntax
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
+from privtab.errors import FileError, PolicyInvalid, PrivtabError, SettingsInvalid
+from privtab.ir.nodes import Program
+from privtab.lsp.occurrences import Occurrence, in_policy, in_scenarios
+from privtab.marked_files import has_mark
+from privtab.model.names import DeclaredNames, resolve_names
+from privtab.scenarios.collect import MARK, check_script, default_policy, is_scenarios, read_script
+from privtab.source import SourceFile
+from privtab.syntax import Tables
+from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
+
+NOT_CHECKED = FindingKind("L001", "not-checked", Severity.ERROR)
+"""What prevents checks at all, such as invalid settings; it must not look like a file without findings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """The text of one file, and what follows from it alone."""
+
+    path: Path
+    source: SourceFile
+    occurrences: tuple[Occurrence, ...]
+    policy: Path | None
+    """The policy that it is, or is for; None if that is not clear."""
+
+    def findings(self) -> tuple[Diagnostic, ...]:
+        """The findings, as commands report them."""
+        try:
+            return self._findings()
+        except (SettingsInvalid, PolicyInvalid) as error:
+            return error.diagnostics
+        except (PrivtabError, OSError) as error:
+            return (NOT_CHECKED.at(self.source.span(0, 0), str(error)),)
+
+    def _findings(self) -> tuple[Diagnostic, ...]:
+        return check_script(self.path, self.source)
+
+    def at(self, line: int, column: int) -> Occurrence | None:
+        """The name at a position, or just before it."""
+        place = (line, column)
+        found = (
+            o for o in self.occurrences if (o.span.line, o.span.column) <= place <= (o.span.end_line, o.span.end_column)
+        )
+        return next(found, None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyDocument(Document):
+    """A policy."""
+
+    tables: Tables | None
+
+    def _findings(self) -> tuple[Diagnostic, ...]:
+        return pipeline.resolve_text(self.path, self.source).check().findings.kept
+
+    @cached_property
+    def names(self) -> DeclaredNames | None:
+        """What the file declares, valid or not; None if it cannot be read at all."""
+        return None if self.tables is None else resolve_names(self.tables, [])
+
+    @cached_property
+    def program(self) -> Program | None:
+        """The program; None if errors stop it."""
+        try:
+            return pipeline.program_of(self.source)
+        except PolicyInvalid:
+            return None
+
+
+@dataclass(kw_only=True)
+class Documents:
+    """The documents, each policy read once for each text. `buffer` returns the text of an open file, None for others."""
+
+    buffer: Callable[[Path], str | None]
+    _policies: dict[Path, PolicyDocument] = field(default_factory=dict)
+    _readable: dict[Path, PolicyDocument] = field(default_factory=dict)
+    _valid: dict[Path, PolicyDocument] = field(default_factory=dict)
+
+    def get(self, path: Path) -> Document | None:
+        """The document of a file; None if it is neither a policy nor scenarios, or cannot be read."""
+        file = self.text(path)
+        if file is None:
+            return None
+        if has_mark(file.text, pipeline.MARK):
+            return self._policy(path, file)
+        if ".scenarios." not in path.name and not has_mark(file.text, MARK):
+            return None
+        script = read_script(path, default_policy(path), [], file)
+        about = None if script is None else script.subject.policy.resolve()
+        policy = None if about is None else self.get(about)
+        readable = None if policy is None else self._readable.get(policy.path)
+        root = compose(file, [])
+        names = () if readable is None or root is None else tuple(in_scenarios(root, file, readable.occurrences))
+        return Document(path=path, source=file, occurrences=names, policy=about)
+
+    def text(self, path: Path) -> SourceFile | None:
+        """The text of a file; None if it cannot be read."""
+        text = self.buffer(path)
+        if text is not None:
+            return SourceFile.of(str(path), text)
+        try:
+            return source.load(path, display=str(path))
+        except FileError:
+            return None
+
+    def _policy(self, path: Path, file: SourceFile) -> PolicyDocument:
+        known = self._policies.get(path)
+        if known is not None and known.source.text == file.text:
+            return known
+        tables, _ = syntax.read(file)
+        names = () if tables is None else in_policy(tables)
+        policy = PolicyDocument(path=path, source=file, occurrences=names, policy=path, tables=tables)
+        self._policies[path] = policy
+        if tables is not None:
+            self._readable[path] = policy
+        return policy
+
+    def policy(self, document: Document) -> PolicyDocument | None:
+        """The policy of a document: itself, or the one that scenarios are for."""
+        found = (
+            document if isinstance(document, PolicyDocument) or document.policy is None else self.get(document.policy)
+        )
+        return found if isinstance(found, PolicyDocument) else None
+
+    def readable(self, document: Document) -> PolicyDocument | None:
+        """The last text of the policy of a document that could be read as one."""
+        return None if document.policy is None else self._readable.get(document.policy)
+
+    def program(self, document: Document) -> Program | None:
+        """The program of the last text of the policy of a document that was valid."""
+        policy = self.policy(document)
+        if policy is None:
+            return None
+        if policy.program is not None:
+            self._valid[policy.path] = policy
+        valid = self._valid.get(policy.path)
+        return None if valid is None else valid.program
+
+    def beside(self, policy: PolicyDocument) -> tuple[list[Document], list[Document]]:
+        """The scenario files in the folder of a policy: those for it and those for others.
+
+        Raises PolicyInvalid if one of them cannot be read.
+        """
+        own: list[Document] = []
+        others: list[Document] = []
+        for path in sorted(policy.path.parent.glob("*.*")):
+            document = self.get(path) if path.is_file() and is_scenarios(path) else None
+            if document is not None and document.policy is None:
+                raise PolicyInvalid(document.findings())
+            if document is not None:
+                (own if document.policy == policy.path else others).append(document)
+        return own, others
+
+    def states(self, scenarios: Document, policy: PolicyDocument) -> Iterator[Document]:
+        """The states in YAML that a scenario file names, with the names of a policy in them."""
+        root = compose(scenarios.source, [])
+        for path in () if root is None else sorted(set(_states(root, scenarios.path.parent))):
+            if path.suffix in (".yaml", ".yml"):
+                file = self.text(path)
+                state = None if file is None else compose(file, [])
+                if file is not None and state is not None:
+                    names = tuple(in_scenarios(state, file, policy.occurrences))
+                    yield Document(path=path, source=file, occurrences=names, policy=policy.path)
+
+
+def _states(node: Node, folder: Path) -> Iterator[Path]:
+    """The files that `state` names, wherever it stands."""
+    match node:
+        case Mapping(entries=entries):
+            for key, value in entries:
+                if key.text == "state" and isinstance(value, Scalar):
+                    yield (folder / value.text).resolve()
+                else:
+                    yield from _states(value, folder)
+        case Sequence(items=items):
+            for item in items:
+                yield from _states(item, folder)
+        case Scalar():
+            pass

@@ -1,0 +1,102 @@
+"""What an editor shows of a name: where a privilege can be granted, what a set contains, what an operation needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from privtab.backends.describe import describe_rule
+from privtab.hints import listed
+from privtab.ir.nodes import Program, Rule
+from privtab.lsp.occurrences import Occurrence, meet
+from privtab.model.names import DeclaredNames
+
+MOST_ROWS = 5
+"""Limit on the rows that are shown for one operation."""
+
+
+def hover(name: Occurrence, names: DeclaredNames, program: Program | None) -> str | None:
+    """The description of a name in Markdown; None if the policy says nothing about it. `program`: the last valid one."""
+    match name.kind:
+        case "type":
+            return _type(name.name, names)
+        case "privilege" | "set":
+            return _privilege(name.name, names)
+        case "operation":
+            rules = [] if program is None else rules_of(name, program)
+            return "\n\n---\n\n".join(_row(rule, program) for rule in rules[:MOST_ROWS] if program) or None
+
+
+def rules_of(name: Occurrence, program: Program) -> list[Rule]:
+    """The rows that an operation's name may mean; where it stands at a row, those of that row."""
+    named = [rule for (type_, operation), rule in program.rules.items() if operation == name.name]
+    own = [rule for rule in named if rule.span.line == name.span.line] if name.declares else []
+    return own or [rule for rule in named if meet(name.types, frozenset({rule.entity}))]
+
+
+def _type(name: str, names: DeclaredNames) -> str | None:
+    entity = names.entities.get(name)
+    if entity is None:
+        return None
+    notes = [f"one for each `{entity.parent}`"] * entity.single + [f"nests, at most {entity.nested} levels"] * bool(
+        entity.nested
+    )
+    notes += ["its ids are flat"] * entity.flat + ([f"a {entity.principal}"] if entity.principal else [])
+    granted = [privilege for privilege, types in names.binds.items() if name in types]
+    return _lines(
+        f"**{name}**{f': {entity.title}' if entity.title else ''}",
+        f"path: `{'/'.join(names.hierarchy.chain(name))}`" + "".join(f", {note}" for note in notes),
+        f"privileges: {listed(granted)}" if granted else "no privilege can be granted on it",
+    )
+
+
+def _privilege(name: str, names: DeclaredNames) -> str | None:
+    members = names.members(name)
+    if members is None:
+        return None
+    if name in names.sets:
+        return _lines(f"**{name}**", f"any of {listed(members)}")
+    privilege = names.privileges[members[0]]
+    alias = names.aliases.get(name)
+    deprecated = privilege.deprecated if alias is None else alias.deprecated
+    return _lines(
+        f"**{name}**{f': {privilege.title}' if privilege.title else ''}",
+        f"another name of `{privilege.name}`" if alias else "",
+        f"can be granted on {listed(privilege.on)}"
+        if len(privilege.on) < len(names.entities)
+        else "can be granted on every type",
+        f"implies {listed(privilege.implies)}" if privilege.implies else "",
+        f"deprecated: {deprecated}" if deprecated else "",
+    )
+
+
+def _row(rule: Rule, program: Program) -> str:
+    row = describe_rule(program, rule)
+    sets = {"needs one of these sets" if row["requires"] else "for every caller": row["minimal_sets"]}
+    sets |= {f"with `{flag}`": found for flag, found in row.get("when", {}).items()}
+    if row["each"]:
+        sets["each item"] = row["each_minimal_sets"]
+    sets |= {f"each item with `{flag}`": found for flag, found in row.get("each_when", {}).items()}
+    source = row["source"]
+    line = "" if source is None or source["line"] is None else f", line {source['line']}"
+    return _lines(
+        f"**{rule.entity}/{rule.operation}**" + (" (core)" if row["from"] == "core" else ""),
+        *(f"{title}:\n{_alternatives(found)}" for title, found in sets.items()),
+        "" if row.get("minimal_sets_complete", True) else "there are more of them than can be listed",
+        f"on success: {listed(row['effects'])}" if row["effects"] else "",
+        f"deprecated: {row['deprecated']}" if row["deprecated"] else "",
+        row["note"] or "",
+        "" if source is None else f"source: {source['document']}{line}",
+    )
+
+
+def _alternatives(sets: Iterable[Iterable[str]]) -> str:
+    return "\n".join(f"- {' and '.join(f'`{atom}`' for atom in atoms) or 'anyone'}" for atoms in sets) or "- never"
+
+
+def _lines(*lines: str) -> str:
+    return "\n\n".join(filter(None, lines))
+
+
+def outline(occurrences: Iterable[Occurrence]) -> Iterator[Occurrence]:
+    """The declarations of a file, in its order."""
+    return iter(sorted((o for o in occurrences if o.declares), key=lambda o: o.span))

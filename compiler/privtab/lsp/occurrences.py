@@ -1,0 +1,260 @@
+"""Where a policy and its scenarios name types, privileges, sets and operations: each name with its position."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, TypeAlias, assert_never
+
+from privtab._nodes import dataclass
+from privtab.diagnostics import Located, Span
+from privtab.model.rows import part_of
+from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, NO_OBJECT
+from privtab.source import SourceFile
+from privtab.syntax import expression as x
+from privtab.syntax import yaml_tree
+from privtab.syntax.nodes import Cell, RowDecl, Tables, VariantDecl, Word
+
+Kind: TypeAlias = Literal["type", "privilege", "set", "operation"]
+Types: TypeAlias = frozenset[str] | None
+"""Entity types; None for any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrence:
+    """One place of a name. `types`: of an operation, the types whose rows may be meant."""
+
+    kind: Kind
+    name: str
+    span: Span
+    declares: bool = False
+    types: Types = None
+
+    def is_of(self, other: Occurrence) -> bool:
+        """Whether both name the same thing, or may do so."""
+        return (self.kind, self.name) == (other.kind, other.name) and meet(self.types, other.types)
+
+
+def meet(types: Types, others: Types) -> bool:
+    """Whether a type is in both."""
+    return types is None or others is None or not types.isdisjoint(others)
+
+
+def same(occurrence: Occurrence, all_: Iterable[Occurrence]) -> tuple[Occurrence, ...]:
+    """The places that have to change together with one: rows of an operation belong together where a `can` asks for several."""
+    named = [other for other in all_ if (other.kind, other.name) == (occurrence.kind, occurrence.name)]
+    types, before = occurrence.types, frozenset[str]()
+    while types is not None and types != before:
+        before = types
+        for other in named:
+            if types is not None and meet(types, other.types):
+                types = None if other.types is None else types | other.types
+    return tuple(other for other in named if meet(types, other.types))
+
+
+def in_policy(tables: Tables) -> tuple[Occurrence, ...]:
+    """Every name of a policy, valid or not, as far as it could be read; each place once."""
+    return tuple(dict.fromkeys(_Policy(tables).all()))
+
+
+class _Policy:
+    """Walks through one policy."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        self.sets = {set_.name.value for set_ in tables.sets}
+        self.types = {entity.name.value for entity in tables.entities}
+
+    def all(self) -> Iterator[Occurrence]:
+        """Every place, in no order."""
+        tables = self.tables
+        yield from (
+            Occurrence(kind="type", name=e.name.value, span=e.name.span, declares=True) for e in tables.entities
+        )
+        yield from self.types_in(type_.name for type_ in tables.types)
+        yield from self.types_in(word for attribute in tables.attributes for word in attribute.on or ())
+        for privilege in tables.privileges:
+            yield from self.privileges((privilege.name,), declares=True)
+            yield from self.types_in(privilege.on or ())
+            yield from self.privileges((*privilege.implies, *filter(None, (privilege.alias_of,))))
+        for set_ in tables.sets:
+            yield from self.privileges((set_.name,), declares=True)
+            yield from self.privileges(set_.members)
+        if tables.semantics.owner is not None:
+            yield from self.privileges(tables.semantics.owner.holds)
+        if (gate := tables.semantics.gate) is not None and gate.expression is not None:
+            yield from self.condition(gate.expression, gate.cell, None, {})
+        for conflict in tables.conflicts:
+            for word in conflict.operations:
+                yield from _of_type(word, word.value.index("/"))
+        layers: tuple[Tables | VariantDecl, ...] = (tables, *tables.variants)
+        for layer in layers:
+            yield from self.layer(layer)
+
+    def layer(self, layer: Tables | VariantDecl) -> Iterator[Occurrence]:
+        """The rows and roles of the file, or of a variant."""
+        for row in (*layer.core, *layer.any):
+            of = None if row.for_types is None else frozenset(word.value for word in row.for_types)
+            yield from self.row(row, of)
+        for table in layer.tables:
+            yield from self.types_in((table.entity,))
+            for row in table.rows:
+                yield from self.row(row, frozenset({table.entity.value}))
+        for role in layer.roles:
+            yield from self.types_in(filter(None, (role.scope,)))
+            for type_, privileges in role.grants:
+                yield from self.types_in((type_,))
+                yield from self.privileges(privileges)
+
+    def row(self, row: RowDecl, types: Types) -> Iterator[Occurrence]:
+        """One row for some types."""
+        operation = row.operation
+        yield Occurrence(kind="operation", name=operation.value, span=operation.span, declares=True, types=types)
+        objects: dict[str, Types] = {}
+        for with_ in row.withs:
+            objects[with_.name.value] = None if with_.types is None else frozenset(t.value for t in with_.types)
+            yield from self.types_in(w for w in with_.types or () if w.value != NO_OBJECT or NO_OBJECT in self.types)
+        yield from self.types_in(row.for_types or ())
+        for body in row.bodies:
+            for condition in body.conditions:
+                if condition.expression is not None:
+                    yield from self.condition(condition.expression, condition.cell, types, objects)
+            for effect in body.effects:
+                for term in effect.terms or ():
+                    yield from self.privileges(_words(effect.cell, term.names))
+                    yield from self.targets(effect.cell, term.targets, objects)
+
+    def condition(
+        self, expression: x.Expression, cell: Cell, types: Types, objects: Mapping[str, Types]
+    ) -> Iterator[Occurrence]:
+        """The names of a condition in a row for some types, with these objects."""
+        for part in x.walk(expression):
+            match part:
+                case x.PrivilegeTerm(privileges=names, targets=targets):
+                    yield from self.privileges(_words(cell, names))
+                    yield from self.targets(cell, targets, objects)
+                case x.Related(targets=targets):
+                    yield from self.targets(cell, targets, objects)
+                case x.CanDo(operation=name, targets=targets):
+                    of = [_types_of(target.text, types, objects) for target in targets]
+                    joined = None if None in of else frozenset().union(*filter(None, of))
+                    span = cell.part(name.start, name.end)
+                    yield Occurrence(kind="operation", name=name.text, span=span, types=joined)
+                    yield from self.targets(cell, targets, objects)
+                case x.Comparison(left=left, right=right):
+                    for term in (left, right) if isinstance(right, x.Name) else (left,):
+                        owner, dot, _ = term.text.partition(".")
+                        if dot and owner in self.types:
+                            name = x.Name(owner, term.start, term.start + len(owner))
+                            yield from self.targets(cell, (name,), objects)
+                case x.Word() | x.AllOf() | x.AnyOf() | x.Required():
+                    pass
+                case _:
+                    assert_never(part)
+
+    def targets(self, cell: Cell, names: Iterable[x.Name], objects: Mapping[str, Types]) -> Iterator[Occurrence]:
+        """The targets that are types, not objects of the request."""
+        return self.types_in(_words(cell, (name for name in names if name.text not in objects)))
+
+    def types_in(self, words: Iterable[Word]) -> Iterator[Occurrence]:
+        """Names of types."""
+        return (Occurrence(kind="type", name=word.value, span=word.span) for word in words)
+
+    def privileges(self, words: Iterable[Word], *, declares: bool = False) -> Iterator[Occurrence]:
+        """Names of privileges and sets."""
+        for word in words:
+            if word.value not in (ANY_PRIVILEGE, NAMED_PRIVILEGE):
+                kind: Kind = "set" if word.value in self.sets else "privilege"
+                yield Occurrence(kind=kind, name=word.value, span=word.span, declares=declares)
+
+
+def _types_of(target: str, types: Types, objects: Mapping[str, Types]) -> Types:
+    """The types that a target may have: for `parent` any, since too many places of an operation only join its rows."""
+    if target in objects:
+        return objects[target]
+    return types if target == "entity" else None if target == "parent" else frozenset({target})
+
+
+def _words(cell: Cell, names: Iterable[x.Name]) -> Iterator[Word]:
+    return (Located(name.text, cell.part(name.start, name.end)) for name in names)
+
+
+def _of_type(word: Word, slash: int) -> Iterator[Occurrence]:
+    """The names in `TYPE/OPERATION`."""
+    type_, operation = part_of(word, 0, slash), part_of(word, slash + 1, len(word.value))
+    yield Occurrence(kind="type", name=type_.value, span=type_.span)
+    yield Occurrence(kind="operation", name=operation.value, span=operation.span, types=frozenset({type_.value}))
+
+
+_PROSE = frozenset(
+    {"policy", "variant", "name", "title", "note", "why", "say", "tags", "source", "user", "users", "group", "groups"}
+    | {"role", "principal", "grantee", "owner", "active_roles"}
+)
+"""Keys of scenario files whose values name nothing of the policy."""
+_ASKING = frozenset({"action", "ask", "operations"})
+_TERM = re.compile(r"(?<![\w.:/{\-])[^\W\d][\w.\-]*(?:/[^\W\d][\w.\-]*)*(?![\w./:}\-])")
+"""`READ`, or `READ/WRITE`: no path of an entity, no placeholder."""
+_WORD = re.compile(r"[^/]+")
+_TYPED = re.compile(r"\b([^\W\d]\w*):(?=\S)")
+
+
+def in_scenarios(node: yaml_tree.Node, source: SourceFile, names: Iterable[Occurrence]) -> Iterator[Occurrence]:
+    """The names of a policy in a file of its scenarios, by their spelling and place: a privilege may also be a word of another kind."""
+    kinds: dict[str, set[Kind]] = {}
+    for name in names:
+        kinds.setdefault(name.name, set()).add(name.kind)
+    yield from _in_node(node, source, kinds, "", None)
+
+
+def _in_node(
+    node: yaml_tree.Node, source: SourceFile, kinds: Mapping[str, set[Kind]], key: str, types: Types
+) -> Iterator[Occurrence]:
+    match node:
+        case yaml_tree.Scalar():
+            yield from _in_scalar(node, source, kinds, key, types)
+        case yaml_tree.Sequence(items=items):
+            for item in items:
+                own = types
+                if isinstance(item, yaml_tree.Mapping):
+                    # An entry: the types of its entities are those that it asks about.
+                    named = _TYPED.findall(source.text[item.start : item.end])
+                    own = frozenset(name for name in named if "type" in kinds.get(name, ())) or None
+                yield from _in_node(item, source, kinds, key, own)
+        case yaml_tree.Mapping(entries=entries):
+            for name, value in entries:
+                if name.text in kinds or "/" in name.text:
+                    yield from _in_scalar(name, source, kinds, "operations", types)
+                if name.text not in _PROSE:
+                    yield from _in_node(value, source, kinds, name.text, types)
+
+
+def _in_scalar(
+    node: yaml_tree.Scalar, source: SourceFile, kinds: Mapping[str, set[Kind]], key: str, types: Types
+) -> Iterator[Occurrence]:
+    cell = Cell(text=node.text, source=source, style=node.style, start=node.start, end=node.end)
+
+    def at(start: int, end: int, *wanted: Kind, types: Types = types) -> Iterator[Occurrence]:
+        name = node.text[start:end]
+        kind = next((kind for kind in wanted if kind in kinds.get(name, ())), None)
+        if kind is not None:
+            yield Occurrence(
+                kind=kind, name=name, span=cell.part(start, end), types=types if kind == "operation" else None
+            )
+
+    if node.text in kinds:
+        first: tuple[Kind, ...] = ("operation",) if key in _ASKING else ("privilege", "set")
+        yield from at(0, len(node.text), *first, "operation", "privilege", "set", "type")
+        return
+    path = re.fullmatch(r"(?:\w+/)?(\w+)/(\w+)", node.text)
+    if path is not None:
+        yield from at(*path.span(1), "type")
+        yield from at(*path.span(2), "operation", types=frozenset({path[1]}))
+        return
+    for typed in _TYPED.finditer(node.text):
+        yield from at(*typed.span(1), "type")
+    order: tuple[Kind, ...] = ("operation",) if key in _ASKING else ("privilege", "set")
+    for term in _TERM.finditer(node.text):
+        for word in _WORD.finditer(node.text, *term.span()):
+            yield from at(*word.span(), *order)
+    for quoted in re.finditer(r'"([^"\n]*)"', node.text):
+        yield from at(*quoted.span(1), "privilege", "set")
