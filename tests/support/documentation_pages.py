@@ -30,6 +30,7 @@ PAGES = (
     "docs/how-to/shards.md",
     "docs/reference/asking.md",
     "docs/how-to/integrations.md",
+    "docs/how-to/routes.md",
     "docs/how-to/observability.md",
     "docs/how-to/securing.md",
     "docs/how-to/embedded.md",
@@ -60,11 +61,11 @@ class Block:
 
     @property
     def is_policy(self) -> bool:
-        """Whether it is a policy, or sections of one: not a state, scenarios, an import or a mapping document."""
+        """Whether it is a policy, or sections of one: not a state, scenarios, an import, a mapping document or a file of routes."""
         return (
             self.language == "yaml"
             and not {"state", "sketch"} & self.says.keys()
-            and not self.text.startswith(("scenarios:", "import:", "push:"))
+            and not self.text.startswith(("scenarios:", "import:", "push:", "routes:"))
         )
 
     def names(self, directive: str) -> list[str]:

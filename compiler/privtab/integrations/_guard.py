@@ -7,16 +7,18 @@ import inspect
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
+from contextvars import ContextVar
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, TypeAlias, TypeVar, cast
 
+from privtab.client._arguments import entity
 from privtab.client._asking import Mode
 from privtab.client._base import Asker
-from privtab.errors import DecisionUnavailable, InvalidRequest, Unauthenticated, UsageError
+from privtab.errors import AccessDenied, DecisionUnavailable, InvalidRequest, Unauthenticated, UsageError
 from privtab.integrations._answers import DECISION, LOG, Caller, CallerLike, as_caller, caller, decided
 from privtab.integrations._needs import EntityTemplate, FilledRequest, RequestTemplate, request_template
-from privtab.request import Decision
+from privtab.request import Decision, Entity, Request
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -31,12 +33,38 @@ AnyAsker: TypeAlias = "Asker | AsyncClient"
 """Any client: a Client, an Embedded or an AsyncClient."""
 
 
+NOBODY = Caller(user="privtab-probe")
+"""The caller while an application is probed: an identity that holds nothing."""
+NEEDS = "__privtab_needs__"
+USER = "__privtab_user__"
+
+
+def mark(guarding: Callable[..., Any], template: RequestTemplate) -> None:
+    """Note on a function what it requests before it runs, so that `privtab routes` sees it; `wraps` passes it on to decorators above."""
+    setattr(guarding, NEEDS, (template, *getattr(guarding, NEEDS, ())))
+
+
+ASKED: ContextVar[list[tuple[str, Entity]] | None] = ContextVar("privtab_asked", default=None)
+"""Where requests are noted while an application is probed."""
+
+
+def _refuse(action: str, resource: EntityLike) -> NoReturn:
+    """Note a request and deny it. Raises AccessDenied, or InvalidRequest for what is no entity."""
+    found = entity(resource)
+    if (asked := ASKED.get()) is not None:
+        asked.append((action, found))
+    raise AccessDenied(Request(user=NOBODY.user, action=action, resource=found), Decision(allowed=False))
+
+
 class Guard:
     """Requests a decision before a function runs. Created when modules load, bound to a client when the service starts.
 
     `user` returns the caller, as a name or a Caller; by default, the one set by `acting_as`. Until a client is bound, every
     guarded call raises DecisionUnavailable.
     """
+
+    denies_all: ClassVar[bool] = False
+    """Whether an application is being probed: all guards deny, whatever their clients."""
 
     def __init__(self, asker: AnyAsker | None = None, *, user: Callable[[], CallerLike] = caller) -> None:
         self._asker = asker
@@ -94,6 +122,8 @@ class Guard:
 
     def require(self, asked_by: Caller | None, action: str, resource: EntityLike, **details: Any) -> Decision:
         """The decision if it is an allow; raises like `requires`."""
+        if self.denies_all:
+            _refuse(action, resource)
         asker = self.asker
         if not isinstance(asker, Asker):
             raise UsageError("an AsyncClient needs async functions: make this function async, or bind a Client")
@@ -102,6 +132,8 @@ class Guard:
 
     async def arequire(self, asked_by: Caller | None, action: str, resource: EntityLike, **details: Any) -> Decision:
         """`require` without blocking the event loop; raises like `requires`."""
+        if self.denies_all:
+            _refuse(action, resource)
         asker = self.asker
         user, details = _user_and_details(asker, asked_by, details)
         if not isinstance(asker, Asker):
@@ -137,11 +169,11 @@ class Guard:
 
     def enforces(self) -> bool:
         """Whether denials are enforced, which is also the case without a client."""
-        return self._asker is None or self._asker.mode is Mode.ENFORCE
+        return self.denies_all or self._asker is None or self._asker.mode is Mode.ENFORCE
 
     def caller(self, user: Callable[[], CallerLike] | None = None) -> Caller | None:
         """The current caller."""
-        return as_caller((user or self._user)())
+        return NOBODY if self.denies_all else as_caller((user or self._user)())
 
 
 GUARD = Guard()
@@ -196,6 +228,14 @@ def _guard_function(
     function: Callable[P, R], template: RequestTemplate, guard: Guard, user: Callable[[], CallerLike]
 ) -> Callable[P, R]:
     """The guarded function, of the same kind and with the same signature."""
+    guarded_function = _wrapped(function, guard, template, user)
+    mark(guarded_function, template)
+    return guarded_function
+
+
+def _wrapped(
+    function: Callable[P, R], guard: Guard, template: RequestTemplate, user: Callable[[], CallerLike]
+) -> Callable[P, R]:
     arguments = _arguments(function, template)
 
     def ask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Decision:

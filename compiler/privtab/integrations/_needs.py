@@ -40,6 +40,8 @@ class RequestTemplate:
 
     action: str
     names: frozenset[str]
+    type_: str | None
+    """The type of the resource; None if a function of the arguments gives it."""
     resource: Filler
     with_: Mapping[str, Filler]
     flags: tuple[str, ...]
@@ -73,34 +75,38 @@ def request_template(
         if not isinstance(resource, str) or ":" in resource:
             raise UsageError(f"beside `arg`, the resource is a type alone, not {resource!r}")
         resource = (resource, arg)
-    fillers = {"": _filler(resource, "the resource")}
+    filler, names_of_resource, type_ = _filler(resource, "the resource")
+    fillers: dict[str, Filler] = {}
+    names = set(names_of_resource)
     for name, place in (with_ or {}).items():
-        fillers[name] = _filler(place, f"with_[{name!r}]")
+        fillers[name], names_of_place, _ = _filler(place, f"with_[{name!r}]")
+        names |= names_of_place
     flags_by = dict(flags) if isinstance(flags, Mapping) else {}
-    names = {name for _, argument_names in fillers.values() for name in argument_names} | set(flags_by.values())
     return RequestTemplate(
         action=action,
-        names=frozenset(names),
-        resource=fillers.pop("")[0],
-        with_={name: filler for name, (filler, _) in fillers.items()},
+        names=frozenset(names.union(flags_by.values())),
+        type_=type_,
+        resource=filler,
+        with_=fillers,
         flags=() if flags_by else tuple(flags),
         flags_by=flags_by,
     )
 
 
-def _filler(place: EntityTemplate, where: str) -> tuple[Filler, frozenset[str]]:
+def _filler(place: EntityTemplate, where: str) -> tuple[Filler, frozenset[str], str | None]:
+    """What fills the place of an entity, the arguments that it needs, and the type."""
     match place:
         case str():
             return _template(place, where)
         case (str(type_), str(name)):
-            return (lambda values: _entity_from_argument(type_, values[name], name)), frozenset({name})
+            return (lambda values: _entity_from_argument(type_, values[name], name)), frozenset({name}), type_
         case _ if callable(place):
-            return _function(place)
+            return *_function(place), None
         case _:
             raise UsageError(f"{where} is {place!r}: write `type:{{argument}}`, a pair (type, argument) or a function")
 
 
-def _template(text: str, where: str) -> tuple[Filler, frozenset[str]]:
+def _template(text: str, where: str) -> tuple[Filler, frozenset[str], str]:
     """A template such as `table:{catalog}/{schema}/{table}`."""
     type_, colon, path = text.partition(":")
     if not type_ or not colon or "{" in type_:
@@ -120,7 +126,7 @@ def _template(text: str, where: str) -> tuple[Filler, frozenset[str]]:
         )
         return Entity(type_, path)
 
-    return fill, frozenset(names)
+    return fill, frozenset(names), type_
 
 
 def _function(function: Callable[..., EntityLike]) -> tuple[Filler, frozenset[str]]:

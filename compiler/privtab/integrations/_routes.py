@@ -27,6 +27,7 @@ class Route:
     """The requirement for requests with one of `methods` and a path of this shape; `needs` is None if open to all."""
 
     methods: frozenset[str]
+    path: str
     pattern: re.Pattern[str]
     needs: RequestTemplate | None
 
@@ -97,6 +98,25 @@ class Middleware(Generic[A, U]):
     def _router_of(app: A) -> Router:
         """The application's router."""
         raise NotImplementedError
+
+    @property
+    def app(self) -> A:
+        """What is wrapped."""
+        return self._app
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The routes, in their order."""
+        return self._routes
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests that match no route pass."""
+        return self._open
+
+    def verdict(self, method: str, path: str, request: Any) -> Matched | None:
+        """The route of a request, given as scope or environment; None if there is none. Raises InvalidRequest if it is refused as ambiguous."""
+        return self._checked(method.upper(), path, self._router(request))
 
     def _match(self, method: str, path: str, reading: Reading | None) -> Matched | HttpResponse | None:
         """The route of a request with the parameters that its handler gets, or the refusal; None if it passes without a decision.
@@ -183,7 +203,7 @@ def _route(methods: str, path: str, template: RequestTemplate | None) -> Route:
         pattern = re.compile("".join([*pieces, re.escape(rest)]), re.DOTALL)
     except re.error as error:
         raise UsageError(f"the route `{path}` is malformed: {error}") from None
-    return Route(methods=frozenset(upper_methods), pattern=pattern, needs=template)
+    return Route(methods=frozenset(upper_methods), path=path, pattern=pattern, needs=template)
 
 
 WRAPPED = ("router", "app", "_app", "wsgi_app", "application", "__self__", "__wrapped__")
@@ -211,7 +231,7 @@ def no_router(_: Any) -> None:
 
 def asgi_router(app: object) -> Router:
     """The router of Starlette, FastAPI, or an application made of theirs."""
-    router = _found(app, _has_routes)
+    router = _found(app, has_routes)
     return no_router if router is None else lambda scope: _read_starlette(router, dict(scope), "")
 
 
@@ -232,7 +252,7 @@ def _found(app: object, wanted: Callable[[Any], bool]) -> Any:
     return None
 
 
-def _has_routes(candidate: Any) -> bool:
+def has_routes(candidate: Any) -> bool:
     routes = getattr(candidate, "routes", None)
     return isinstance(routes, list) and all(hasattr(route, "matches") for route in routes)
 
@@ -241,25 +261,31 @@ def _has_routes(candidate: Any) -> bool:
 
 
 def _read_starlette(router: Any, scope: dict[str, Any], above: str) -> Reading | None:
-    """As the router's own loop: the first route that matches fully. `above`: the path where the router is mounted."""
-    for route in _leaves(router.routes):
+    """As the router's own loop. `above`: the path where the router is mounted."""
+    if (found := selected(router, scope)) is None:
+        return None
+    route, inner = found
+    path = above + getattr(route, "path_format", "")
+    if hasattr(route, "routes"):  # a mounted application
+        below = _found(route.app, has_routes)
+        return None if below is None else _read_starlette(below, inner, path.removesuffix("/{path}"))
+    given = inner.get("path_params", {})
+    for name in given:
+        path = path.replace(f"{{{name}}}", ANY)
+    parameters = converted(route, given)
+    return None if parameters is None else Reading(handler=path, parameters=parameters)
+
+
+def selected(router: Any, scope: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+    """The route that a router takes for a request, and the scope that the route gets."""
+    for route in leaves(router.routes):
         match, child = route.matches(scope)
-        if match.name != "FULL":
-            continue
-        inner = scope | child
-        path = above + getattr(route, "path_format", "")
-        if hasattr(route, "routes"):  # a mounted application
-            below = _found(route.app, _has_routes)
-            return None if below is None else _read_starlette(below, inner, path.removesuffix("/{path}"))
-        given = inner.get("path_params", {})
-        for name in given:
-            path = path.replace(f"{{{name}}}", ANY)
-        parameters = _converted(route, given)
-        return None if parameters is None else Reading(handler=path, parameters=parameters)
+        if match.name == "FULL":
+            return route, scope | child
     return None
 
 
-def _leaves(routes: Iterable[Any]) -> Iterator[Any]:
+def leaves(routes: Iterable[Any]) -> Iterator[Any]:
     """The routes in their order, those of FastAPI's included routers as if they were declared here."""
     for route in routes:
         included = getattr(route, "effective_route_contexts", None)
@@ -267,7 +293,7 @@ def _leaves(routes: Iterable[Any]) -> Iterator[Any]:
             yield getattr(leaf, "starlette_route", None) or leaf
 
 
-def _converted(route: Any, parameters: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def converted(route: Any, parameters: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The parameters as FastAPI hands them to the handler and its dependencies; None if it refuses them."""
     found = dict(parameters)
     waiting = [route.dependant] if getattr(route, "dependant", None) is not None else []
@@ -289,6 +315,16 @@ def _converted(route: Any, parameters: Mapping[str, Any]) -> Mapping[str, Any] |
 
 
 def _read_werkzeug(app: Any, environ: Mapping[str, Any]) -> Reading | None:
+    if (found := matched(app, environ)) is None:
+        return None
+    rule, parameters = found
+    pieces = rule._trace  # noqa: SLF001  (nothing public tells the parameters of a path apart, in their order)
+    path = "".join(ANY if dynamic else text for dynamic, text in pieces).partition("|")[2]
+    return Reading(handler=path, parameters={name: parameters[name] for dynamic, name in pieces if dynamic})
+
+
+def matched(app: Any, environ: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]] | None:
+    """The rule for a request, and its parameters; None if there is none, as for another method or a redirection."""
     from werkzeug.exceptions import HTTPException
 
     try:
@@ -296,9 +332,7 @@ def _read_werkzeug(app: Any, environ: Mapping[str, Any]) -> Reading | None:
             adapter = app.create_url_adapter(app.request_class(dict(environ)))
         else:
             adapter = app.url_map.bind_to_environ(environ)
-        rule, parameters = adapter.match(return_rule=True)
+        found: tuple[Any, Mapping[str, Any]] = adapter.match(return_rule=True)
     except HTTPException:
-        return None  # not found, another method, or a redirection
-    pieces = rule._trace  # noqa: SLF001  (nothing public tells the parameters of a path apart, in their order)
-    path = "".join(ANY if dynamic else text for dynamic, text in pieces).partition("|")[2]
-    return Reading(handler=path, parameters={name: parameters[name] for dynamic, name in pieces if dynamic})
+        return None
+    return found

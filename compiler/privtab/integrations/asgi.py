@@ -56,7 +56,7 @@ class AsgiMiddleware(Middleware[App, User]):
             await self._app(scope, receive, send)
 
     async def _caller(self, scope: Scope) -> Any:
-        if self._user is None:
+        if self._user is None or self._guard.denies_all:
             return self._guard.caller()
         user = self._user(scope)
         return as_caller(await user if isawaitable(user) else user)

@@ -7,7 +7,7 @@ from typing import Any
 
 from privtab.errors import DecisionError, UsageError
 from privtab.integrations._answers import HttpResponse, Tell, answer, as_caller
-from privtab.integrations._guard import GUARD, AnyAsker, Guard
+from privtab.integrations._guard import GUARD, USER, AnyAsker, Guard, mark
 from privtab.integrations._needs import EntityTemplate, RequestTemplate, request_template
 from privtab.request import Decision
 
@@ -51,6 +51,8 @@ def Requires(  # noqa: N802  (named like FastAPI's `Depends` and `Security`)
         except DecisionError as error:
             raise Refused(answer(error, detail)) from error
 
+    mark(permitted, template)
+    setattr(permitted, USER, user)
     return permitted
 
 

@@ -48,7 +48,7 @@ class WsgiMiddleware(Middleware[App, User]):
             return self._app(environ, start_response)
 
     def _caller(self, environ: WSGIEnvironment) -> Any:
-        if self._user is not None:
+        if self._user is not None and not self._guard.denies_all:
             return as_caller(self._user(environ))
         return self._guard.caller() or as_caller(environ.get("REMOTE_USER"))
 

@@ -1,0 +1,203 @@
+"""`privtab routes`: whether every route of a web application has a decision."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from privtab import source
+from privtab.cli._app import PolicyCommand
+from privtab.cli._options import OutputOption, ReadingOption, VariantOption, readings
+from privtab.cli._output import (
+    Terminal,
+    as_json,
+    csv_text,
+    deliver,
+    diagnostic_json,
+    err,
+    fail_if,
+    flush,
+    show_diagnostics,
+    table,
+)
+from privtab.cli._parameters import argument, option, policies
+from privtab.cli._stored import load_policy
+from privtab.errors import UsageError
+from privtab.printable import count, no_formula
+
+if TYPE_CHECKING:
+    from privtab.diagnostics import Diagnostic
+    from privtab.integrations._coverage import Coverage, Judged
+
+PANEL = "Check"
+
+LISTED = Path("privtab-routes.yaml")
+"""The default file of routes."""
+COLUMNS = ("method", "route", "row", "by", "status", "why")
+RoutesFormat = Literal["text", "json", "csv", "markdown", "sarif"]
+"""Output format."""
+Probe = Literal["none", "safe", "all"]
+"""Which methods the application is asked by."""
+
+
+class RoutesCommand(PolicyCommand):
+    """A command whose `--probe` alone is `--probe safe`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, with the value of `--probe` where it is left out."""
+        given = [*args, ""]
+        words = [
+            "--probe=safe" if word == "--probe" and given[place + 1] not in ("none", "safe", "all") else word
+            for place, word in enumerate(args)
+        ]
+        return super().parse_args(ctx, words)
+
+
+SETTINGS = {"cls": RoutesCommand}
+
+
+def run(
+    app: Annotated[
+        str, argument("APP", "An application (`module:app`, for Django `mysite.urls`), or an OpenAPI document.")
+    ],
+    policy: Annotated[
+        str | None, option("--policy -p POLICY", "Policy whose rows the routes use.", autocompletion=policies)
+    ] = None,
+    listed: Annotated[
+        Path | None,
+        option("--listed FILE", "File of open routes, and of rows decided elsewhere.", show_default=str(LISTED)),
+    ] = None,
+    probe: Annotated[
+        Probe, option("--probe [all]", "Ask the application: GET, HEAD and OPTIONS, or by all methods.")
+    ] = "none",
+    header: Annotated[
+        list[str] | None, option("--header -H NAME:VALUE", "Header that the probe sends, as for sign-in; repeatable.")
+    ] = None,
+    variant: VariantOption = None,
+    reading: ReadingOption = None,
+    format_: Annotated[RoutesFormat, option("--format", "Output format.")] = "text",
+    output: OutputOption = None,
+) -> None:
+    """List each route of an application with the row that guards it; exit with 1 if a route has no decision.
+
+    The application is imported, not served. `--probe` calls it in this process, once for each route and method, as an identity
+    that holds nothing, while every guard denies. Where a guard is missing its handler runs: with `--probe all` it may change or
+    delete something, so use a test environment.
+
+    Example:
+      privtab routes app:app -p shop.yaml
+      privtab routes app:app -p shop.yaml --probe
+      privtab routes app:app --probe all --header 'Authorization: Bearer test'
+      privtab routes openapi.yaml -p shop.yaml --format sarif -o routes.sarif
+    """
+    from privtab.integrations._coverage import covered, no_gateway
+    from privtab.integrations._declared import read_declared, read_openapi
+    from privtab.integrations._inspect import inspected, load_app, place_of
+    from privtab.integrations._probe import probed
+    from privtab.ir.serialise import vocabulary
+
+    headers = dict(_header(text) for text in header or ())
+    program = None if policy is None else load_policy(policy, variant=variant, readings=readings(reading))
+    found: list[Diagnostic] = []
+    documents, answers = [], None
+    seen = None
+    if Path(app).suffix in (".yaml", ".yml", ".json"):
+        if probe != "none":
+            raise UsageError("`--probe` asks an application: name it as module:app")
+        documents.append(read_openapi(source.load(app), found))
+        routes = documents[0].routes
+    else:
+        with redirect_stdout(sys.stderr):  # what the application prints is no part of the report
+            seen = inspected(load_app(app))
+        routes = seen.routes
+    if listed is not None or LISTED.is_file():
+        documents.append(read_declared(source.load(listed or LISTED), found))
+    if seen is not None:
+        with redirect_stdout(sys.stderr):
+            answers = {} if probe == "none" or found else probed(seen, everything=probe == "all", headers=headers)
+        found.extend(no_gateway(document.gateway) for document in documents if document.gateway is not None)
+    result = covered(
+        routes,
+        documents,
+        found,
+        where=place_of(app),
+        answers=answers,
+        vocabulary=None if program is None else vocabulary(program),
+    )
+    deliver(_report(result, format_), output)
+    flush()
+    if format_ != "sarif":
+        # What a line of the table says needs no second telling.
+        show_diagnostics(
+            one for one in result.findings if format_ != "text" or one.code not in ("R003", "R004", "R005")
+        )
+    if output is not None:
+        err().print(f"{_summary(result)}; written to {output}", style="dim")
+    fail_if(result.findings)
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise UsageError(f"`--header {text}`: write NAME:VALUE")
+    return name.strip(), value.strip()
+
+
+def _cells(judged: Judged) -> tuple[str, ...]:
+    rows = ", ".join(dict.fromkeys(row for _, row in judged.covers if row))
+    by = ", ".join(dict.fromkeys(by for by, _ in judged.covers))
+    return judged.route.method, judged.route.path, rows, by, str(judged.status), judged.why
+
+
+def _report(result: Coverage, format_: RoutesFormat) -> Any:
+    rows = [_cells(judged) for judged in result.routes]
+    match format_:
+        case "json":
+            routes = [
+                dict(zip(COLUMNS, cells, strict=True))
+                | {
+                    "guards": [{"by": by, "row": row or None} for by, row in judged.covers],
+                    "span": judged.route.span,
+                }
+                for cells, judged in zip(rows, result.routes, strict=True)
+            ]
+            findings = [diagnostic_json(finding) for finding in result.findings]
+            return as_json({"routes": routes, "unused_rows": result.unused, "findings": findings})
+        case "csv":
+            return csv_text([COLUMNS, *([no_formula(cell) for cell in cells] for cells in rows)])
+        case "markdown":
+            from privtab.analysis.diff.markdown import as_code, as_text
+
+            lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
+            for method, route, row, by, status, why in rows:
+                lines.append(
+                    f"| {method} | {as_code(route)} | {row and as_code(row)} | {by} | {status} | {as_text(why)} |"
+                )
+            lines += ["", f"{_summary(result)}."]
+            lines += ["", f"No route uses {', '.join(map(as_code, result.unused))}."] if result.unused else []
+            return "\n".join(lines) + "\n"
+        case "sarif":
+            from privtab.report.sarif import sarif
+
+            return sarif(result.findings)
+        case "text":
+            return lambda console: _show(result, rows, console)
+
+
+def _show(result: Coverage, rows: list[tuple[str, ...]], console: Terminal) -> None:
+    console.print(table(*COLUMNS, rows=rows))
+    console.print()
+    console.print(_summary(result), style="bold")
+    if result.unused:
+        console.print(f"no route uses {', '.join(result.unused)}")
+
+
+def _summary(result: Coverage) -> str:
+    """`12 routes: 10 proved, 1 open, 1 ungated`."""
+    from privtab.integrations._coverage import Status
+
+    numbers = {status: sum(one.status is status for one in result.routes) for status in Status}
+    parts = [f"{number:,} {status}" for status, number in numbers.items() if number]
+    return f"{count(len(result.routes), 'route')}{': ' if parts else ''}{', '.join(parts)}"
