@@ -38,6 +38,9 @@ def delete(path: str) -> str:
         return path
 
 
+documented = FastAPI()
+
+
 def made() -> FastAPI:
     return app
 """
@@ -116,6 +119,8 @@ def test_formats(here: Path, capsys: Any) -> None:
         ("R003", "service.py", 19),
     ]
     assert document["unused_rows"] == ["dataset/create", "dataset/list", "dataset/copy"]
+    code, out, _ = ran(capsys, "service:documented", "--format", "json")
+    assert {one["path"] for one in json.loads(out)["findings"]} == {"service.py"}, "frameworks' handlers are no place"
     code, out, _ = ran(capsys, "service:app", "--format", "csv")
     assert out.splitlines()[:2] == ["method,route,row,by,status,why", "GET,/health,,,ungated,nothing guards it"]
     code, out, _ = ran(capsys, "service:app", "--format", "markdown")
@@ -237,6 +242,18 @@ def test_wrong_usage(here: Path, capsys: Any) -> None:
     ):
         code, out, err = ran(capsys, *arguments)
         assert (code, out, says in err) == (2, "", True), (arguments, err)
+
+
+def test_nothing_is_asked_while_the_file_of_routes_has_mistakes(here: Path, capsys: Any) -> None:
+    (here / "service.py").write_text(
+        APP.replace('return "up"', 'open("ran", "w").close(); return "up"'), encoding="utf-8"
+    )
+    (here / "privtab-routes.yaml").write_text("routes: {GET /health: {}}\n", encoding="utf-8")
+    assert ran(capsys, "service:app", "--probe", "all")[0] == 1
+    assert not (here / "ran").exists()
+    (here / "privtab-routes.yaml").unlink()
+    assert ran(capsys, "service:app", "--probe")[0] == 1
+    assert (here / "ran").exists(), "a handler without a guard runs"
 
 
 def test_an_entry_for_a_route_that_is_guarded_is_a_finding(here: Path, capsys: Any) -> None:

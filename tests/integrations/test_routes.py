@@ -345,6 +345,7 @@ def test_mounted_applications_and_what_is_around_them(guard: Guard, tmp_path: An
     app = Starlette(
         routes=[
             Mount("/guarded", AsgiMiddleware(inner, routes=routes, guard=guard)),
+            Mount("/of/{tenant}", AsgiMiddleware(inner, routes=[open_route("GET", "/{name}")], guard=guard)),
             Mount("/bare", inner),
             Mount("/static", StaticFiles(directory=tmp_path)),
             Mount("/rules", AsgiMiddleware(PlainTextResponse("raw"), routes=routes, guard=guard)),
@@ -364,6 +365,7 @@ def test_mounted_applications_and_what_is_around_them(guard: Guard, tmp_path: An
     )
     expected = {
         "GET /guarded/{name}": ("guarded", "middleware of /guarded", "dataset/read"),
+        "GET /of/{tenant}/{name}": ("ungated", "", ""),
         "GET /bare/{name}": ("ungated", "", ""),
         "ANY /static/{path:path}": ("ungated", "", ""),
         "GET /rules/{name}": ("guarded", "middleware of /rules", "dataset/read"),
@@ -375,6 +377,15 @@ def test_mounted_applications_and_what_is_around_them(guard: Guard, tmp_path: An
     last = coverage(app).routes[-1]
     assert (last.route.name, str(last.status)) == ("GET /bare/{name}", "not reached")
     assert told(app) | {"GET /bare/{name}": ("ungated", "", "")} == expected
+
+
+def test_routes_that_differ_by_types_alone_are_two(guard: Guard) -> None:
+    async def guarded(request: Any) -> PlainTextResponse:
+        with guard.allowed("read", "dataset:web/clicks"):
+            return PlainTextResponse("hello")
+
+    app = Starlette(routes=[Route("/{name:int}", hello), Route("/{name}", guarded)])
+    assert statuses(app, probe=True) == {"GET /{name:int}": "ungated", "GET /{name}": "proved"}
 
 
 # --- Flask, WSGI ---
@@ -404,7 +415,13 @@ def flask_app(guard: Guard, ran: list[str]) -> flask.Flask:
             ran.append("put")
             return str(number)
 
+    class Halves(Numbers):
+        def head(self, number: int) -> str:
+            ran.append("head")
+            return str(number)
+
     app.add_url_rule("/numbers/<int:number>", view_func=Numbers.as_view("numbers"))
+    app.add_url_rule("/halves/<int:number>", view_func=Halves.as_view("halves"))
     return app
 
 
@@ -413,22 +430,27 @@ def test_routes_of_flask(guard: Guard, ran: list[str]) -> None:
         "GET /datasets/{dataset:path}": "guarded",
         "POST /datasets/{dataset:path}": "guarded",
         "GET /above/{dataset:path}": "ungated",
-        "GET /numbers/{number}": "guarded",
-        "PUT /numbers/{number}": "ungated",
+        "GET /numbers/{number:int}": "guarded",
+        "PUT /numbers/{number:int}": "ungated",
+        "GET /halves/{number:int}": "ungated",  # by HEAD
+        "PUT /halves/{number:int}": "ungated",
     }
     app = flask_app(guard, ran)
     assert statuses(app) == expected
     proved = {name: status.replace("guarded", "proved") for name, status in expected.items()}
     assert statuses(app, probe=True) == proved
-    assert ran == ["above", "above", "put"], "by GET, HEAD and PUT"
+    assert ran == ["above", "above", "put", "head", "put"], "by GET, HEAD and PUT"
     assert app.config["PROPAGATE_EXCEPTIONS"] is None
     # Behind middleware, and mounted where another server's application is.
     rules = [route("GET PUT", "/numbers/{n}", "list", "project:web")]
     app.wsgi_app = WsgiMiddleware(app.wsgi_app, routes=rules, guard=guard)  # type: ignore[method-assign]
     outer = Starlette(routes=[Mount("/flask", WSGIMiddleware(app))])
     found = told(outer)
-    assert found["PUT /flask/numbers/{number}"] == ("guarded", "middleware of /flask", "project/list")
-    assert found["GET /flask/numbers/{number}"][1:] == ("middleware of /flask, decorator", "project/list, dataset/read")
+    assert found["PUT /flask/numbers/{number:int}"] == ("guarded", "middleware of /flask", "project/list")
+    assert found["GET /flask/numbers/{number:int}"][1:] == (
+        "middleware of /flask, decorator",
+        "project/list, dataset/read",
+    )
     assert {status for status, _, _ in told(outer, probe=True).values()} == {"proved"}
 
 
@@ -437,8 +459,8 @@ def test_a_dispatcher_of_werkzeug(guard: Guard, ran: list[str]) -> None:
     front.add_url_rule("/shop/numbers/<int:number>", view_func=lambda **_: "front")
     app = DispatcherMiddleware(front, {"/shop": flask_app(guard, ran)})
     found = statuses(app, probe=True)
-    assert found["GET /shop/numbers/{number}"] in ("proved", "not reached")
-    assert [str(one.status) for one in coverage(app).routes if one.route.path == "/shop/numbers/{number}"] == [
+    assert found["GET /shop/numbers/{number:int}"] in ("proved", "not reached")
+    assert [str(one.status) for one in coverage(app).routes if one.route.path == "/shop/numbers/{number:int}"] == [
         "guarded",
         "ungated",
         "not reached",
@@ -494,11 +516,11 @@ def urls(guard: Guard, ran: list[str]) -> Iterator[ModuleType]:
 @pytest.mark.parametrize("handler", [WSGIHandler, ASGIHandler])
 def test_routes_of_django(urls: ModuleType, handler: Callable[[], Any], ran: list[str]) -> None:
     expected = {
-        "ANY /datasets/{dataset}": ("guarded", "decorator", "dataset/read"),
-        "GET /v1/numbers/{number}": ("guarded", "decorator", "dataset/read"),
-        "POST /v1/numbers/{number}": ("ungated", "", ""),
+        "ANY /datasets/{dataset:path}": ("guarded", "decorator", "dataset/read"),
+        "GET /v1/numbers/{number:int}": ("guarded", "decorator", "dataset/read"),
+        "POST /v1/numbers/{number:int}": ("ungated", "", ""),
         "ANY /v1/years/{year}/": ("ungated", "", ""),
-        "ANY /v1/{rest}": ("ungated", "", ""),
+        "ANY /v1/{rest:str}": ("ungated", "", ""),
         "ANY /v1/late": ("not reached", "decorator", "dataset/read"),
     }
     found = told(handler())
@@ -506,10 +528,10 @@ def test_routes_of_django(urls: ModuleType, handler: Callable[[], Any], ran: lis
     assert found == told(urls) == expected | {"ANY /v1/years/{year}/": ("not reached", "", "")}
     seen = told(handler(), probe=True)
     assert seen == told(urls, probe=True)
-    assert seen["ANY /datasets/{dataset}"] == ("proved", "decorator", "dataset/read")
-    assert seen["GET /v1/numbers/{number}"] == ("proved", "decorator", "dataset/read")
-    assert seen["POST /v1/numbers/{number}"] == ("proved", "code", "dataset/create")
-    assert seen["ANY /v1/{rest}"] == ("ungated", "", "")
+    assert seen["ANY /datasets/{dataset:path}"] == ("proved", "decorator", "dataset/read")
+    assert seen["GET /v1/numbers/{number:int}"] == ("proved", "decorator", "dataset/read")
+    assert seen["POST /v1/numbers/{number:int}"] == ("proved", "code", "dataset/create")
+    assert seen["ANY /v1/{rest:str}"] == ("ungated", "", "")
     assert set(ran) == {"bare"}
 
 
@@ -540,7 +562,7 @@ def test_the_routes_of_mlflow_that_its_validators_leave_out(guard: Guard) -> Non
 def test_an_open_route_of_a_middleware_opens_the_routes_that_it_matches(urls: ModuleType, guard: Guard) -> None:
     def by(*first: Any) -> str:
         rules = [*first, route("GET", "/v1/numbers/{n}", "list", "project:web")]
-        return told(WsgiMiddleware(WSGIHandler(), routes=rules, guard=guard))["GET /v1/numbers/{number}"][1]
+        return told(WsgiMiddleware(WSGIHandler(), routes=rules, guard=guard))["GET /v1/numbers/{number:int}"][1]
 
     assert by() == "middleware, decorator"
     assert by(open_route("GET", "/v1/numbers/8")) == "decorator"
@@ -548,7 +570,7 @@ def test_an_open_route_of_a_middleware_opens_the_routes_that_it_matches(urls: Mo
 
 
 def test_what_is_no_application_is_refused() -> None:
-    with pytest.raises(UsageError, match="a str is no application"):
+    with pytest.raises(UsageError, match="a str is no application of"):
         inspected("app")
 
 

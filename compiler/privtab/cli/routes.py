@@ -24,7 +24,6 @@ from privtab.cli._output import (
 )
 from privtab.cli._parameters import argument, option, policies
 from privtab.cli._stored import load_policy
-from privtab.diagnostics import Span
 from privtab.errors import UsageError
 from privtab.printable import count, no_formula
 
@@ -95,7 +94,7 @@ def run(
     """
     from privtab.integrations._coverage import covered, no_gateway
     from privtab.integrations._declared import read_declared, read_openapi
-    from privtab.integrations._inspect import inspected, load_app
+    from privtab.integrations._inspect import inspected, load_app, place_of
     from privtab.integrations._probe import probed
     from privtab.ir.serialise import vocabulary
 
@@ -117,13 +116,13 @@ def run(
         documents.append(read_declared(source.load(listed or LISTED), found))
     if seen is not None:
         with redirect_stdout(sys.stderr):
-            answers = {} if probe == "none" else probed(seen, everything=probe == "all", headers=headers)
+            answers = {} if probe == "none" or found else probed(seen, everything=probe == "all", headers=headers)
         found.extend(no_gateway(document.gateway) for document in documents if document.gateway is not None)
     result = covered(
         routes,
         documents,
         found,
-        where=Span(path=app, line=1, column=1, end_line=1, end_column=1),
+        where=place_of(app),
         answers=answers,
         vocabulary=None if program is None else vocabulary(program),
     )

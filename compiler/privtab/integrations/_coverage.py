@@ -68,15 +68,18 @@ def covered(
     found: list[Diagnostic],
     *,
     where: Span,
-    answers: Mapping[str, tuple[Answer, ...]] | None = None,
+    answers: Mapping[int, tuple[Answer, ...]] | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> Coverage:
-    """Judge each route. `answers`: those of the probe; None for a description, which cannot be asked.
+    """Judge each route. `answers`: those of the probe, by the position of the route; None for a description, which cannot be asked.
 
     `where`: the place of findings about routes whose handlers have none. `found`: findings about the documents.
     """
     entries, gateway = _merged(documents, found)
-    judged = [_judged(route, entries.get(route.name), gateway, answers) for route in routes]
+    judged = [
+        _judged(route, entries.get(route.name), gateway, None if answers is None else answers.get(number, ()))
+        for number, route in enumerate(routes)
+    ]
     names = {route.name for route in routes}
     for entry in entries.values():
         if entry.route not in names:
@@ -135,12 +138,12 @@ def _judged(
     route: AppRoute,
     entry: Entry | None,
     gateway: tuple[str, Span] | None,
-    answers: Mapping[str, tuple[Answer, ...]] | None,
+    answers: tuple[Answer, ...] | None,
 ) -> Judged:
     covers = _covers(route, entry, gateway)
     rows = tuple((cover.by, row_of(cover.needs)) for cover in covers)
     opened = entry.open if entry is not None else None
-    seen = () if answers is None else answers.get(route.name, ())
+    seen = answers or ()
     asked = dict.fromkeys(f"{entity.type}/{action}" for answer in seen for action, entity in answer.asked)
     status, why = _status(route, covers, seen, only_declared=answers is not None and not route.covers)
     if status is Status.PROVED and entry is not None and entry.needs is not None and row_of(entry.needs) not in asked:

@@ -20,7 +20,6 @@ from privtab.errors import InvalidRequest, UsageError
 from privtab.integrations._guard import NEEDS, NOBODY, USER
 from privtab.integrations._needs import RequestTemplate
 from privtab.integrations._routes import (
-    PLACEHOLDER,
     WRAPPED,
     Middleware,
     converted,
@@ -39,6 +38,7 @@ MADE_UP = ("privtab-probe", "7", "1b4e28ba-2fa1-11d2-883f-0016d3cca427", "90210"
 MOST_TRIED = 1_000
 MOST_SAMPLES = 4
 DEEPEST = 50
+_PLACEHOLDER = re.compile(r"\{\w+(:\w+)?\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class AppRoute:
 
     method: str
     path: str
-    """As in `route`: `/tables/{name}`, `/files/{path:path}`."""
+    """As in `/tables/{name}`, `/numbers/{number:int}`, `/files/{path:path}`."""
     covers: tuple[Cover, ...] = ()
     span: Span | None = None
     """The handler, or the operation of a document."""
@@ -147,19 +147,20 @@ class _Leaf:
                 continue
             methods = EVERY if method == ANY else (method, *({"HEAD"} & {*self.methods} if method == "GET" else ()))
             handler = _handler(self.endpoint, method)
+            needed = marks(handler) if all(marks(_handler(self.endpoint, other)) for other in methods) else ()
             yield self._checked(
                 AppRoute(
                     method=method,
                     path=_written(self.at.prefix + self.path) or "/",
                     methods=methods,
                     span=_span(handler),
-                    covers=(*self.covers, *(Cover(by="decorator", needs=needs) for needs in marks(handler))),
+                    covers=(*self.covers, *(Cover(by="decorator", needs=needs) for needs in needed)),
                 )
             )
 
     def _checked(self, route: AppRoute) -> AppRoute:
         """The route with paths that reach it, and the middleware that guards all of them."""
-        names = [found[0] for found in PLACEHOLDER.finditer(route.path)]
+        names = [found[0] for found in _PLACEHOLDER.finditer(route.path)]
         # Of each value also a longer path, where that reaches the handler: a pattern of a middleware may take one part alone.
         tried = islice(product(self.values, repeat=len(names)), MOST_TRIED)
         paths = (
@@ -191,8 +192,7 @@ class _Leaf:
     def _taken(self, method: str, path: str) -> object:
         """What takes a request instead of this handler; None if it reaches it."""
         for select, prefix, expected in self.at.levels:
-            root = "/".join(path.split("/")[: prefix.count("/") + 1])
-            if (taken := select(method, root, path)) is not expected:
+            if (taken := select(method, _root(prefix, path), path)) is not expected:
                 return taken or "nothing"
         return None
 
@@ -202,19 +202,19 @@ class _Leaf:
         """What a middleware requests for the paths of a route; nothing if one of them passes without a decision."""
         needs: dict[str, RequestTemplate | None] = {}
         # Where a route of the middleware is open, a path of this route may match it.
-        opened = [prefix + _filled(r.path, *_one(r.path)) for r in middleware.routes if r.needs is None]
+        opened = [_PLACEHOLDER.sub(MADE_UP[0], prefix + r.path) for r in middleware.routes if r.needs is None]
+        request = scope_of if isinstance(middleware, AsgiMiddleware) else environ_of
         for path in (*samples, *(path for path in opened if self._taken(route.methods[0], path) is None)):
+            root = _root(prefix, path)
             for method in route.methods:
                 try:
-                    found = middleware.verdict(
-                        method, path.removeprefix(prefix) or "/", _request(middleware, method, prefix, path)
-                    )
+                    found = middleware.verdict(method, path.removeprefix(root) or "/", request(method, root, path))
                 except InvalidRequest:
                     continue
                 if (found is not None and found[0].needs is None) or (found is None and middleware.is_open):
                     return
                 needs.setdefault("" if found is None else repr(found[0]), found and found[0].needs)
-        by = f"middleware of {prefix}" if prefix else "middleware"
+        by = f"middleware of {prefix}".removesuffix(" of ")
         templates: list[RequestTemplate | None] = [template for template in needs.values() if template is not None]
         yield from (Cover(by=by, needs=template) for template in templates or [None] * bool(needs))
 
@@ -227,10 +227,13 @@ def marks(function: Any) -> tuple[RequestTemplate, ...]:
     return found
 
 
+def _class_of(endpoint: Any) -> Any:
+    return endpoint if inspect.isclass(endpoint) else getattr(endpoint, "view_class", None)
+
+
 def _handler(endpoint: Any, method: str) -> Any:
     """The function that handles a method: the endpoint, or a method of its class."""
-    of_class = endpoint if inspect.isclass(endpoint) else getattr(endpoint, "view_class", None)
-    if of_class is None or marks(endpoint):
+    if (of_class := _class_of(endpoint)) is None or marks(endpoint):
         return endpoint
     found = getattr(of_class, method.lower(), None)
     return getattr(of_class, "get", None) if found is None and method == "HEAD" else found
@@ -238,8 +241,7 @@ def _handler(endpoint: Any, method: str) -> Any:
 
 def _methods_of(endpoint: Any) -> tuple[str, ...]:
     """The methods of a class of handlers; ANY for a function."""
-    of_class = endpoint if inspect.isclass(endpoint) else getattr(endpoint, "view_class", None)
-    if of_class is None:
+    if (of_class := _class_of(endpoint)) is None:
         return (ANY,)
     found = [getattr(of_class, method.lower(), None) for method in EVERY]
     # Django's own answer to OPTIONS runs no handler.
@@ -248,41 +250,43 @@ def _methods_of(endpoint: Any) -> tuple[str, ...]:
 
 
 def _span(handler: Any) -> Span | None:
-    """The first line of a handler."""
+    """The first line of a handler in the working directory: those of frameworks are no place for a finding."""
     while isinstance(handler, partial):
         handler = handler.func
     code = getattr(inspect.unwrap(handler), "__code__", None) if callable(handler) else None
-    if code is None:
+    return None if code is None else _place(code.co_filename, code.co_firstlineno)
+
+
+def _place(path: str, line: int) -> Span | None:
+    file = Path(path)
+    if not file.is_relative_to(Path.cwd()):
         return None
-    file = Path(code.co_filename)
-    shown = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
-    line = code.co_firstlineno
-    return Span(path=shown.as_posix(), line=line, column=1, end_line=line, end_column=1)
+    return Span(path=file.relative_to(Path.cwd()).as_posix(), line=line, column=1, end_line=line, end_column=1)
 
 
-_FLASK = re.compile(r"<(?:(\w+)(?:\([^>]*\))?:)?(\w+)>")
+def place_of(name: str) -> Span:
+    """The place of findings about an application by its name: its module, or else the name itself."""
+    file = getattr(sys.modules.get(name.partition(":")[0]), "__file__", None)
+    return (file and _place(file, 1)) or Span(path=name, line=1, column=1, end_line=1, end_column=1)
+
+
+_ANGLES = re.compile(r"<(?:(\w+)(?:\([^>]*\))?:)?(\w+)>")
 
 
 def _written(path: str) -> str:
-    """A path with placeholders as in `route`, from the notation of Starlette or Werkzeug."""
-    path = _FLASK.sub(lambda found: f"{{{found[2]}{':path' if found[1] == 'path' else ''}}}", path)
-    return re.sub(r"\{(\w+):(?!path\})\w+\}", r"{\1}", path)
+    """A path in Starlette's notation, from that of Werkzeug or Django. Types stay: two routes may differ by them alone."""
+    return _ANGLES.sub(lambda found: f"{{{found[2]}{f':{found[1]}' if found[1] else ''}}}", path)
+
+
+def _root(prefix: str, path: str) -> str:
+    """The beginning of a path that a prefix with placeholders takes."""
+    return "/".join(path.split("/")[: prefix.count("/") + 1])
 
 
 def _filled(path: str, names: Iterable[str], values: Iterable[str]) -> str:
     for name, value in zip(names, values, strict=True):
         path = path.replace(name, value, 1)
     return path
-
-
-def _one(path: str) -> tuple[list[str], list[str]]:
-    """The placeholders of a path, and a made-up value for each."""
-    names = [found[0] for found in PLACEHOLDER.finditer(path)]
-    return names, [MADE_UP[0]] * len(names)
-
-
-def _request(middleware: Middleware[Any, Any], method: str, prefix: str, path: str) -> dict[str, Any]:
-    return (scope_of if isinstance(middleware, AsgiMiddleware) else environ_of)(method, prefix, path)
 
 
 def scope_of(method: str, root: str, path: str) -> dict[str, Any]:
@@ -327,9 +331,7 @@ class _Walk:
         elif (inner := _wrapped_by(app)) is not None:
             yield from self.app(inner, at)
         elif not callable(app):
-            raise UsageError(
-                f"a {type(app).__name__} is no application: name one of FastAPI, Starlette, Flask or Django"
-            )
+            raise UsageError(f"a {type(app).__name__} is no application of FastAPI, Starlette, Flask or Django")
         else:
             yield from _opaque(app, at)
         self.depth -= 1
@@ -373,7 +375,6 @@ class _Walk:
                 yield _Leaf(
                     at=at, path=f"{route.path.rstrip('/')}/{{path:path}}", methods=("GET", "HEAD"), covers=covers
                 )
-
         if (default := getattr(router, "default", None)) != getattr(router, "not_found", None):
             yield from _opaque(default, replace(at, wraps=False))
 
@@ -398,11 +399,8 @@ class _Walk:
         """The rules of Flask, or of another `url_map` of Werkzeug's."""
         inner = getattr(app, "wsgi_app", None)
         while inner is not None and inner is not app:
-            if isinstance(inner, Middleware):
-                at = at.within(inner)
-                inner = inner.app
-            else:
-                inner = _wrapped_by(inner)
+            at = at.within(inner) if isinstance(inner, Middleware) else at
+            inner = inner.app if isinstance(inner, Middleware) else _wrapped_by(inner)
 
         def select(method: str, root: str, path: str) -> object:
             found = matched(app, environ_of(method, root, path))
@@ -453,8 +451,13 @@ class _Walk:
 
         def walk(patterns: Iterable[Any], before: str) -> Iterator[tuple[str, Any]]:
             for pattern in patterns:
-                (text, names), *_ = normalize(pattern.pattern.regex.pattern)
-                path = before + text % {name: f"{{{name}}}" for name in names}
+                path = str(pattern.pattern)
+                if not hasattr(pattern.pattern, "converters") or pattern.pattern.regex.groups > len(
+                    pattern.pattern.converters
+                ):
+                    (path, names), *_ = normalize(pattern.pattern.regex.pattern)
+                    path %= {name: f"{{{name}}}" for name in names}
+                path = before + path
                 if hasattr(pattern, "url_patterns"):
                     yield from walk(pattern.url_patterns, path)
                 else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -50,16 +51,16 @@ class Answer:
 
 def probed(
     inspected: Inspected, *, everything: bool = False, headers: Mapping[str, str] | None = None
-) -> dict[str, tuple[Answer, ...]]:
-    """The answers by route, for each that requests with made-up parameters reach; without `everything`, of methods that change nothing.
+) -> dict[int, tuple[Answer, ...]]:
+    """The answers by the position of the route, for each that requests with made-up parameters reach; without `everything`, of methods that change nothing.
 
     `headers`: what authentication needs that stands before the guards.
     """
     asks_asgi = inspect.iscoroutinefunction(inspected.app) or inspect.iscoroutinefunction(type(inspected.app).__call__)
-    found: dict[str, tuple[Answer, ...]] = {}
+    found: dict[int, tuple[Answer, ...]] = {}
     documents = list(_documents(inspected))
     with _standing_in(inspected):
-        for route in inspected.routes:
+        for number, route in enumerate(inspected.routes):
             answers = []
             for method in route.methods if route.samples else ():
                 if not everything and method not in SAFE:
@@ -75,7 +76,7 @@ def probed(
                 thread.join(TIMEOUT)
                 answers.append(Answer(method=method, asked=[*answer.asked]) if thread.is_alive() else answer)
             if answers:
-                found[route.name] = tuple(answers)
+                found[number] = tuple(answers)
     return found
 
 
@@ -191,7 +192,7 @@ def _inputs(
 ) -> tuple[str, dict[str, str], bytes]:
     """The query, the headers and the body of a request with what FastAPI's own description says is required."""
     for prefix, document in documents:
-        path = route.path.removeprefix(prefix).replace(":path}", "}")
+        path = re.sub(r":\w+\}", "}", route.path.removeprefix(prefix))
         operation = document.get("paths", {}).get(path, {}).get(method.lower())
         if operation is not None:
             break
