@@ -284,29 +284,24 @@ class OpaFlows:
 
     def decide_many(self, requests: Sequence[Request]) -> Flow[list[Decision]]:
         """Decisions with explanations, by position."""
-        active = yield from self._active_or_read()
-
-        def flows_for(positions: Sequence[int], set_answer: Callable[[int, Decision], None]) -> Iterator[Flow[None]]:
-            for start, end in plan.cut(len(positions), self._paces["decide"].size):
-                chunk = positions[start:end]
-                call = protocol.explained(active.system, [requests[index] for index in chunk])
-                yield self._chunk("decide", call, chunk, set_answer, first=start == 0)
-
-        return (yield from self._each_once(active, "decide", requests, flows_for))
+        return self._one_by_one("decide", protocol.explained, requests)
 
     def applied(self, requests: Sequence[Request]) -> Flow[list[AppliedFilter]]:
         """The row filter or column mask that applies to each request, by position."""
+        return self._one_by_one("applied", protocol.applied, requests)
+
+    def _one_by_one(
+        self, kind: str, call: Callable[[str, Sequence[Request]], Call[list[T]]], requests: Sequence[Request]
+    ) -> Flow[list[T]]:
         active = yield from self._active_or_read()
 
-        def flows_for(
-            positions: Sequence[int], set_answer: Callable[[int, AppliedFilter], None]
-        ) -> Iterator[Flow[None]]:
+        def flows_for(positions: Sequence[int], set_answer: Callable[[int, T], None]) -> Iterator[Flow[None]]:
             for start, end in plan.cut(len(positions), self._paces["decide"].size):
                 chunk = positions[start:end]
-                call = protocol.applied(active.system, [requests[index] for index in chunk])
-                yield self._chunk("decide", call, chunk, set_answer, first=start == 0)
+                asked = call(active.system, [requests[index] for index in chunk])
+                yield self._chunk("decide", asked, chunk, set_answer, first=start == 0)
 
-        return (yield from self._each_once(active, "applied", requests, flows_for))
+        return (yield from self._each_once(active, kind, requests, flows_for))
 
     def visible(self, request: Request, items: Sequence[Entity]) -> Flow[list[int]]:
         """The positions of the allowed items, ascending."""
