@@ -13,6 +13,7 @@ from privtab.registry import Registry
 from privtab.registry.server.app import ServerState, application
 from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.fleet import FleetTracker
+from privtab.registry.server.kept_logs import KeptLogs
 from privtab.serving.tokens import Tokens
 
 POLICY, STATE = "/channels/dev/shop/policy.tar.gz", "/channels/dev/shop/state.tar.gz"
@@ -20,9 +21,10 @@ POLICY, STATE = "/channels/dev/shop/policy.tar.gz", "/channels/dev/shop/state.ta
 
 @asynccontextmanager
 async def asking(
-    registry: Registry, tokens: Tokens | None = None, **more: Any
+    registry: Registry, tokens: Tokens | None = None, kept_logs: KeptLogs | None = None, **more: Any
 ) -> AsyncIterator[tuple[httpx.AsyncClient, ServerState]]:
-    served = ServerState(feeds=Feeds(registry, poll=0.05, **more), fleet=FleetTracker(), tokens=tokens)
+    feeds = Feeds(registry, poll=0.05, **more)
+    served = ServerState(feeds=feeds, fleet=FleetTracker(), tokens=tokens, kept_logs=kept_logs)
     app = application(served)
     started, finished = asyncio.Event(), asyncio.Event()
 

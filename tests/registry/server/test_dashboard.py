@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from privtab.opa.server import OpaServer
 from privtab.registry import Registry
 from privtab.registry.server.app import ServerState
+from privtab.registry.server.kept_logs import KeptLogs
 
 DASHBOARD = Path(__file__).parents[3] / "examples" / "grafana" / "decisions.json"
 _SELECTED = re.compile(r"\b([a-z][a-z0-9]*(?:_[a-z0-9]+)+)(\{[^}]*\})?(?=[\[)\s]|$)")
@@ -39,7 +40,7 @@ def metrics_of(text: str) -> dict[str, set[str]]:
     return found
 
 
-def test_every_metric_of_the_dashboard_exists(registry: Registry, opa_binary: Path) -> None:
+def test_every_metric_of_the_dashboard_exists(registry: Registry, opa_binary: Path, tmp_path: Path) -> None:
     known: dict[str, set[str]] = {}
     answers: set[str] = set()
 
@@ -54,7 +55,7 @@ def test_every_metric_of_the_dashboard_exists(registry: Registry, opa_binary: Pa
         known.update(metrics_of(text))
         answers.update(re.findall(r'decisions_total\{answer="(\w+)"', text))
 
-    within(registry, body)
+    within(registry, body, kept_logs=KeptLogs(tmp_path / "logs", 1 << 20))
     with OpaServer(binary=opa_binary) as opa:
         requests.post(f"{opa.url}/v1/data", json={}, timeout=30)
         known.update(metrics_of(requests.get(f"{opa.url}/metrics", timeout=30).text))

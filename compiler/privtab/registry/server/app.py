@@ -116,7 +116,7 @@ class ServerState:
     metrics: Metrics = field(init=False)
 
     def __post_init__(self) -> None:
-        self.metrics = Metrics(self.feeds, self.fleet)
+        self.metrics = Metrics(self.feeds, self.fleet, self.kept_logs)
 
 
 def application(server: ServerState) -> ASGIApp:

@@ -54,7 +54,8 @@ class KeptLogs:
         self._size = 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._used = self._measured()
+            self.used = self._measured()
+            """Bytes in the folder, as far as is known: files may have been taken away."""
             self._begin()
         except OSError as error:
             raise FileError(f"decision logs cannot be kept in {folder}: {error.strerror or error}") from error
@@ -89,9 +90,9 @@ class KeptLogs:
                 one.written, one.error = True, error
 
     def _write(self, content: bytes) -> None:
-        if self._used + len(content) > self.limit:
-            self._used = self._measured()  # files may have been taken away
-            if self._used + len(content) > self.limit:
+        if self.used + len(content) > self.limit:
+            self.used = self._measured()  # files may have been taken away
+            if self.used + len(content) > self.limit:
                 raise OSError(f"{self.folder} has its {self.limit:,} bytes: take files away that were read")
         if self._file is None or self._size >= FILE_SIZE or not self._is_there():
             self._begin()
@@ -102,7 +103,7 @@ class KeptLogs:
                 rest = rest[os.write(self._file, rest) :]
             os.fsync(self._file)
         self._size += len(content)
-        self._used += len(content)
+        self.used += len(content)
 
     @contextmanager
     def _undone_if_it_fails(self) -> Iterator[None]:

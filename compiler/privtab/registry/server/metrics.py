@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.fleet import FleetTracker, LastPoll
+from privtab.registry.server.kept_logs import KeptLogs
 from privtab.registry.server.sidecar import DesiredRevision, stream_name
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -21,10 +22,10 @@ _STREAM = ("channel", "system", "kind")
 class Metrics(Collector):
     """Counts what the server does, and reads the rest from feeds and fleet when scraped."""
 
-    def __init__(self, feeds: Feeds, fleet: FleetTracker) -> None:
+    def __init__(self, feeds: Feeds, fleet: FleetTracker, kept_logs: KeptLogs | None = None) -> None:
         # Otherwise every counter has a second time series with its creation time.
         disable_created_metrics()  # type: ignore[no-untyped-call]
-        self._feeds, self._fleet = feeds, fleet
+        self._feeds, self._fleet, self._kept_logs = feeds, fleet, kept_logs
         self.registry = CollectorRegistry()
         self.served = self._counter("bundles_served", "Bundles sent.", _STREAM)
         self.bytes = self._counter("bytes_sent", "Bytes of bundles sent.", _STREAM)
@@ -72,6 +73,9 @@ class Metrics(Collector):
             for answer, number in sorted(answers.items()):
                 decisions.add_metric((revision, answer), number)
         yield decisions
+        if self._kept_logs is not None:
+            yield _gauge("kept_log_bytes", "Bytes of the decision logs that are kept.", self._kept_logs.used)
+            yield _gauge("kept_log_limit_bytes", "Bytes at which uploads of them are refused.", self._kept_logs.limit)
 
     def _storage(self) -> Iterator[Metric]:
         trouble = self._feeds.trouble
