@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from privtab.client import Revision
 from privtab.engines.index import Index
 from privtab.errors import UnsupportedError
 from privtab.locations import Locations
@@ -40,6 +41,10 @@ class DecisionPoint(ABC):
     @abstractmethod
     async def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
         """Decisions with explanations, by position."""
+
+    async def revision(self) -> Revision:
+        """What decides now, as far as it says."""
+        return Revision(policy=None, state=None)
 
     async def directory(self) -> Directory | None:
         """The users and entities that the state names; None if the PDP cannot list them."""
@@ -92,6 +97,10 @@ class LocalDecisionPoint(DecisionPoint):
         if len(requests) <= FEW:
             return self._embedded.decide_many(requests)
         return await asyncio.to_thread(self._embedded.decide_many, requests)
+
+    async def revision(self) -> Revision:
+        """As DecisionPoint.revision."""
+        return self._embedded.revision()
 
     async def allowed(self, request: Request, paths: Sequence[str]) -> Sequence[str] | None:
         """As DecisionPoint.allowed, by the filter of the request, in a thread."""
@@ -155,6 +164,10 @@ class OpaDecisionPoint(DecisionPoint):
         if len(requests) == 1:
             return [await self._client.decide(requests[0])]
         return await self._client.decide_many(requests)
+
+    async def revision(self) -> Revision:
+        """As DecisionPoint.revision."""
+        return await self._client.revision()
 
     async def ready(self) -> bool:
         """As DecisionPoint.ready."""

@@ -16,8 +16,10 @@ from typing import Any, TypeAlias
 
 from privtab import strict_json
 from privtab.authzen import messages
+from privtab.authzen.decision_log import DecisionLog
 from privtab.authzen.messages import Body, Evaluations, Malformed, Search, SearchKind, Semantic, request
 from privtab.authzen.points import DecisionPoint, Directory
+from privtab.client import Revision
 from privtab.errors import InvalidRequest, PrivtabError
 from privtab.names import last_name
 from privtab.request import Decision, Entity, Request
@@ -43,12 +45,19 @@ class Service:
     """
 
     def __init__(
-        self, point: DecisionPoint, *, system: str = "", brief: bool = False, page_size: int = USUAL_RESULTS
+        self,
+        point: DecisionPoint,
+        *,
+        system: str = "",
+        brief: bool = False,
+        page_size: int = USUAL_RESULTS,
+        decision_log: DecisionLog | None = None,
     ) -> None:
         self.point = point
         self.system = system
         self._brief = brief
         self._page_size = page_size
+        self._decision_log = decision_log
 
     async def evaluation(self, body: Body) -> ResponseBody:
         """Access Evaluation (§6)."""
@@ -121,6 +130,17 @@ class Service:
         ]
 
     async def _decide_all(self, requests: Sequence[Request]) -> list[ResponseBody]:
+        if self._decision_log is None:
+            return await self._decide_unlogged(requests)
+        began, before = time.time(), await self.point.revision()
+        answers = await self._decide_unlogged(requests)
+        # While a bundle was exchanged, nobody can tell which of the two decided.
+        revision = before if await self.point.revision() == before else Revision(policy=None, state=None)
+        allowed = [answer["decision"] for answer in answers]
+        self._decision_log.write(self.system, requests, allowed, revision, began)
+        return answers
+
+    async def _decide_unlogged(self, requests: Sequence[Request]) -> list[ResponseBody]:
         if self._brief:
             return [{"decision": answer} for answer in await self.point.check_many(requests)]
         decisions: Sequence[Decision] = await self.point.decide_many(requests)

@@ -61,6 +61,12 @@ def run(
         bool, option("--brief", "Answer without reasons: faster, and reveals nothing to callers.")
     ] = False,
     page_size: Annotated[int, option("--page-size", "Default number of search results.", min=1, max=1000)] = 100,
+    decision_log: Annotated[
+        Path | None,
+        option(
+            "--decision-log FILE", "Append each decision, as OPA's log has it; what cannot be logged is not answered."
+        ),
+    ] = None,
     each_address: ConnectionsOption = None,
     allow_partial: PartialOption = False,
     *,
@@ -76,6 +82,7 @@ def run(
       privtab serve -p lake.yaml -s store:grants.db --max-staleness 5
       privtab serve --bundles build/ --system gravitino --refresh 10 \\
               --host 0.0.0.0 --token-file tokens --tls-cert c.pem --tls-key k.pem
+      privtab serve -p lake.yaml -s state.yaml --decision-log decisions.jsonl
       privtab serve --opa http://127.0.0.1:8181
       privtab serve store grants.db -p lake.yaml --token-file tokens
       privtab serve registry s3://policies/registry --channel prod
@@ -85,9 +92,12 @@ def run(
         return
     with needing("`privtab serve`", "compiler", "serve"):
         from privtab.authzen.app import AppSettings, Scope, application
+        from privtab.authzen.decision_log import DecisionLog
         from privtab.authzen.service import Service
         from privtab.serving.tokens import Tokens
     _check_sources(policy, state, bundles, opa)
+    if decision_log is not None and opa is not None:
+        raise UsageError("`--decision-log` is for decisions made here: an OPA has a decision log of its own")
     tls = settings.checked_tls(tokens=settings.token_file is not None)
     tokens = Tokens(settings.token_file, Scope) if settings.token_file is not None else None
     with ExitStack() as stack:
@@ -98,7 +108,8 @@ def run(
                 refresh = STORE_REFRESH
         else:
             sources = [(name, bundles or []) for name in _names(system)]
-        make = partial(Service, brief=brief, page_size=page_size)
+        log = None if decision_log is None else DecisionLog(decision_log)
+        make = partial(Service, brief=brief, page_size=page_size, decision_log=log)
         services = _remote(opa, system, make) if opa is not None else _local(sources, max_staleness, make)
         names = [service.system for service in services if service.system]
         chosen: dict[str, Any] = {"tokens": tokens, "max_body": settings.max_body, "refresh": refresh}
