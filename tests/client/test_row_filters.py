@@ -19,7 +19,7 @@ from privtab.sql_text import AppliedFilter, denial, first
 from privtab.state.nodes import State
 
 TABLES = ("table:m/s/t", "table:m/s/hidden", "table:m/s/other")
-COLUMNS = ("column:m/s/t/ssn", "column:m/s/t/x", 'column:m/s/t/a%2F"b', "column:m/s/hidden/ssn")
+COLUMNS = ("column:m/s/t/ssn", "column:m/s/t/x", 'column:m/s/t/a%2F"b', "column:m/s/hidden/ssn", "column:m/s/t/${x}")
 
 
 @pytest.fixture(scope="module")
