@@ -146,6 +146,9 @@ class RowEngine:
         dialect = self.program["filters"]["dialect"]
         if dialect not in DIALECTS:
             raise PolicyError(f"the filters of the policy are in the dialect {dialect!r:.80}, which is not known here")
+        lacking = {*self.program["filters"].get("needs", ())} - self.index.keeps
+        if lacking:
+            raise PolicyError(f"the state was built for other filters: it lacks {' and '.join(sorted(lacking))}")
         filters = {one["name"]: one["sql"] for one in self.program["filters"][kind][request.resource.type]}
         asked = {name: replace(request, action=operation_of(kind, name)) for name in filters}
         name = first(filters, lambda name: self.allow(asked[name]))

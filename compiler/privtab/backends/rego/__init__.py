@@ -249,6 +249,7 @@ def render(
     if program.filters:
         modules[f"{base}/filters.rego"] = template("filters.rego.j2").render(
             name=name,
+            system=program.system,
             lists=filter_views(program, emitter),
             quoting=DIALECTS[program.dialect],
             no_identifier=NO_IDENTIFIER,
