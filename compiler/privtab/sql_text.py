@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from privtab.characters import unusable
 from privtab.errors import InvalidRequest
-from privtab.names import decode_name
+from privtab.names import unencoded
 
 FilterKind: TypeAlias = Literal["row_filter", "column_mask"]
 FILTER_KINDS: tuple[FilterKind, ...] = ("row_filter", "column_mask")
@@ -246,7 +246,7 @@ def identifier(name: str, dialect: str) -> str | None:
 
 def shows_all(kind: FilterKind, name: str, dialect: str) -> AppliedFilter:
     """What shows every row, or a column as it is; `name`: the last one on its path. Raises InvalidRequest for one that no column has."""
-    text = identifier(decode_name(name), dialect) if kind == "column_mask" else "TRUE"
+    text = identifier(unencoded(name), dialect) if kind == "column_mask" else "TRUE"
     if text is None:
         raise InvalidRequest(f"`{name}` is not the name of a column")
     return AppliedFilter(None, text)

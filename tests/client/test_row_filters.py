@@ -21,7 +21,15 @@ from privtab.sql_text import AppliedFilter, denial, first
 from privtab.state.nodes import State
 
 TABLES = ("table:m/s/t", "table:m/s/hidden", "table:m/s/other")
-COLUMNS = ("column:m/s/t/ssn", "column:m/s/t/x", 'column:m/s/t/a%2F"b', "column:m/s/hidden/ssn", "column:m/s/t/${x}")
+COLUMNS = (
+    "column:m/s/t/ssn",
+    "column:m/s/t/x",
+    'column:m/s/t/a%2F"b',
+    "column:m/s/hidden/ssn",
+    "column:m/s/t/${x}",
+    "column:m/s/t/%2A%3F",
+    "column:m/s/t/%252A",
+)
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +72,10 @@ def test_masks_are_given_by_position_and_name_the_column(embedded: Embedded) -> 
     masks = embedded.column_masks("eve", [*COLUMNS[:2], "column:m/s/t/ssn"])
     assert [mask.sql for mask in masks] == ['sha256(to_utf8("ssn"))', "''", 'sha256(to_utf8("ssn"))']
     assert embedded.column_masks("ann", COLUMNS[:1]) == [AppliedFilter("plain", '"ssn"')]
+    odd = embedded.column_masks("ann", COLUMNS[-2:])
+    assert [mask.sql for mask in odd] == ['"*?"', '"%2A"'], "a mask reads no column of another name"
+    odd = embedded.column_masks("ann", COLUMNS[-2:])
+    assert [mask.sql for mask in odd] == ['"*?"', '"%2A"'], "a mask reads no column of another name"
     assert embedded.column_masks("ann", COLUMNS[2:3]) == [denial("column_mask")], "no name of a column has a quote"
 
 
@@ -73,6 +85,8 @@ def test_types_without_filters_refuse_the_question(embedded: Embedded, opa: OpaS
             client.row_filter("eve", "schema:m/s")
         with pytest.raises(InvalidRequest, match="`table` has no column masks; `column` has"):
             client.column_masks("eve", ["table:m/s/t"])
+        with pytest.raises(InvalidRequest, match="is answered with SQL, not with a decision"):
+            client.check("eve", "row_filter", "table:m/s/t")
         with pytest.raises(InvalidRequest, match="wrong depth"):
             client.row_filter("eve", "table:m/s")
 

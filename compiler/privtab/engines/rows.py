@@ -14,7 +14,7 @@ from privtab.engines.index import Index
 from privtab.engines.plan import Caller, FormPlan, GrantSemantics, beginnings
 from privtab.errors import DecisionUnavailable, PolicyError
 from privtab.locations import Locations, ids, not_placed
-from privtab.names import decode_name
+from privtab.names import unencoded
 from privtab.request import Decision, Entity, Request
 from privtab.sql_text import (
     DIALECTS,
@@ -166,7 +166,7 @@ class RowEngine:
                 groups = [name for kind, _, name in (p.partition(":") for p in caller.principals) if kind == "group"]
                 return literal(groups, dialect)
             case "column":
-                return identifier(decode_name(request.resource.names[-1]), dialect)
+                return identifier(unencoded(request.resource.names[-1]), dialect)
             case _:
                 located = self.located(request)
                 if located is None:
