@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 import duckdb
 import pytest
 import sqlglot
+from pyspark.sql import SparkSession
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
@@ -128,6 +129,18 @@ def test_databases_read_the_value_back() -> None:
             assert query(f"SELECT {quoted} FROM (SELECT 1 AS {quoted}) t") == [(1,)]  # noqa: S608  (what is tested)
 
 
+def test_spark_puts_nothing_in_the_place_of_a_value(spark: SparkSession) -> None:
+    """It replaces `${…}` by what it is configured with, in quotes and before it parses."""
+    spark.conf.set("spark.sql.mine", "x' OR 'a' = 'a")
+    for value in ("${spark.sql.mine}", "$${spark.sql.mine}", "\\${spark.sql.mine}", "$"):
+        text = str(literal(value, "spark"))
+        assert spark.sql(f"SELECT {text}").collect() == [(value,)]
+        assert spark.range(1).where(f"'ann' = {text}").count() == 0
+    for dialect in DIALECTS:
+        assert identifier("a$b", dialect)
+        assert identifier("a${spark.sql.mine}", dialect) is None
+
+
 def test_what_no_name_can_have_is_no_value() -> None:
     for text in ("a\nb", "a\x00", "\u2028", "\ud800"):
         assert unusable(text)
@@ -151,6 +164,7 @@ def test_what_no_name_can_have_is_no_value() -> None:
         ("a = 'b'{user}", "`{user}` touches `'`"),
         ("a = b\x07", "an expression has no control characters"),
         ("a = {user}'b'", "`{user}` touches `'`"),
+        ("a = E'b'\n{user}", "`{user}` follows quoted text"),
         ("a = 1; DROP TABLE t", "one expression has no `;`"),
         ("a = 1 -- {user}", "`--` begins a comment"),
         ("a = 1 /* x */", "`/*` begins a comment"),

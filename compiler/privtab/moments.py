@@ -15,7 +15,16 @@ FIRST, LAST = -(1 << 63), (1 << 63) - 1
 """The first and the last moment, in 1677 and 2262: a time before or after them is one of them."""
 WINDOWED = "windowed"
 """The part of a state's index that shows that rows hold for a time, and contains what windows concern (`state/windowed.py`)."""
-HELD_ALWAYS = ("members", "service_admins", "within", "user_attributes", "entity_attributes", "places", "containers")
+HELD_ALWAYS = (
+    "members",
+    "service_admins",
+    "within",
+    "user_attributes",
+    "entity_attributes",
+    "places",
+    "containers",
+    "keeps",
+)
 """The parts of an index that windows do not concern."""
 WINDOW = ("from", "until")
 """The optional columns of tables whose rows can have a window."""

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from privtab.characters import unusable
 from privtab.errors import InvalidRequest
-from privtab.names import decode_name
+from privtab.names import unencoded
 
 FilterKind: TypeAlias = Literal["row_filter", "column_mask"]
 FILTER_KINDS: tuple[FilterKind, ...] = ("row_filter", "column_mask")
@@ -42,12 +42,15 @@ DIALECTS: Mapping[str, Quoting] = {
     "mysql": Quoting(identifier="`", escapes=_DOUBLED, refused=""),
     "sqlite": Quoting(refused="`["),
     "duckdb": Quoting(),
-    "spark": Quoting(identifier="`", escapes=_BACKSLASHES, refused=""),
+    # Spark puts what it is configured with in the place of `${…}`, in quotes too, before it looks where they end.
+    "spark": Quoting(identifier="`", escapes=(*_BACKSLASHES, ("$", r"\u0024")), refused=""),
     "trino": Quoting(),
     "snowflake": Quoting(escapes=_DOUBLED),
     "bigquery": Quoting(identifier="`", escapes=_BACKSLASHES, refused=""),
 }
 """By the names that SQLGlot gives the dialects."""
+NO_IDENTIFIER = ("\\", "${")
+"""What no quoted name may have, beside its quote: nothing escapes it there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +189,11 @@ def read(text: str, dialect: str) -> tuple[str | Placeholder, ...] | TextError:
 def _misplaced(text: str, start: int, end: int) -> TextError | None:
     before, after = text[start - 1 : start], text[end : end + 1]
     if (not before or before in _BEFORE) and (not after or after in _AFTER):
-        return None
+        if not text[:start].rstrip().endswith("'"):
+            return None
+        # PostgreSQL joins texts on two lines to one, with the escapes of the first: of `E'…'` a backslash.
+        advice = "write an operator between them, such as `||`: dialects join texts that follow each other"
+        return TextError(start, end, f"`{text[start:end]}` follows quoted text", advice)
     advice = "a value stands on its own: put blanks around it, and `||` between it and other text"
     touched = before if before and before not in _BEFORE else after
     return TextError(start, end, f"`{text[start:end]}` touches `{touched}`", advice)
@@ -231,14 +238,15 @@ def literal(value: object, dialect: str) -> str | None:
 
 
 def identifier(name: str, dialect: str) -> str | None:
-    """A name as a quoted identifier; None for names with signs that end it in some dialect."""
+    """A name as a quoted identifier; None for names with signs that end it in some dialect, or are replaced in one."""
     quote = DIALECTS[dialect].identifier
-    return f"{quote}{name}{quote}" if name and unusable(name) is None and not {quote, "\\"} & {*name} else None
+    sound = name and unusable(name) is None and not any(sign in name for sign in (quote, *NO_IDENTIFIER))
+    return f"{quote}{name}{quote}" if sound else None
 
 
 def shows_all(kind: FilterKind, name: str, dialect: str) -> AppliedFilter:
     """What shows every row, or a column as it is; `name`: the last one on its path. Raises InvalidRequest for one that no column has."""
-    text = identifier(decode_name(name), dialect) if kind == "column_mask" else "TRUE"
+    text = identifier(unencoded(name), dialect) if kind == "column_mask" else "TRUE"
     if text is None:
         raise InvalidRequest(f"`{name}` is not the name of a column")
     return AppliedFilter(None, text)

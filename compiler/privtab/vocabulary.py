@@ -204,6 +204,11 @@ class Vocabulary:
             raise InvalidRequest(f"unknown entity type `{type_}` in system `{self.system}`" + hint(type_, self.chains))
         operations = self.operations.get(type_, {})
         shape = operations.get(operation)
+        if shape is None and type_ in self.filters.get(operation, {}):
+            raise InvalidRequest(
+                f"`{operation}` on `{type_}` is answered with SQL, not with a decision: see `privtab explain` and "
+                "`row_filter` or `column_masks` of clients"
+            )
         if shape is None:
             raise InvalidRequest(f"unknown operation `{operation}` on `{type_}`" + hint(operation, operations))
         return shape

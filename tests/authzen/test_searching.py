@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import filtered_policy
 import pytest
 import worlds
 from hypothesis import given, settings
@@ -22,6 +23,7 @@ from privtab.authzen.service import AT_ONCE, TRIED, PagePosition, SearchPlan, Se
 from privtab.bundle.pack import state_bundle
 from privtab.client.embedded import Embedded
 from privtab.entitlements.universe import universe
+from privtab.ir.filters import filter_of
 from privtab.pipeline import load_program, policy_bundle
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
@@ -74,7 +76,8 @@ def check(number: int, turn: int, *, per_rule: int) -> None:
             )
 
             operations = [result["name"] for result in search(service, SearchKind.ACTION, request)["results"]]
-            known = [operation for type_, operation in program.rules if type_ == request.resource.type]
+            type_ = request.resource.type
+            known = [o for of, o in program.rules if of == type_ and filter_of(program, of, o) is None]
             assert operations == sorted(o for o in known if allowed(reference, replace(request, action=o)))
 
 
@@ -183,3 +186,13 @@ def test_a_filter_finds_few_among_many(tmp_path: Path) -> None:
     assert [result["id"] for result in answer["results"]] == [*books, "zz/50%25 off"]
     assert answer["page"]["next_token"] == ""
     assert point.decided == TRIED + len(books) + 1
+
+
+def test_filters_are_no_actions(tmp_path: Path) -> None:
+    """They say what is shown, and are nothing that anybody does; each may be asked about by itself."""
+    bundles = filtered_policy.made(tmp_path)[2]
+    service = Service(LocalDecisionPoint(Embedded(*bundles)), page_size=1000)
+    request = Request(user="eve", action="row_filter.own_rows", resource=Entity("table", "m/s/t"))
+    assert asyncio.run(service.evaluation(request.to_json()))["decision"]
+    assert search(service, SearchKind.ACTION, request)["results"] == [{"name": "load"}]
+    assert search(service, SearchKind.ACTION, replace(request, resource=Entity("column", "m/s/t/x")))["results"] == []

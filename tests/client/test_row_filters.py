@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
 import filtered_policy
 import pytest
 
-from privtab import AsyncClient, Client, Embedded, InvalidRequest, Request
+from privtab import AsyncClient, Client, DecisionError, Embedded, InvalidRequest, PolicyError, Request
+from privtab.bundle.pack import state_bundle
 from privtab.client._arguments import Details, entity, request_details
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
@@ -19,7 +21,15 @@ from privtab.sql_text import AppliedFilter, denial, first
 from privtab.state.nodes import State
 
 TABLES = ("table:m/s/t", "table:m/s/hidden", "table:m/s/other")
-COLUMNS = ("column:m/s/t/ssn", "column:m/s/t/x", 'column:m/s/t/a%2F"b', "column:m/s/hidden/ssn")
+COLUMNS = (
+    "column:m/s/t/ssn",
+    "column:m/s/t/x",
+    'column:m/s/t/a%2F"b',
+    "column:m/s/hidden/ssn",
+    "column:m/s/t/${x}",
+    "column:m/s/t/%2A%3F",
+    "column:m/s/t/%252A",
+)
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +72,10 @@ def test_masks_are_given_by_position_and_name_the_column(embedded: Embedded) -> 
     masks = embedded.column_masks("eve", [*COLUMNS[:2], "column:m/s/t/ssn"])
     assert [mask.sql for mask in masks] == ['sha256(to_utf8("ssn"))', "''", 'sha256(to_utf8("ssn"))']
     assert embedded.column_masks("ann", COLUMNS[:1]) == [AppliedFilter("plain", '"ssn"')]
+    odd = embedded.column_masks("ann", COLUMNS[-2:])
+    assert [mask.sql for mask in odd] == ['"*?"', '"%2A"'], "a mask reads no column of another name"
+    odd = embedded.column_masks("ann", COLUMNS[-2:])
+    assert [mask.sql for mask in odd] == ['"*?"', '"%2A"'], "a mask reads no column of another name"
     assert embedded.column_masks("ann", COLUMNS[2:3]) == [denial("column_mask")], "no name of a column has a quote"
 
 
@@ -71,6 +85,8 @@ def test_types_without_filters_refuse_the_question(embedded: Embedded, opa: OpaS
             client.row_filter("eve", "schema:m/s")
         with pytest.raises(InvalidRequest, match="`table` has no column masks; `column` has"):
             client.column_masks("eve", ["table:m/s/t"])
+        with pytest.raises(InvalidRequest, match="is answered with SQL, not with a decision"):
+            client.check("eve", "row_filter", "table:m/s/t")
         with pytest.raises(InvalidRequest, match="wrong depth"):
             client.row_filter("eve", "table:m/s")
 
@@ -133,3 +149,19 @@ def test_a_client_that_enforces_nothing_shows_everything(made: tuple[Program, St
         with Embedded(*made[2], mode=mode) as client:
             assert client.row_filter("zoe", "table:m/s/t") == AppliedFilter(None, "TRUE")
             assert client.column_masks("zoe", COLUMNS[:1]) == [AppliedFilter(None, '"ssn"')]
+
+
+def test_a_state_that_was_built_before_filters_read_groups_is_refused(
+    made: tuple[Program, State, list[Path]], tmp_path: Path, opa_binary: Path
+) -> None:
+    """It lacks the names of groups and roles: who seems to have none would get a filter that shows more."""
+    program, state, (policy, _) = made
+    for name, without in (("none", ()), ("others", tuple(one for one in program.filters if one.name == "all_rows"))):
+        built = tmp_path / f"{name}.tar.gz"
+        built.write_bytes(state_bundle(replace(program, filters=without), state))
+        with pytest.raises(PolicyError, match="built for other filters: it lacks groups"):
+            Embedded(policy, built).row_filter("eve", "table:m/s/t")
+        with OpaServer([policy, built], binary=opa_binary) as server, Client(server.url) as client:
+            assert client.check("eve", "row_filter.own_rows", "table:m/s/t"), "what is asked otherwise is answered"
+            with pytest.raises(DecisionError):
+                client.row_filter("eve", "table:m/s/t")

@@ -174,8 +174,7 @@ class Mapping:
 
     @staticmethod
     def written(path: list[Any]) -> str:
-        # Batches, by which doors ask, take no names of wildcards alone.
-        if not all(isinstance(name, str) and name.strip("*?") for name in path):
+        if not all(isinstance(name, str) and name for name in path):
             raise TypeError
         return "/".join(map(encode_name, path))
 

@@ -23,6 +23,7 @@ from privtab.client import Revision
 from privtab.errors import InvalidRequest, PrivtabError
 from privtab.names import last_name
 from privtab.request import Decision, Entity, Request
+from privtab.sql_text import FILTER_KINDS, operation_of
 from privtab.vocabulary import Vocabulary
 
 ResponseBody: TypeAlias = dict[str, Any]
@@ -327,14 +328,15 @@ def resource_plan(search: Search, vocabulary: Vocabulary, directory: Directory) 
 
 
 def action_plan(search: Search, vocabulary: Vocabulary) -> SearchPlan:
-    """Action search (§8.6): the operations of the resource's type that are valid with the given objects."""
+    """Action search (§8.6): the operations of the resource's type that are valid with the given objects; filters are none."""
     type_ = search.body["resource"]["type"]
     template = request({**search.body, "action": {"name": "-"}}, vocabulary)
     if type_ not in vocabulary.chains:
         raise InvalidRequest(f"unknown entity type `{type_:.80}` in system `{vocabulary.system}`")
     names: list[str] = []
     first_error: InvalidRequest | None = None
-    for name in sorted(vocabulary.operations.get(type_, {})):
+    filters = {operation_of(k, name) for k in FILTER_KINDS for name in vocabulary.filters.get(k, {}).get(type_, ())}
+    for name in sorted(vocabulary.operations.get(type_, {}).keys() - filters):
         try:
             vocabulary.check(replace(template, action=name))
             names.append(name)

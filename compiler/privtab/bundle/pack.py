@@ -19,6 +19,7 @@ from privtab.doors.emit import modules as door_modules
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.state.index import index_bytes
+from privtab.state.names import filters_need
 from privtab.state.nodes import State
 from privtab.state.shards import PEOPLE, PartText, roots, shards
 
@@ -106,6 +107,8 @@ def pack_policy(
     layout = {"state": SHARDED} if sharded else {}
     doors_document = {"doors": {door.name: door_json(door) for door in doors}} if doors else {}
     program_document = program_json(program, optimised) | {"name": name} | layout | doors_document
+    if program.filters:
+        program_document["filters"] = {**program_document["filters"], "needs": filters_need(program)}
     # Each part is written once, for the revision and for the bundle.
     parts = {key: json_bytes(value) for key, value in program_document.items()}
     modules = {

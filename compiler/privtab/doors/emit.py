@@ -23,6 +23,13 @@ _SHAPES: Mapping[Form, Shape] = {
     "refusal": "{refused}",
 }
 """The shape of an answer, or of each item of a list of filters or masks, where the document has none."""
+_READ_OF_FORMS: Mapping[Form, Mapping[str, bool]] = {
+    "positions": {"listed": True},
+    "filters": {"sql": True},
+    "mask": {"sql": True},
+    "masks": {"sql": True},
+}
+"""What the Rego, and the mask of decision logs, read of the form of an answer."""
 _TITLES: Mapping[Form, str] = {
     "boolean": "whether all that a request is about is allowed",
     "positions": "the positions of those in a list that the caller may see",
@@ -62,8 +69,7 @@ def door_json(door: Door) -> dict[str, Any]:
         "title": door.title,
         "operation": list(door.operation.at),
         "answers": {
-            answer.name: answer.about.to_json() | ({"listed": True} if answer.form == "positions" else {})
-            for answer in door.answers
+            answer.name: {**answer.about.to_json(), **_READ_OF_FORMS.get(answer.form, {})} for answer in door.answers
         },
         "operations": _rows(door, filters=False),
         "filters": _rows(door, filters=True),

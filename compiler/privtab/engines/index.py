@@ -195,6 +195,8 @@ class Index:
     user_attributes: Mapping[str, Mapping[str, Any]] = {}
     """User → attribute → value, if the policy takes any from the state."""
     entity_attributes: Mapping[str, Mapping[str, Any]] = {}
+    keeps: frozenset[str] = frozenset()
+    """What of the state was kept because filters need it (`state.names.filters_need`)."""
     """Key → attribute → value."""
 
     everyone: tuple[str, ...] = ()
@@ -261,6 +263,7 @@ class Index:
         self.group_scoped: Mapping[str, Mapping[str, tuple[str, ...]]] = _scopes(document["group_scoped"])
         self.service_admins = frozenset(document["service_admins"])
         self.user_attributes = document.get("user_attributes", {})
+        self.keeps = frozenset(document.get("keeps", ()))
         self.places: Mapping[str, str] = dict(document.get("places", {}))
         """Entity with a flat id → what contains it."""
         self.containers: Mapping[str, tuple[str, ...]] = {

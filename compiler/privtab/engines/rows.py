@@ -14,7 +14,7 @@ from privtab.engines.index import Index
 from privtab.engines.plan import Caller, FormPlan, GrantSemantics, beginnings
 from privtab.errors import DecisionUnavailable, PolicyError
 from privtab.locations import Locations, ids, not_placed
-from privtab.names import decode_name
+from privtab.names import unencoded
 from privtab.request import Decision, Entity, Request
 from privtab.sql_text import (
     DIALECTS,
@@ -146,6 +146,9 @@ class RowEngine:
         dialect = self.program["filters"]["dialect"]
         if dialect not in DIALECTS:
             raise PolicyError(f"the filters of the policy are in the dialect {dialect!r:.80}, which is not known here")
+        lacking = {*self.program["filters"].get("needs", ())} - self.index.keeps
+        if lacking:
+            raise PolicyError(f"the state was built for other filters: it lacks {' and '.join(sorted(lacking))}")
         filters = {one["name"]: one["sql"] for one in self.program["filters"][kind][request.resource.type]}
         asked = {name: replace(request, action=operation_of(kind, name)) for name in filters}
         name = first(filters, lambda name: self.allow(asked[name]))
@@ -163,7 +166,7 @@ class RowEngine:
                 groups = [name for kind, _, name in (p.partition(":") for p in caller.principals) if kind == "group"]
                 return literal(groups, dialect)
             case "column":
-                return identifier(decode_name(request.resource.names[-1]), dialect)
+                return identifier(unencoded(request.resource.names[-1]), dialect)
             case _:
                 located = self.located(request)
                 if located is None:

@@ -13,6 +13,7 @@ from privtab.ir.nodes import Program
 from privtab.moments import WINDOWED
 from privtab.state import attribute_rows, roles_of_roles, row_index
 from privtab.state.hierarchy import closed
+from privtab.state.names import kept_part
 from privtab.state.nodes import State
 
 
@@ -52,7 +53,7 @@ def parts_of(program: Program, state: State) -> dict[str, Any]:
         from privtab.state.large_index import coded_parts
 
         further = roles_of_roles.part(program, state) | attribute_rows.part(program, state)
-        return coded_parts(program, state) | further
+        return coded_parts(program, state) | further | kept_part(program)
 
 
 def _are_maps(parts: Mapping[str, Any]) -> bool:

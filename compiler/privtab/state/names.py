@@ -249,6 +249,27 @@ class UsedParts:
     """Whether the roles that a role holds are looked up, which active roles bring."""
 
 
+KEEPS = "keeps"
+"""The part of an index that says what it keeps of a state, if a policy has filters."""
+
+
+def filters_need(program: Program) -> list[str]:
+    """What of a state is kept only if a rule reads it, and is read by a policy with filters: names of groups, roles held.
+
+    To other rules what is missing denies. A filter that does not apply leaves the place to the next one, which may show more,
+    and `NOT IN {groups}` holds for who seems to be in none.
+    """
+    used = uses(program)
+    needed = {"groups": used.group_membership, "roles": used.holds} if program.filters else {}
+    return [part for part, is_needed in needed.items() if is_needed]
+
+
+def kept_part(program: Program) -> dict[str, dict[str, bool]]:
+    """The part of the index with what it keeps; none if filters need nothing."""
+    needed = filters_need(program)
+    return {KEEPS: dict.fromkeys(needed, True)} if needed else {}
+
+
 @once
 def uses(program: Program) -> UsedParts:
     """Walk every rule; `can` need not be followed, since it refers to another rule of the same policy.

@@ -15,7 +15,7 @@ from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window, intersection
 from privtab.request import Entity
 from privtab.state import attribute_rows, below, located, roles_of_roles
-from privtab.state.names import StateNames, UsedParts, uses
+from privtab.state.names import StateNames, UsedParts, kept_part, uses
 from privtab.state.nodes import State
 from privtab.state.principal_rows import SEPARATOR, HeldRoles, scoped_entries, scopes_of_roles
 from privtab.state.windowed import spans_of, split
@@ -43,6 +43,7 @@ def document(program: Program, state: State) -> IndexDocument:
         "service_admins": dict.fromkeys(sorted(set(state.service_admins)), True),
         **of_people,
         **attribute_rows.part(program, state),
+        **kept_part(program),
         **located.parts(program, state),
     }
     windows = {**timed_grants, **timed_owners, **timed_people}

@@ -26,6 +26,7 @@ from privtab.moments import HELD_ALWAYS, WINDOWED, parts_of
 from privtab.shard_names import BY_PRIVILEGE, CONCERNED, FURTHER_HELD, HELD, shard_name
 from privtab.state import attribute_rows, roles_of_roles
 from privtab.state.index import JSON, by_columns, stamped, stamped_bytes, without_revision
+from privtab.state.names import KEEPS, kept_part
 from privtab.state.nodes import State
 
 IndexDocument: TypeAlias = dict[str, Any]
@@ -48,8 +49,8 @@ PEOPLE = "people"
 """The part that is not a shard, in mappings of parts by root key; a root key contains a colon."""
 BY_NAME = ("principals", "within", "scoped", "group_principals", "group_scoped", "service_admins")
 """The content of the people's part, besides its revision and the list of the shards."""
-FURTHER_BY_NAME = (roles_of_roles.PART, "user_attributes")
-"""Parts of that which only some policies have (`roles_of_roles.py`, `attribute_rows.py`)."""
+FURTHER_BY_NAME = (roles_of_roles.PART, "user_attributes", KEEPS)
+"""Parts of that which only some policies have (`roles_of_roles.py`, `attribute_rows.py`, `names.py`)."""
 PEOPLE_ROOTS = ("revision", "shards", *BY_NAME)
 NEVER_TIMED = ("shards", *HELD_ALWAYS)
 """What windows do not concern in any part."""
@@ -121,7 +122,7 @@ def part_text(program: Program, state: State, key: str, root_entities: Iterable[
         revision, text = stamped_bytes({**held, **of_entities})
         return PartText(key=key, revision=revision, text=text)
     of_people, users = people_parts(program, state)
-    further = {**roles_of_roles.part(program, state), **attributes}
+    further = {**roles_of_roles.part(program, state), **attributes, **kept_part(program)}
     further = {part: further[part] for part in FURTHER_BY_NAME if part in further}
     listed = dict.fromkeys(sorted(root_entities), True)
     revision, text = stamped_bytes({**of_people, **further, "shards": listed})

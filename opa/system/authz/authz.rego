@@ -5,8 +5,8 @@
 #   `--authentication=tls`).
 #   Everything is refused but
 #     - `GET /health`, which tells nothing but ready or not, to everybody;
-#     - questions to the policies and their doors, the policies' names and the revision of the state, with the role
-#       `ask`;
+#     - questions to the policies, their filters and their doors, the policies' names and the revision of the state,
+#       with the role `ask`;
 #     - status, metrics and configuration, with the role `status`.
 #   Policies and data cannot be read or written otherwise, with any token: bundles bring them.
 #
@@ -49,6 +49,16 @@ question if {
 	system_name(system)
 
 	# `explain` would print how the answer came about, and with it what the state holds.
+	known_parameters({"input", "pretty"})
+}
+
+# Which row filters and column masks apply.
+question if {
+	input.path[2] == "privtab"
+	input.method in {"GET", "POST"}
+	["v1", "data", "privtab", system, "filters", answer] = input.path
+	answer in {"applied", "applied_many"}
+	system_name(system)
 	known_parameters({"input", "pretty"})
 }
 

@@ -3,7 +3,8 @@
 # description: |
 #   OPA asks `data.system.log.mask` before it writes a decision anywhere. Of a request only what decides is logged:
 #   user, operation, resource, the objects beside it and the flags. Properties, groups among them, and whatever else a
-#   caller sent are always left out. `data.privtab_log` says what becomes of names:
+#   caller sent are always left out, as is the SQL of filters, which contains their values.
+#   `data.privtab_log` says what becomes of names:
 #
 #     {"privtab_log": {"users": "hash", "resources": "keep", "salt": "…"}}
 #
@@ -36,6 +37,23 @@ mask contains {"op": "remove", "path": $"/result/{part}"} if {
 	some part in {"keys", "principals", "places", "attributed", "of_user", "of_entities"}
 	is_object(input.result)
 	_ = input.result[part]
+}
+
+# The SQL of row filters and column masks: what a caller, their groups and attributes are called stands in it.
+mask contains {"op": "remove", "path": "/result/sql"} if {
+	is_object(input.result)
+	_ = input.result.sql
+}
+
+mask contains {"op": "remove", "path": $"/result/{at}/sql"} if {
+	is_array(input.result)
+	_ = input.result[at].sql
+}
+
+# At a door it stands anywhere.
+mask contains {"op": "remove", "path": "/result"} if {
+	["privtab", system, "doors", door, answer] = split(input.path, "/")
+	data.privtab_program[system].doors[door].answers[answer].sql
 }
 
 # What a door says beside its answer.

@@ -120,3 +120,18 @@ test_what_a_filter_divides_by_is_left_out if {
 	concern := {"revision": "r", "keys": ["dataset:web/x"], "principals": ["user:ann"], "end": []}
 	removed({"input": request, "result": concern}) == {"/result/keys", "/result/principals"}
 }
+
+test_sql_is_left_out if {
+	filter := {"name": "own", "sql": "team IN ('hr')"}
+	removed({"path": "privtab/shop/filters/applied", "input": request, "result": filter}) == {"/result/sql"}
+	many := {"path": "privtab/shop/filters/applied_many", "input": {"requests": [request]}, "result": [filter, filter]}
+	removed(many) == {"/result/0/sql", "/result/1/sql"}
+}
+
+test_sql_at_a_door_is_left_out if {
+	every result in [["team IN ('hr')"], {"expression": "team IN ('hr')"}, [{"index": 0, "sql": "team IN ('hr')"}]] {
+		asked := object.union(asked_at_door, {"result": result})
+		"/result" in removed(asked) with data.privtab_program.shop.doors.till.answers.allow as {"sql": true}
+	}
+	removed(asked_at_door) == set() with data.privtab_program.shop.doors.till.answers.allow as {"at": []}
+}

@@ -32,7 +32,7 @@ from privtab.ir.nodes import ALWAYS, And, Can, Compare, Formula, Program, Rule, 
 from privtab.ir.serialise import source_text, vocabulary
 from privtab.names import ANY_PRIVILEGE, LEFT_OUT
 from privtab.paths import SEVERAL
-from privtab.sql_text import DENIAL, DIALECTS
+from privtab.sql_text import DENIAL, DIALECTS, NO_IDENTIFIER
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -248,7 +248,12 @@ def render(
     }
     if program.filters:
         modules[f"{base}/filters.rego"] = template("filters.rego.j2").render(
-            name=name, lists=filter_views(program, emitter), quoting=DIALECTS[program.dialect], denial=DENIAL
+            name=name,
+            system=program.system,
+            lists=filter_views(program, emitter),
+            quoting=DIALECTS[program.dialect],
+            no_identifier=NO_IDENTIFIER,
+            denial=DENIAL,
         )
     if not indexed:
         rows, found = dispatched(rows, emitter)
