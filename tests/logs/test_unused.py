@@ -344,12 +344,11 @@ def test_hostile_names_are_rows_like_others() -> None:
         {"grants": [grant(f"user:{name}", "SELECT", "lake:l")]}, asks("ann", "read", "table:l/s/t", allowed=False)
     )
     assert [row.text for row in found.idle] == [f"SELECT granted to user:{name} at lake:l"]
-    assert found.table().to_pylist() == [
+    assert [row.to_json() for row in found.rows] == [
         {
             "table": "grants",
             "row": f"SELECT granted to user:{name} at lake:l",
-            "path": "state.yaml",
-            "number": 1,
+            "place": {"path": "state.yaml", "row": 1, "line": None},
             "use": "unused",
             "count": 0,
             "first": None,

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
-
 from privtab import moments
 from privtab.analysis.state_diff.rows import changed_rows
 from privtab.errors import UsageError
@@ -27,21 +25,6 @@ from privtab.state.wording import row_sentence
 LATER, YOUNG, AGAIN = "does not hold now", "younger than the log", "holds at other times, too"
 """Why rows are never proposed, besides a reason to keep them: their window is not open, the log did not see all of it, or a second row says the same."""
 _EDGES = (moments.FIRST, moments.LAST)
-ROWS = pa.schema(
-    [
-        ("table", pa.string()),
-        ("row", pa.string()),
-        ("path", pa.string()),
-        ("number", pa.int64()),
-        ("use", pa.string()),
-        ("count", pa.int64()),
-        ("first", pa.timestamp("us", "UTC")),
-        ("last", pa.timestamp("us", "UTC")),
-        ("stays", pa.string()),
-        ("proposed", pa.bool_()),
-    ]
-)
-"""The rows of a state with their use; `path` and `number`: the file of a row and its number there."""
 SHARE = 3
 """Users of whose rights at most one in so many was used are listed."""
 
@@ -139,24 +122,6 @@ class Unused:
         for row in self.rows:
             found[row.table]["stays" if row.stays is not None else str(row.use)] += 1
         return {table: dict(counts) for table, counts in found.items()}
-
-    def table(self) -> pa.Table:
-        """The rows of the state as columns, `ROWS`."""
-        places = [row.place for row in self.rows]
-        seen = [row.seen for row in self.rows]
-        columns = {
-            "table": [row.table for row in self.rows],
-            "row": [row.text for row in self.rows],
-            "path": [None if place is None else place.path for place in places],
-            "number": [None if place is None else place.row for place in places],
-            "use": [str(row.use) for row in self.rows],
-            "count": [0 if uses is None else uses.count for uses in seen],
-            "first": [None if uses is None or uses.first in _EDGES else uses.first // 1000 for uses in seen],
-            "last": [None if uses is None or uses.last in _EDGES else uses.last // 1000 for uses in seen],
-            "stays": [row.stays for row in self.rows],
-            "proposed": [row.proposed for row in self.rows],
-        }
-        return pa.Table.from_arrays([pa.array(columns[field.name], field.type) for field in ROWS], schema=ROWS)
 
     def to_json(self) -> dict[str, Any]:
         """As in reports."""
