@@ -185,6 +185,11 @@ def test_what_the_log_does_not_say_is_counted(privtab: Command, lake: Path) -> N
     assert "1 decisions not used: no request of the policy, such as: " in ran.out
     assert "1 logged allows that this state does not give" in ran.out
     assert "cannot be read" in ran.out
+    target = lake / "narrower.yaml"
+    assert unused(privtab, lake, "--fail-on", "incomplete", "--propose", target).code == 1
+    assert not target.exists()
+    assert unused(privtab, lake, "--propose", target).code == 0
+    assert target.exists()
 
 
 def test_a_wrong_file_of_rows_to_keep_writes_nothing(privtab: Command, lake: Path) -> None:

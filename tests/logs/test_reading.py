@@ -221,3 +221,9 @@ def test_a_log_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 def test_an_empty_log_has_no_rows() -> None:
     assert list(reading.batches_of(io.BytesIO(b""), "x", Reading())) == []
     assert SCHEMA.names[:2] == ["time", "decision_id"]
+
+
+def test_properties_of_a_root_without_an_id_are_kept(tmp_path: Path) -> None:
+    resource = {"type": "shop", "properties": {"team": "a"}}
+    (row,), _ = read(tmp_path, entry(input_={**REQUEST, "resource": resource}))
+    assert (row["resource"], row["attributes"]) == ("shop:", '{"resource":{"team":"a"}}')

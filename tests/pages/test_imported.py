@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,76 @@ def test_rows_twice_are_reported(tmp_path: Path) -> None:
     assert [finding.name for finding in found] == ["row-twice"]
 
 
+TABLE = "Object | Action | Requires |\n---|---|---|\nShop | open | READ (Shop) |\n"
+
+
+def rules(policy: str | None) -> dict[tuple[str, str], str]:
+    assert policy is not None
+    program = program_of(SourceFile.of("policy.yaml", policy))
+    return {pair: rule.requires_text for pair, rule in program.rules.items()}
+
+
+@pytest.mark.parametrize("more", ["Shop | close | READ (Shop)\n", "| Shop | close | READ (Shop)\n"])
+def test_rows_of_any_number_of_bars_are_rows(more: str, tmp_path: Path) -> None:
+    policy, found = read(tmp_path / "wiki.md", f"{TABLE}{more}Shop | see | READ (Shop) |\n\nafter\n")
+    assert found == []
+    assert [operation for _, operation in rules(policy)] == ["open", "close", "see"]
+    two, found = read(
+        tmp_path / "two.md", "# Shop\nSome text\nAction | Requires\n---|---\nopen | anyone\nclose | anyone\n"
+    )
+    assert found == []
+    assert [operation for _, operation in rules(two)] == ["open", "close"]
+    _, (finding,) = read(tmp_path / "cut.md", f"{TABLE}Shop | close\n")
+    assert (finding.span.line, finding.message) == (4, "cannot read ``: the cell is empty")
+
+
+@pytest.mark.parametrize("hidden", ["```\n{}```\n", "~~~~ md\n{}~~~~\n", "<!--\n{}-->\n", "<!-- a {}\n-->\n"])
+def test_code_and_comments_of_a_page_say_nothing(hidden: str, tmp_path: Path) -> None:
+    other = "Object | Action | Requires |\n---|---|---|\nShop | close | anyone |\n"
+    policy, found = read(tmp_path / "wiki.md", f"{hidden.format(other)}\n{TABLE}{hidden.format(other)}")
+    assert found == []
+    assert rules(policy) == {("shop", "open"): "READ (shop)"}
+
+
+@pytest.mark.parametrize("row", ["| | WRITE (Shop) |", "Shop | - | WRITE (Shop) |"])
+def test_what_is_required_of_no_operation_is_reported(row: str, tmp_path: Path) -> None:
+    _, (finding,) = read(tmp_path / "wiki.md", f"{TABLE}{row}\n")
+    assert "names no operation" in finding.message
+    assert finding.span.line == 4
+
+
+def test_two_columns_for_one_part_are_not_guessed(tmp_path: Path) -> None:
+    text = "Object | Action | Requires | Permissions |\n---|---|---|---|\nShop | open | READ (Shop) | WRITE (Shop) |\n"
+    _, (finding,) = read(tmp_path / "wiki.md", text)
+    assert finding.help == "say which column does: `--column requires=NAME`"
+    _, found = read(tmp_path / "wiki.md", text, columns={"requires": "Permissions"})
+    assert found == []
+
+
+def test_what_is_not_read_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "wiki.md"
+    text = "Object | Action | Requires | Unless |\n---|---|---|---|\nShop | open | READ (Shop) | at night |\n\nTerm | Meaning |\n---|---|\n"
+    path.write_text(text, encoding="utf-8")
+    table_reader = reader()
+    table_reader.read(tables(page_source(path)))
+    assert [(cell.span.line, cell.text) for cell in table_reader.left_out] == [(1, "Unless"), (5, "Term")]
+
+
+def test_tables_inside_of_cells_end_no_table(tmp_path: Path) -> None:
+    head = "<h2>Shop</h2><table><tr><th>Action<th>Requires</tr>"
+    text = f"{head}<tr><td>open<td>anyone<table><tr><td>or</table></td></tr><tr><td>close<td>anyone</tr></table>"
+    policy, (finding,) = read(tmp_path / "wiki.html", text)
+    assert finding.message.startswith("cannot read `anyone or`")
+    assert [operation for _, operation in rules(policy)] == ["close"]
+
+
+def test_struck_text_is_not_read_as_if_it_held(tmp_path: Path) -> None:
+    cell = "<s>anyone or</s> READ (entity)"
+    text = f"<h2>Shop</h2><table><tr><th>Action<th>Requires</tr><tr><td>open<td>{cell}</tr></table>"
+    _, (finding,) = read(tmp_path / "wiki.html", text)
+    assert finding.message.startswith("cannot read `~~anyone or READ (entity)`")
+
+
 def test_a_page_without_such_a_table_gives_nothing(tmp_path: Path) -> None:
     assert read(tmp_path / "wiki.md", "a | b |\n---|---|\n1 | 2 |\n") == (None, [])
     assert read(tmp_path / "wiki.csv", "") == (None, [])
@@ -162,3 +233,28 @@ def test_an_edited_page_is_refused() -> None:
         without = "\n".join(line for line in text.splitlines() if 'id="stream.truncate"' not in line)
         (missing,) = edited(tables(SourceFile.of(f"page{suffix}", without)), made)
         assert "`stream.truncate`" in missing.message
+
+
+@pytest.mark.parametrize("suffix", [".md", ".html"])
+def test_rows_that_a_page_has_besides_its_policy_are_refused(suffix: str) -> None:
+    page = PolicyPage(program=program_of(load(find_policy("cdap/final"))), revision="", source="privtab: 1\n")
+    text = page.markdown() if suffix == ".md" else page.html()
+    made = tables(SourceFile.of(f"page{suffix}", text))
+    row = next(line for line in text.splitlines() if 'id="stream.truncate"' in line)
+    for new, message in (
+        (re.sub(r'<a id="[^"]*"></a>| id="[^"]*"', "", row), "has no row `"),
+        (row, "has no other row `stream.truncate`"),
+    ):
+        given = tables(SourceFile.of(f"page{suffix}", text.replace(row, f"{row}\n{new}")))
+        assert [message in finding.message for finding in edited(given, made)] == [True]
+    assert len(list(edited([], made))) == sum(bool(row.anchor) for table in made for row in table.rows)
+
+
+def test_cells_that_a_page_lacks_are_seen() -> None:
+    page = PolicyPage(program=program_of(load(find_policy("cdap/final"))), revision="", source="privtab: 1\n")
+    text = page.markdown()
+    row = next(line for line in text.splitlines() if 'id="stream.truncate"' in line)
+    cut = text.replace(row, "|".join(row.split("|")[:2]) + "|")
+    found = list(edited(tables(SourceFile.of("page.md", cut)), tables(SourceFile.of("page.md", text))))
+    assert found
+    assert all("the page says ``" in finding.message for finding in found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import defaultdict
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,8 +117,11 @@ class Answer:
         }
 
 
-def answered(sources: Sources, propose: Path | None, *, diff: bool) -> Answer:
-    """Find what is unused; write the narrower state to `propose`. `diff`: whether to find who would lose what."""
+def answered(sources: Sources, propose: Path | None, *, diff: bool, whole_log: bool = False) -> Answer:
+    """Find what is unused; write the narrower state to `propose`. `diff`: whether to find who would lose what.
+
+    `whole_log`: write nothing if the answer does not speak for the whole log.
+    """
     with needing("`privtab unused`", "compiler", "registry", "store"):
         from privtab.logs.distinct import distinct
         from privtab.logs.reading import batches
@@ -136,24 +139,22 @@ def answered(sources: Sources, propose: Path | None, *, diff: bool) -> Answer:
     observed = Observed(whole=whole, places=places, moment=moment, kept=kept, earlier=earlier)
     with progress(1, "deciding") as tell:
         found = unused(program, observed, log, tell=lambda _: tell)
-    written = difference = None
     gone = _gone(found, observed)
-    if propose is not None:
-        _write(program, asked.state, propose, whole, gone)
-        written = propose
-    if diff and len(found.proposal.removed) <= MOST_ROWS:
-        difference = _difference(program, observed, gone)
-    return Answer(
+    small = diff and len(found.proposal.removed) <= MOST_ROWS
+    answer = Answer(
         program=program,
         state=asked.state,
         found=found,
         reading=reading,
         observed=observed,
-        written=written,
-        difference=difference,
+        difference=_difference(program, observed, gone) if small else None,
         notes=notes,
         partial=partial,
     )
+    if propose is None or (whole_log and answer.incomplete):
+        return answer
+    _write(program, asked.state, propose, whole, gone)
+    return replace(answer, written=propose)
 
 
 def _kept(

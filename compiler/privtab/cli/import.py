@@ -94,6 +94,8 @@ def table(
     if policy is None:
         raise no_table(str(page), found_tables)
     show_diagnostics(reader.found, {str(page): source.text})
+    for cell in reader.left_out:
+        err().print(f"{page}:{cell.span.line}: not read: what is under `{' '.join(cell.text.split())}`", style="dim")
     if reader.shifted:
         err().print(f"{count(reader.shifted, 'row')} without a first cell: read as of the entity above")
     if not reader.found or allow_partial:

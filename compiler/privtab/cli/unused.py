@@ -77,7 +77,8 @@ def run(
 
     words = failing_words(fail_on, FAILING)
     sources = Sources(logs=tuple(logs), asked=asked, system=system, earlier=earlier, keep=keep, mapping=mapping)
-    answer = answered(sources, propose, diff=propose is not None or html is not None)
+    diff = propose is not None or html is not None
+    answer = answered(sources, propose, diff=diff, whole_log="incomplete" in words or "any" in words)
     show_diagnostics(answer.notes)
     if html is not None:
         from privtab.logs.page import page

@@ -14,7 +14,7 @@ from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.logs.deciding import document
-from privtab.logs.replaying import more, request_row, usable
+from privtab.logs.replaying import grouped, more, request_row, usable
 from privtab.logs.schema import MASKED
 from privtab.moments import FIRST, LAST
 from privtab.request import Request
@@ -122,5 +122,4 @@ def _minutes(rows: pa.RecordBatch) -> dict[tuple[int, bool], int]:
 
 def _merged(table: pa.Table) -> pa.Table:
     """One row for each distinct question and answer."""
-    merged = table.group_by(list(_KEYS), use_threads=False).aggregate(list(_HOW))
-    return merged.rename_columns([*_KEYS, *(name for name, _ in _HOW)])
+    return grouped(table, _KEYS, _HOW)

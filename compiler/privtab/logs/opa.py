@@ -232,7 +232,12 @@ def _asked(request: Any) -> Asked:
         if not (type(user) is type(type_) is type(id_) is type(action) is type(kind) is str):
             return Asked(problem=MALFORMED)
         kind = None if kind == "user" else kind
-        if "context" not in request and len(subject) == 2 and len(resource) <= 2 and len(request["action"]) == 1:
+        if (
+            "context" not in request
+            and len(subject) == 2
+            and "properties" not in resource
+            and len(request["action"]) == 1
+        ):
             return Asked(kind, user, None, None, action, f"{type_}:{id_}")
         return _with_more(request, Asked(kind, user, None, None, action, f"{type_}:{id_}"))
     except (KeyError, TypeError, AttributeError, InvalidRequest):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -21,6 +21,7 @@ KINDS: tuple[Kind, ...] = ("lost", "gained", "unexplained")
 """Allowed then and denied now; denied then and allowed now; answered otherwise than the policy and the state of its moment do."""
 
 _KEYS = ("kind", "recorded", "then", "now", "user", "action", "resource", "more", "policy_revision", "state_revision")
+_HOW = (("requests", "sum"), ("first", "min"), ("last", "max"), ("decision_id", "first"), ("position", "first"))
 _MORE = ("subject_type", "groups", "active_roles", "with", "flags", "attributes")
 QUESTIONS = pa.schema(
     [
@@ -211,11 +212,13 @@ def more(rows: pa.RecordBatch) -> Iterator[str | None]:
 
 def _merged(table: pa.Table) -> pa.Table:
     """One row for each distinct question."""
-    how = [("requests", "sum"), ("first", "min"), ("last", "max"), ("decision_id", "first"), ("position", "first")]
-    merged = table.group_by(list(_KEYS), use_threads=False).aggregate(how)
-    return pa.Table.from_arrays(
-        [merged[name if name in _KEYS else f"{name}_{dict(how)[name]}"] for name in QUESTIONS.names], schema=QUESTIONS
-    )
+    return grouped(table, _KEYS, _HOW).select(QUESTIONS.names)
+
+
+def grouped(table: pa.Table, keys: Sequence[str], how: Sequence[tuple[str, str]]) -> pa.Table:
+    """One row for each combination of keys that occurs; `how`: by which function the cells of each other column become one."""
+    found = table.group_by(list(keys), use_threads=False).aggregate(list(how))
+    return found.rename_columns([*keys, *(name for name, _ in how)])
 
 
 def request_row(question: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import unescape
+from itertools import zip_longest
 from typing import Any
 
 import yaml
@@ -89,12 +90,20 @@ class TableReader:
     sets: Mapping[str, str] = field(default_factory=dict)
     """Names that stand for several privileges: `READ,WRITE`."""
     found: list[Diagnostic] = field(default_factory=list)
+    left_out: list[Cell] = field(default_factory=list)
+    """The headings of columns that are not read, and the first of each table that is not."""
     shifted: int = 0
     """Rows that lack their first cell, as rows below a cell that spans them do in some Markdown: of the entity above."""
 
     def read(self, tables: Sequence[Table]) -> str | None:
         """The policy as YAML, without the rows that could not be read; None if no table is one of privileges."""
         chosen = [(table, columns) for table in tables if (columns := self._columns(table))]
+        self.left_out = [cell for table in tables for cell in self._left_out(table)]
+        for cell in self.left_out:
+            part = next((part for part, known in HEADINGS.items() if _heading(cell) in known), "note")
+            if part not in ("note", *self.columns):
+                message = f"`{_joined(cell.text)}` may hold the part `{part}`, too, and is not read"
+                self.found.append(UNREADABLE.at(cell.span, message, f"say which column does: `--column {part}=NAME`"))
         if not chosen:
             return None
         self._titles: dict[str, str] = {}
@@ -120,14 +129,23 @@ class TableReader:
 
     def _columns(self, table: Table) -> dict[str, int] | None:
         """The position of each part in the rows of a table; None if it is not about operations and what they require."""
-        texts = [" ".join(cell.text.lower().split()) for cell in table.header.cells]
-        found = {}
+        texts = list(map(_heading, table.header.cells))
+        found: dict[str, int] = {}
         for part, known in HEADINGS.items():
             wanted = (self.columns[part].lower(),) if part in self.columns else known
             at = next((texts.index(name) for name in wanted if name in texts), None)
             if at is not None:
                 found[part] = at
         return found if {"operation", "requires"} <= found.keys() else None
+
+    def _left_out(self, table: Table) -> Iterator[Cell]:
+        """The headings of columns that are not read; that of the first column for a table that is not."""
+        columns = self._columns(table)
+        if columns is None:
+            yield table.header.cells[0]
+            return
+        read = {*columns.values()}
+        yield from (cell for at, cell in enumerate(table.header.cells) if at not in read and cell.text)
 
     def _rows(self, table: Table, columns: Mapping[str, int]) -> Iterator[tuple[Cell, Cell, dict[str, Cell]]]:
         """The rows of a table with the cell that names the entity, that of the operation, and the others."""
@@ -140,8 +158,12 @@ class TableReader:
                 parts = {part: cells[at - 1] for part, at in columns.items() if part != "entity"}
             elif "entity" in parts and parts["entity"].text:
                 entity = parts["entity"]
-            if parts["operation"].text:
+            if any(self._operations(parts["operation"])):
                 yield entity, parts["operation"], parts
+            elif any(parts[part].text for part in ("operation", "requires", "effects") if part in parts):
+                cell = next(cell for cell in row.cells if cell.text)
+                message = f"`{_joined(' | '.join(cell.text for cell in row.cells))}` names no operation"
+                self.found.append(UNREADABLE.at(cell.span, message, "write the operation in its cell"))
 
     def _lacks_first(self, row: Row, columns: Mapping[str, int], parts: Mapping[str, Cell]) -> bool:
         at = columns["requires"]
@@ -290,6 +312,10 @@ def _names_owners(tree: Expression | Effects) -> bool:
     return any(isinstance(node, Related) and node.kind == "owner" for node in walk(tree))
 
 
+def _heading(cell: Cell) -> str:
+    return _joined(cell.text.lower())
+
+
 def _joined(text: str) -> str:
     return " ".join(text.split())
 
@@ -309,18 +335,27 @@ def edited(given: Sequence[Table], made: Sequence[Table]) -> Iterator[Diagnostic
     """The cells of a page that are not as its policy makes them; `made`: the tables of the page made again."""
     rows = {row.anchor: row for table in made for row in table.rows if row.anchor}
     seen = set()
-    for row in (row for table in given for row in table.rows if row.anchor):
-        seen.add(row.anchor)
+    for row in (row for table in given if any(row.anchor for row in table.rows) for row in table.rows):
         expected = rows.get(row.anchor)
-        if expected is None:
-            yield EDITED.at(row.cells[0].span, f"the policy of this page has no row `{row.anchor}`", _EDIT)
+        if expected is None or row.anchor in seen:
+            name = row.anchor or _joined(row.cells[0].text)
+            yield EDITED.at(
+                row.cells[0].span,
+                f"the policy of this page has no {'other ' * (row.anchor in seen)}row `{name}`",
+                _EDIT,
+            )
             continue
-        for cell, other in zip(row.cells[:COMPARED], expected.cells[:COMPARED], strict=False):
+        seen.add(row.anchor)
+        for cell, other in zip_longest(
+            row.cells[:COMPARED], expected.cells[:COMPARED], fillvalue=Cell("", row.cells[0].span)
+        ):
             if cell.text != other.text:
                 message = f"the page says `{_joined(cell.text)}`, its policy `{_joined(other.text)}`"
                 yield EDITED.at(cell.span, message, _EDIT)
     for anchor in (anchor for anchor in rows if anchor not in seen):
-        yield EDITED.at(given[0].header.cells[0].span, f"the row `{anchor}` of the policy is not on the page", _EDIT)
+        yield EDITED.at(
+            (given or made)[0].header.cells[0].span, f"the row `{anchor}` of the policy is not on the page", _EDIT
+        )
 
 
 def no_table(path: str, tables: Sequence[Table]) -> UsageError:

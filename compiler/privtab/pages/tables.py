@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from privtab._install import how_to_install
 from privtab.diagnostics import Span
@@ -18,11 +18,16 @@ from privtab.source import SourceFile, load
 
 _BAR = re.compile(r"(?<!\\)\|")
 _LINE = re.compile(r"[\s|:-]*")
+_HIDDEN = re.compile(r" {0,3}(?:(?P<fence>`{3,}|~{3,})|<!--)")
+"""What begins code or a comment, whose tables are none of the page."""
+_OTHER_BLOCK = re.compile(rf"\s*$| {{0,3}}(?:#|>|[*+-] )|{_HIDDEN.pattern}")
 _LINK = re.compile(r"\[((?:[^\[\]\\]|\\.)*)\]\([^()]*\)")
 _CODE = re.compile(r"(`+) ?(.*?) ?\1")
 _EMPHASIS = re.compile(r"(\*{1,2})(?=\S)(.+?)(?<=\S)\1")
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
 _ANCHOR = re.compile(r'<a id="([^"]*)"></a>')
+_STRUCK = "~~"
+"""What struck text begins with, as in Markdown: no condition has it, so nobody reads what no longer holds."""
 _ESCAPED = re.compile(r"\\([\\`*_|<>\[\]{}()#+.!-])")
 
 
@@ -50,9 +55,6 @@ class Table:
     """The text of the heading above it."""
     header: Row
     rows: tuple[Row, ...]
-
-
-Lines: TypeAlias = list[Row]
 
 
 def page_source(path: Path) -> SourceFile:
@@ -99,25 +101,29 @@ def _sheet(path: Path) -> str:
 
 
 def _markdown_tables(source: SourceFile) -> Iterator[Table]:
-    heading, lines = "", []
+    """Tables as GitHub Flavored Markdown has them: rows go on to a blank line or another block, with bars or without."""
+    heading, above, closing = "", "", None
+    header: Row | None = None
+    rows: list[Row] = []
     for number, text in enumerate([*source.text.splitlines(), ""], 1):
-        if len(_BAR.findall(text)) > 1 and not text.startswith("    "):
-            lines.append((number, text))
+        if closing is not None:
+            closing = None if closing.search(text) else closing
             continue
-        yield from _markdown_table(source, heading, lines)
-        lines = []
-        if text.startswith("#"):
+        if header is not None and not _OTHER_BLOCK.match(text):
+            rows.append(_markdown_row(source, number, text))
+            continue
+        if header is not None:
+            yield Table(heading=heading, header=header, rows=tuple(rows))
+            header, rows, above = None, [], ""
+        if opening := _HIDDEN.match(text):
+            fence = opening["fence"]
+            closing = re.compile(rf" {{0,3}}{fence}{fence[0]}*\s*$" if fence else "-->")
+            closing = None if not fence and closing.search(text, opening.end()) else closing
+        elif "|" in above and "|" in text and "-" in text and _LINE.fullmatch(text) and not above.startswith("    "):
+            header = _markdown_row(source, number - 1, above)
+        elif text.startswith("#"):
             heading = _plain(text.lstrip("#").strip())
-
-
-def _markdown_table(source: SourceFile, heading: str, lines: list[tuple[int, str]]) -> Iterator[Table]:
-    if len(lines) > 1 and _LINE.fullmatch(lines[1][1]):
-        header, _, *rows = lines
-        yield Table(
-            heading=heading,
-            header=_markdown_row(source, *header),
-            rows=tuple(_markdown_row(source, *row) for row in rows),
-        )
+        above = text
 
 
 def _markdown_row(source: SourceFile, number: int, text: str) -> Row:
@@ -169,6 +175,7 @@ class _Html(HTMLParser):
         self._text: list[str] | None = None
         self._place = (1, 0)
         self._spans = (1, 1)
+        self._nested = 0
         self._above: dict[int, tuple[int, Cell]] = {}
         self.feed(source.text)
         self.close()
@@ -177,6 +184,10 @@ class _Html(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given: dict[str, Any] = dict(attrs)
         match tag:
+            case "table" if self._text is not None:
+                self._nested += 1
+            case "tr" | "td" | "th" if self._nested:
+                self.handle_data("\n")
             case "table":
                 self._end_table()
                 self._rows = []
@@ -189,11 +200,17 @@ class _Html(HTMLParser):
                 self._spans = _number(given.get("rowspan")), _number(given.get("colspan"))
             case "br" | "li" | "p" | "div" | "small" if self._text is not None:
                 self._text.append("\n")
+            case "s" | "del" | "strike" if self._text is not None:
+                self._text.append(_STRUCK)
             case "h1" | "h2" | "h3" | "h4":
                 self._in_heading, self._heading = True, ""
 
     def handle_endtag(self, tag: str) -> None:
         match tag:
+            case "table" if self._nested:
+                self._nested -= 1
+            case "tr" | "td" | "th" if self._nested:
+                pass
             case "table":
                 self._end_table()
             case "tr":
@@ -244,7 +261,7 @@ class _Html(HTMLParser):
         if self._rows:
             header, *rows = self._rows
             self.tables.append(Table(heading=self._heading.strip(), header=header, rows=tuple(rows)))
-        self._rows, self._above = None, {}
+        self._rows, self._above, self._nested = None, {}, 0
 
 
 def _number(text: str | None) -> int:

@@ -250,3 +250,45 @@ def test_what_a_disk_takes_in_part_is_not_acknowledged_and_not_left_behind(tmp_p
     assert appended(logs, gzip.decompress(body)) == [200]
     assert set(kept(tmp_path / "logs")[0]) == {*acknowledged, *ids}
     assert len(list((tmp_path / "logs").iterdir())) == 2
+
+
+def test_what_failed_with_others_is_not_acknowledged(tmp_path: Path) -> None:
+    """Uploads that are written together are kept together: not if one of them breaks the writer."""
+    logs = KeptLogs(tmp_path / "logs", 1 << 30)
+    text = gzip.decompress(upload(3)[1])
+
+    async def together() -> list[object]:
+        with logs._writing:
+            uploads = [asyncio.create_task(logs.append(one)) for one in (text, "no bytes", text)]  # type: ignore[arg-type]
+            await asyncio.sleep(0.05)
+            assert len(logs._waiting) == len(uploads)
+        return await asyncio.gather(*uploads, return_exceptions=True)
+
+    answers = asyncio.run(together())
+    assert kept(tmp_path / "logs")[0] == []
+    assert not any(answer is None for answer in answers)
+    assert appended(logs, text) == [200]
+
+
+def test_uploads_whose_senders_left_count_until_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids, body = upload(10)
+    text = gzip.decompress(body)
+    monkeypatch.setattr(kept_logs, "MOST_WAITING", 3 * len(text))
+    logs = KeptLogs(tmp_path / "logs", 1 << 30)
+
+    async def left() -> list[int]:
+        with logs._writing:
+            for _ in range(3):
+                sending = asyncio.create_task(logs.append(text))
+                await asyncio.sleep(0.05)
+                sending.cancel()
+                await asyncio.wait([sending])
+            with pytest.raises(HttpError) as refused:
+                await asyncio.wait_for(logs.append(text), 5)
+        return [refused.value.status]
+
+    assert asyncio.run(left()) == [429]
+    assert appended(logs, text) == [200]
+    assert set(kept(tmp_path / "logs")[0]) == set(ids)

@@ -35,7 +35,7 @@ _LEVEL = 1
 @dataclass(slots=True)
 class _Waiting:
     text: bytes
-    written: bool = False
+    tried: bool = False
     error: str = ""
 
 
@@ -53,7 +53,10 @@ class KeptLogs:
         self._path = folder
         self._size = 0
         try:
+            made = [above for above in (folder, *folder.parents) if not above.exists()]
             folder.mkdir(parents=True, exist_ok=True)
+            for new in made:
+                _synchronise(new.parent)
             self.used = self._measured()
             """Bytes in the folder, as far as is known: files may have been taken away."""
             self._begin()
@@ -67,27 +70,31 @@ class KeptLogs:
         upload = _Waiting(text)
         self._waiting_bytes += len(text)
         self._waiting.append(upload)
-        try:
-            await asyncio.to_thread(self._write_with_others, upload)
-        finally:
-            self._waiting_bytes -= len(text)
+        writing = asyncio.ensure_future(asyncio.to_thread(self._write_with_others, upload))
+        writing.add_done_callback(lambda _: self._written(upload))
+        await asyncio.shield(writing)  # a sender that leaves takes nothing out of the queue
         if upload.error:
             raise HttpError(503, f"the decision log is not kept: {upload.error}", Retry_After="10")
+
+    def _written(self, upload: _Waiting) -> None:
+        self._waiting_bytes -= len(upload.text)
 
     def _write_with_others(self, upload: _Waiting) -> None:
         """Write an upload and all that wait with it, unless another thread has done so."""
         with self._writing:
-            if upload.written:
+            if upload.tried:
                 return
             uploads = [self._waiting.popleft() for _ in range(len(self._waiting))]
-            error = ""
+            error = "the server failed"
             try:
                 self._write(b"".join(gzip.compress(one.text + b"\n", _LEVEL) for one in uploads))
+                error = ""
             except OSError as failed:
                 error = failed.strerror or str(failed)
                 LOG.warning("decision logs are not kept: %s", error)
-            for one in uploads:
-                one.written, one.error = True, error
+            finally:
+                for one in uploads:
+                    one.tried, one.error = True, error
 
     def _write(self, content: bytes) -> None:
         if self.used + len(content) > self.limit:
@@ -125,13 +132,13 @@ class KeptLogs:
             self._file = None
         name = f"decisions-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(4)}.json.gz"
         self._path = self.folder / name
-        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        self._size = 0
-        folder = os.open(self.folder, os.O_RDONLY)
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            _synchronise(self.folder)  # before anything in the file is acknowledged
+        except OSError:
+            os.close(file)
+            raise
+        self._file, self._size = file, 0
 
     def _is_there(self) -> bool:
         """Whether nobody took the open file away."""
@@ -143,3 +150,11 @@ class KeptLogs:
 
     def _measured(self) -> int:
         return sum(entry.stat().st_size for entry in os.scandir(self.folder) if entry.is_file())
+
+
+def _synchronise(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
