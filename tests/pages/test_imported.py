@@ -134,7 +134,7 @@ def test_rows_twice_are_reported(tmp_path: Path) -> None:
 TABLE = "Object | Action | Requires |\n---|---|---|\nShop | open | READ (Shop) |\n"
 
 
-def rules(policy: str | None) -> dict[tuple[str, str], str]:
+def rules(policy: str | None) -> dict[tuple[str, str], str | None]:
     assert policy is not None
     program = program_of(SourceFile.of("policy.yaml", policy))
     return {pair: rule.requires_text for pair, rule in program.rules.items()}
