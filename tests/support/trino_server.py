@@ -151,7 +151,6 @@ def trino(
             "http-server.http.port": str(port),
             "discovery.uri": f"http://127.0.0.1:{port}",
             "plugin.dir": str(server / "plugin"),
-            "catalog.config-dir": str(etc / "catalog"),
             "access-control.config-files": str(etc / "access-control.properties"),
             "query.max-memory-per-node": "200MB",
         }

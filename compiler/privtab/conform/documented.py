@@ -124,8 +124,13 @@ class DocumentedDriver(Driver):
         return SystemAnswer.BROKEN
 
     def operation(self, request: Request) -> Operation | None:
-        """How a request is asked; None if it cannot be: a request without the last name only of what shows a listing."""
+        """How a request is asked; None if it cannot be: a request without the last name only of what shows a listing.
+
+        Nor can one be that names groups or active roles, which no call can say.
+        """
         operation = self._document.operations.get((request.resource.type, request.action))
+        if request.groups or request.active_roles is not None:
+            return None
         if operation is None or (operation.shows is None and not self.is_named(request)):
             return None
         return operation
