@@ -265,7 +265,13 @@ def _set_probe(system: Driver, questions: Sequence[Question]) -> None:
     """A server that reads its state from a file has read it when a request that the table allows is allowed."""
     from privtab.conform.nodes import SystemAnswer
 
-    witness = next((q for q in questions if q.expected and q.state.grants and not system.changes(q.rule)), None)
+    witnesses = [question for question in questions if question.expected and question.state.grants]
+    witness = next((question for question in witnesses if not system.changes(question.rule)), None)
+    if witnesses and witness is None and system.file is not None:
+        raise UsageError(
+            "nothing tells when the system has the state, since all of these questions change something: "
+            "ask about a row, too, that changes nothing"
+        )
     if witness is not None:
         system.probe = lambda: system.ask(witness.request) is SystemAnswer.ALLOWED
 

@@ -39,18 +39,18 @@ class AuthZenDriver(Driver):
         self._transport = transport
         self._url = url
         self._timeout = timeout
-        self._state = state
+        self.file = state
         self.keeps_state = state is None
 
     def calls(self, world: World) -> int:
         """As Driver.calls: one file."""
         del world
-        return 0 if self._state is None else 1
+        return 0 if self.file is None else 1
 
     def prepare(self, world: World) -> None:
         """As Driver.prepare: write the state, and wait until the server shows it."""
-        if self._state is not None:
-            self._state.replace(world.state, self.probe)
+        if self.file is not None:
+            self.file.replace(world.state, self.probe)
 
     def ask(self, request: Request) -> SystemAnswer:
         """As Driver.ask."""
@@ -68,7 +68,7 @@ class AuthZenDriver(Driver):
     def clean(self) -> tuple[str, ...]:
         """As Driver.clean: put the former state back."""
         try:
-            return () if self._state is None else self._state.restore()
+            return () if self.file is None else self.file.restore()
         finally:
             self._transport.close()
 

@@ -32,7 +32,7 @@ class DocumentedDriver(Driver):
         self._document = document
         self._program = program
         self._names = names
-        self._file = file
+        self.file = file
         in_file = document.state is not None
         self.keeps_state = in_file and file is None
         self.through_roles = in_file or "roles" in document.principals
@@ -68,7 +68,7 @@ class DocumentedDriver(Driver):
 
     def calls(self, world: World) -> int:
         """As Driver.calls."""
-        return sum(len(step.calls) for step in self._names.creation(world)) + (self._file is not None)
+        return sum(len(step.calls) for step in self._names.creation(world)) + (self.file is not None)
 
     def state(self, world: World) -> State:
         """As Driver.state: with the rows of the document."""
@@ -87,15 +87,15 @@ class DocumentedDriver(Driver):
                     )
                 self._made.add(step.what)
         self.disconnect()
-        if self._file is not None:
-            self._file.replace(self.state(world), self.probe)
+        if self.file is not None:
+            self.file.replace(self.state(world), self.probe)
 
     def clean(self) -> tuple[str, ...]:
         """As Driver.clean."""
         if self._world is None:
             return ()
         left = self._removed(step for step in self._names.removal(self._world) if step.what in self._made)
-        return left if self._file is None else (*left, *self._file.restore())
+        return left if self.file is None else (*left, *self.file.restore())
 
     def clean_world(self, world: World) -> tuple[str, ...]:
         """As Driver.clean_world."""

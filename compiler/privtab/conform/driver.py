@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from privtab.conform.nodes import SystemAnswer, World
+from privtab.conform.state_file import StateFile
 from privtab.conform.steps import Abilities
 from privtab.errors import DriverError, UsageError
 from privtab.ir.nodes import Rule
@@ -38,8 +39,10 @@ class Driver:
     keeps_state = False
     """Whether the system has its state from `--write-state`: then all rows are planned, and callers are named for the plan."""
 
+    file: StateFile | None = None
+    """Where the system reads its state from, if the driver writes it there."""
     probe: Callable[[], bool] | None = None
-    """Whether the system shows the prepared state already, for one that reads it from a file."""
+    """Whether the system shows the state of the file already."""
 
     gives_attributes = True
     """Whether the system takes attributes from the prepared state, and from requests."""
