@@ -25,18 +25,9 @@ METHODS = ("get", "head", "post", "put", "patch", "delete")
 BY_TYPE = ("members", "grants", "owners")
 """The tables whose rows name an entity, so that they are made in another way for each type."""
 PRINCIPALS = ("users", "groups", "roles")
-_COMMON = (
-    *PRINCIPALS,
-    "entities",
-    "rows",
-    "state",
-    "privileges",
-    "operations",
-    "allowed",
-    "refused",
-    "hidden",
-    "separator",
-)
+IN_CALLS = (*PRINCIPALS, "rows", "privileges")
+"""What makes a state by calls, which a system that reads it from a file does not need."""
+_COMMON = (*IN_CALLS, "entities", "state", "operations", "allowed", "refused", "hidden", "separator")
 _SQL = (*_COMMON, "quote", "as", "database")
 _HTTP = (*_COMMON, "headers", "as")
 _OPERATION = ("sql", "login", "changes", "allowed", "refused", "hidden", "shows", "body", "headers", *METHODS)
@@ -168,7 +159,7 @@ class _DriverReader(DocumentReader):
                 for key, value in self.known(inner.get("entities"), "`entities`", self.program.entities)
             },
             rows=self.rows(inner.get("rows")),
-            state=self.state(inner.get("state")),
+            state=self.state(inner.get("state"), inner),
             privileges={
                 key.text: {name.value: text.value for name, text in self.pairs(value, f"`{key.text}`")}
                 for key, value in self.known(inner.get("privileges"), "`privileges`", self.program.privileges)
@@ -214,10 +205,13 @@ class _DriverReader(DocumentReader):
                 found[key.text, ""] = self.calls(value, f"`{key.text}`")
         return found
 
-    def state(self, node: Node | None) -> State | None:
-        """Rows of a state."""
+    def state(self, node: Node | None, beside: MappingOf[str, Node]) -> State | None:
+        """Rows of a state, instead of what makes one by calls."""
         if node is None:
             return None
+        for key in IN_CALLS:
+            if key in beside:
+                self.report("C001", beside[key], f"`{key}` makes a state by calls, which `state` says is in a file")
         tables = plain_tree(node, self.source, self.found)
         state, findings = validate(self.program, from_tables(tables, self.source.path), notes=False)
         for finding in findings:
