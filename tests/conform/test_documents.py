@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from privtab.cli._app import run
 from privtab.conform.document import load
 from privtab.conform.documented import SystemNames
 from privtab.errors import PolicyInvalid
@@ -58,12 +60,22 @@ sql:
     ]
 
 
+IN_A_FILE = """\
+conform: 1
+title: Library
+sql:
+  {entities: {folder: {make: []}, page: {make: []}}, operations: {page: {read: select 1}},
+   state: {grants: [{grantee: "user:root", effect: allow, privilege: READ, entity: "folder:f"}]}"""
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("conform: 2\ntitle: x\nsql: {operations: {page: {read: a}}}\n", "1: `conform` is `2`"),
         ("conform: 1\ntitle: x\n", "either `sql` or `http`"),
         ("conform: 1\ntitle: x\nsql: {quote: '`'}\n", "`operations` is missing in `sql`"),
+        (f"{IN_A_FILE}, users: {{make: a}}}}\n", "`users` makes a state by calls"),
+        (IN_A_FILE.replace("READ", "REED") + "}\n", "REED"),
         ("conform: 1\ntitle: x\nhttp: {operations: {page: {read: {path: /a}}}}\n", "unknown key `path`"),
         ("conform: 1\ntitle: x\nhttp: {operations: {page: {read: {get: /a, put: /b}}}}\n", "a request has one of"),
     ],
@@ -94,3 +106,14 @@ def test_the_levels_of_a_type_that_nests_are_one_text(tmp_path: Path, key: str, 
     assert values == {"catalog": "c", "namespace": f"a{separator}b/b", "namespace_name": "b/b", "table": "t"}
     call = document.operations["table", "load"].calls[0]
     assert call.text.address(values) == f"/c/a{'%2F' if separator == '/' else '%1F'}b%2Fb/t"
+
+
+def test_a_state_in_a_file_has_the_rows_of_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "library.yaml").write_text(POLICY, encoding="utf-8")
+    (tmp_path / "driver.yaml").write_text(IN_A_FILE + "}\n", encoding="utf-8")
+    options = ["--driver", str(tmp_path / "driver.yaml"), "--url", "sqlite://", "--write-state"]
+    assert run(["conform", str(tmp_path / "library.yaml"), *options, str(tmp_path / "state.json")]) == 0
+    grantees = {row["grantee"] for row in json.loads((tmp_path / "state.json").read_text(encoding="utf-8"))["grants"]}
+    assert "user:root" in grantees
+    assert len(grantees) > 1
+    assert "rows" in capsys.readouterr().out

@@ -9,7 +9,6 @@ from datetime import date
 import pytest
 from conforming_server import served
 
-from privtab.conform.authzen import state_bytes
 from privtab.conform.driver import Driver
 from privtab.conform.formats import mistake_lines
 from privtab.conform.misreadings import Mistake, View
@@ -18,6 +17,7 @@ from privtab.conform.nodes import QuestionPlan, SystemAnswer, World
 from privtab.conform.plan import plan
 from privtab.conform.report import Report, report
 from privtab.conform.run import Settings, run
+from privtab.conform.state_file import state_bytes
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, program_of
 from privtab.reference.evaluate import Reference
@@ -197,7 +197,7 @@ def test_shipped_tables_show_what_they_allow_with_few_questions(policy: str) -> 
 def test_what_a_plan_needs_is_a_state_and_its_requests_are_valid(policy: str) -> None:
     """Also where nobody but users, or nobody but roles, can be granted anything, and where the root is the only entity of its type."""
     planned = plan(load_program(policy))
-    state, findings = validate(planned.program, from_tables(json.loads(state_bytes(planned.world)), "rows"))
+    state, findings = validate(planned.program, from_tables(json.loads(state_bytes(planned.world.state)), "rows"))
     assert not [finding for finding in findings if finding.severity == "error"]
     reference = Reference(planned.program, state)
     for question in planned.questions:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -147,6 +151,27 @@ def test_a_list_is_one_decision(world: World) -> None:
     assert len(world.sql.run("ann", "SHOW TABLES FROM tpch.tiny").rows) == 8
     asked = [log for log in world.door.decision_logs()[before:] if log["path"].endswith("/batch")]
     assert [log["input"]["action"]["operation"] for log in asked].count("FilterTables") == 1
+
+
+def test_a_long_list_is_one_decision(world: World) -> None:
+    """With PRIVTAB_TRINO_TABLES=10000 this is the figure in docs/benchmarks.md, which `--log-cli-level=INFO` shows."""
+    number = int(os.environ.get("PRIVTAB_TRINO_TABLES", "100"))
+    assert world.sql.run("olga", "CREATE SCHEMA memory.many").error is None
+
+    def make(table: int) -> str | None:
+        return Trino(world.sql.url).run("olga", f"CREATE TABLE memory.many.t{table} (x int)").error
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(make, range(number))) == {None}
+    before = len(world.door.decision_logs())
+    started = time.perf_counter()
+    found = world.sql.run("olga", "SHOW TABLES FROM memory.many")
+    taken = time.perf_counter() - started
+    assert len(found.rows) == number
+    asked = [log for log in world.door.decision_logs()[before:] if log["path"].endswith("/batch")]
+    (log,) = (log for log in asked if log["input"]["action"]["operation"] == "FilterTables")
+    decided = log["metrics"]["timer_server_handler_ns"] / 1e9
+    logging.getLogger(__name__).info("SHOW TABLES of %d tables: %.2f s, of which OPA %.2f s", number, taken, decided)
 
 
 @pytest.fixture(scope="module")

@@ -126,8 +126,13 @@ def java() -> Path:
 
 
 @contextmanager
-def trino(access_control: Mapping[str, str], owner: str, log: Path | None = None) -> Iterator[Trino]:
-    """A Trino with the catalogs `tpch` and `memory` that asks an OPA, as the properties say. `owner`: who may read `tpch`."""
+def trino(
+    access_control: Mapping[str, str], owner: str, log: Path | None = None, further: Mapping[str, str] | None = None
+) -> Iterator[Trino]:
+    """A Trino with the catalogs `tpch` and `memory` that asks an OPA, as the properties say.
+
+    `owner`: who may read `tpch`. `further`: more of Trino's configuration.
+    """
     server, program = distribution(), java()
     with tempfile.TemporaryDirectory(prefix="privtab-trino-") as name:
         folder, port = Path(name), free_port()
@@ -146,11 +151,10 @@ def trino(access_control: Mapping[str, str], owner: str, log: Path | None = None
             "http-server.http.port": str(port),
             "discovery.uri": f"http://127.0.0.1:{port}",
             "plugin.dir": str(server / "plugin"),
-            "catalog.config-dir": str(etc / "catalog"),
             "access-control.config-files": str(etc / "access-control.properties"),
             "query.max-memory-per-node": "200MB",
         }
-        _properties(etc / "config.properties", config)
+        _properties(etc / "config.properties", config | dict(further or {}))
         options = ["-Xmx1G", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1", "-Djdk.attach.allowAttachSelf=true"]
         options += ["-Dfile.encoding=UTF-8", f"-Dconfig={etc / 'config.properties'}", "-cp", f"{server}/lib/*"]
         environment = {key: value for key, value in os.environ.items() if key != "JDK_JAVA_OPTIONS"}

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from privtab.conform.variant import VariantFile
     from privtab.ir.nodes import Rule
     from privtab.scenarios.masks import Key
+    from privtab.state.nodes import State
 
 PANEL = "Check"
 
@@ -153,7 +154,7 @@ def run(
     answers = None if resume is None or dry_run or clean or write_state else AnswerFile(resume, planned)
     _announce(planned, questions, system, answers)
     if write_state is not None:
-        _write_state(planned, write_state)
+        _write_state(system.state(planned.world), write_state)
         return
     if dry_run:
         return
@@ -252,20 +253,26 @@ def _announce(planned: QuestionPlan, questions: Sequence[Question], system: Driv
         err().print(f"no questions about {row}: {why}")
 
 
-def _write_state(planned: QuestionPlan, path: Path) -> None:
-    from privtab.conform.authzen import state_bytes
+def _write_state(state: State, path: Path) -> None:
+    from privtab.conform.state_file import state_bytes
+    from privtab.scenarios.nodes import size
 
-    write(path, state_bytes(planned.world))
-    out().print(f"{path}: {count(planned.world.rows, 'row')}")
+    write(path, state_bytes(state))
+    out().print(f"{path}: {count(size(state), 'row')}")
 
 
 def _set_probe(system: Driver, questions: Sequence[Question]) -> None:
     """A server that reads its state from a file has read it when a request that the table allows is allowed."""
-    from privtab.conform.authzen import AuthZenDriver
     from privtab.conform.nodes import SystemAnswer
 
-    witness = next((question for question in questions if question.expected and question.state.grants), None)
-    if isinstance(system, AuthZenDriver) and witness is not None:
+    witnesses = [question for question in questions if question.expected and question.state.grants]
+    witness = next((question for question in witnesses if not system.changes(question.rule)), None)
+    if witnesses and witness is None and system.file is not None:
+        raise UsageError(
+            "nothing tells when the system has the state, since all of these questions change something: "
+            "ask about a row, too, that changes nothing"
+        )
+    if witness is not None:
         system.probe = lambda: system.ask(witness.request) is SystemAnswer.ALLOWED
 
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from privtab import strict_json
-from privtab._staged import write
 from privtab.client._transport import Timeout, Transport
 from privtab.conform.driver import Driver
 from privtab.conform.nodes import SystemAnswer, World
+from privtab.conform.state_file import StateFile
 from privtab.errors import DecisionError, DriverError
 from privtab.request import Request
-from privtab.state.load import to_tables
 
 EVALUATION = "/access/v1/evaluation"
 EVALUATIONS = "/access/v1/evaluations"
@@ -37,45 +34,23 @@ class AuthZenDriver(Driver):
         *,
         url: str,
         timeout: Timeout = (5.0, 30.0),
-        state: Path | None = None,
-        wait: float = 30.0,
-        encode: Callable[[World], bytes] | None = None,
+        state: StateFile | None = None,
     ) -> None:
-        """`encode`: the content of the file; None: JSON."""
         self._transport = transport
         self._url = url
         self._timeout = timeout
-        self._state = state
+        self.file = state
         self.keeps_state = state is None
-        self._wait = wait
-        self._encode = encode or state_bytes
-        self._before: bytes | None = None
-        self._wrote = False
-        self.probe: Callable[[], bool] | None = None
-        """Whether the server shows the new state already."""
 
     def calls(self, world: World) -> int:
         """As Driver.calls: one file."""
         del world
-        return 0 if self._state is None else 1
+        return 0 if self.file is None else 1
 
     def prepare(self, world: World) -> None:
         """As Driver.prepare: write the state, and wait until the server shows it."""
-        if self._state is None:
-            return
-        try:
-            self._before = self._state.read_bytes() if self._state.exists() else None
-        except OSError as error:
-            raise DriverError(f"{self._state}: {error.strerror}") from error
-        write(self._state, self._encode(world))
-        self._wrote = True
-        deadline = time.monotonic() + self._wait
-        while self.probe is not None and not self.probe():
-            if time.monotonic() > deadline:
-                raise DriverError(
-                    f"the server at {self._url} does not show the state of {self._state} after {self._wait:g} s"
-                )
-            time.sleep(0.2)
+        if self.file is not None:
+            self.file.replace(world.state, self.probe)
 
     def ask(self, request: Request) -> SystemAnswer:
         """As Driver.ask."""
@@ -93,16 +68,9 @@ class AuthZenDriver(Driver):
     def clean(self) -> tuple[str, ...]:
         """As Driver.clean: put the former state back."""
         try:
-            if self._state is not None and self._wrote:
-                if self._before is None:
-                    self._state.unlink(missing_ok=True)
-                else:
-                    write(self._state, self._before)
-        except OSError as error:
-            return (f"{self._state}: {error.strerror}",)
+            return () if self.file is None else self.file.restore()
         finally:
             self._transport.close()
-        return ()
 
     def reproduce(self, request: Request) -> str:
         """As Driver.reproduce."""
@@ -120,11 +88,6 @@ class AuthZenDriver(Driver):
         if not isinstance(value, dict):
             raise DriverError(f"the server at {self._url} did not answer with an object")
         return value
-
-
-def state_bytes(world: World) -> bytes:
-    """The state of a world as a JSON file."""
-    return (json.dumps(to_tables(world.state), indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def _answer(value: object) -> SystemAnswer:

@@ -13,9 +13,11 @@ from privtab.diagnostics import Diagnostic, in_order
 from privtab.errors import PolicyInvalid
 from privtab.importing.template import Template
 from privtab.ir.nodes import Program
-from privtab.state.nodes import ALL_TABLES
+from privtab.state.load import from_tables
+from privtab.state.nodes import ALL_TABLES, State
+from privtab.state.validate import validate
 from privtab.syntax.node_reader import DocumentProblem, DocumentReader, near
-from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
+from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose, plain_tree
 
 MARK = "conform"
 CallKind: TypeAlias = Literal["sql", "http"]
@@ -23,7 +25,9 @@ METHODS = ("get", "head", "post", "put", "patch", "delete")
 BY_TYPE = ("members", "grants", "owners")
 """The tables whose rows name an entity, so that they are made in another way for each type."""
 PRINCIPALS = ("users", "groups", "roles")
-_COMMON = (*PRINCIPALS, "entities", "rows", "privileges", "operations", "allowed", "refused", "hidden", "separator")
+IN_CALLS = (*PRINCIPALS, "rows", "privileges")
+"""What makes a state by calls, which a system that reads it from a file does not need."""
+_COMMON = (*IN_CALLS, "entities", "state", "operations", "allowed", "refused", "hidden", "separator")
 _SQL = (*_COMMON, "quote", "as", "database")
 _HTTP = (*_COMMON, "headers", "as")
 _OPERATION = ("sql", "login", "changes", "allowed", "refused", "hidden", "shows", "body", "headers", *METHODS)
@@ -84,6 +88,8 @@ class DriverDocument:
     principals: MappingOf[str, Lifecycle]
     entities: MappingOf[str, Lifecycle]
     rows: MappingOf[tuple[str, str], Calls]
+    state: State | None
+    """Rows beside those of a test, for a system whose state is in a file; None: principals and rows are made by calls."""
     privileges: MappingOf[str, MappingOf[str, str]]
     operations: MappingOf[tuple[str, str], Operation]
     quote: str
@@ -153,6 +159,7 @@ class _DriverReader(DocumentReader):
                 for key, value in self.known(inner.get("entities"), "`entities`", self.program.entities)
             },
             rows=self.rows(inner.get("rows")),
+            state=self.state(inner.get("state"), inner),
             privileges={
                 key.text: {name.value: text.value for name, text in self.pairs(value, f"`{key.text}`")}
                 for key, value in self.known(inner.get("privileges"), "`privileges`", self.program.privileges)
@@ -197,6 +204,19 @@ class _DriverReader(DocumentReader):
             else:
                 found[key.text, ""] = self.calls(value, f"`{key.text}`")
         return found
+
+    def state(self, node: Node | None, beside: MappingOf[str, Node]) -> State | None:
+        """Rows of a state, instead of what makes one by calls."""
+        if node is None:
+            return None
+        for key in IN_CALLS:
+            if key in beside:
+                self.report("C001", beside[key], f"`{key}` makes a state by calls, which `state` says is in a file")
+        tables = plain_tree(node, self.source, self.found)
+        state, findings = validate(self.program, from_tables(tables, self.source.path), notes=False)
+        for finding in findings:
+            self.report("C001", node, finding.message, finding.help)
+        return state
 
     def operations(self, node: Node, signs: AnswerPatterns) -> Iterable[tuple[tuple[str, str], Operation]]:
         """How operations are asked, by type and name; several names may share one entry: `alter, drop`."""

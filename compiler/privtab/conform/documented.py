@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from privtab.conform.document import Call, Calls, DriverDocument, Operation
 from privtab.conform.driver import Driver
 from privtab.conform.nodes import SystemAnswer, World
+from privtab.conform.state_file import StateFile
 from privtab.errors import DriverError
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.names import decode_name
 from privtab.paths import base_type
 from privtab.request import Entity, Request
+from privtab.state.nodes import State, merged
 
 
 class DocumentedDriver(Driver):
@@ -23,13 +25,20 @@ class DocumentedDriver(Driver):
     gives_attributes = False
     odd_names = False
 
-    def __init__(self, document: DriverDocument, program: Program, names: SystemNames) -> None:
+    def __init__(
+        self, document: DriverDocument, program: Program, names: SystemNames, file: StateFile | None = None
+    ) -> None:
+        """`file`: where the system reads its state from, if the document has no calls for it."""
         self._document = document
         self._program = program
         self._names = names
-        self.through_roles = "roles" in document.principals
+        self.file = file
+        in_file = document.state is not None
+        self.keeps_state = in_file and file is None
+        self.through_roles = in_file or "roles" in document.principals
         groups = document.principals.get("groups")
-        self.through_groups = groups is not None and bool(groups.make)  # otherwise they are those that there always are
+        # Otherwise they are those that there always are.
+        self.through_groups = in_file or (groups is not None and bool(groups.make))
         self._world: World | None = None
         self._made: set[str] = set()
         """What this test has made, at least in part: nothing else is removed."""
@@ -59,7 +68,11 @@ class DocumentedDriver(Driver):
 
     def calls(self, world: World) -> int:
         """As Driver.calls."""
-        return sum(len(step.calls) for step in self._names.creation(world))
+        return sum(len(step.calls) for step in self._names.creation(world)) + (self.file is not None)
+
+    def state(self, world: World) -> State:
+        """As Driver.state: with the rows of the document."""
+        return world.state if self._document.state is None else merged((self._document.state, world.state))
 
     def prepare(self, world: World) -> None:
         """As Driver.prepare."""
@@ -74,12 +87,15 @@ class DocumentedDriver(Driver):
                     )
                 self._made.add(step.what)
         self.disconnect()
+        if self.file is not None:
+            self.file.replace(self.state(world), self.probe)
 
     def clean(self) -> tuple[str, ...]:
         """As Driver.clean."""
         if self._world is None:
             return ()
-        return self._removed(step for step in self._names.removal(self._world) if step.what in self._made)
+        left = self._removed(step for step in self._names.removal(self._world) if step.what in self._made)
+        return left if self.file is None else (*left, *self.file.restore())
 
     def clean_world(self, world: World) -> tuple[str, ...]:
         """As Driver.clean_world."""
@@ -108,8 +124,13 @@ class DocumentedDriver(Driver):
         return SystemAnswer.BROKEN
 
     def operation(self, request: Request) -> Operation | None:
-        """How a request is asked; None if it cannot be: a request without the last name only of what shows a listing."""
+        """How a request is asked; None if it cannot be: a request without the last name only of what shows a listing.
+
+        Nor can one be that names groups or active roles, which no call can say.
+        """
         operation = self._document.operations.get((request.resource.type, request.action))
+        if request.groups or request.active_roles is not None:
+            return None
         if operation is None or (operation.shows is None and not self.is_named(request)):
             return None
         return operation
@@ -164,13 +185,17 @@ class SystemNames:
         }
 
     def request(self, request: Request) -> dict[str, str]:
-        """The names in a request; objects of `with` as `slot_type`, flags as `true` and `false`."""
+        """The names in a request; objects of `with` as `slot_type`, flags as `true` and `false`.
+
+        The caller is `caller`, and also `user` unless a type has that name.
+        """
         values = self.entity(request.resource)
         for slot, entity in request.with_.items():
             values |= self.entity(entity, f"{slot}_")
         rule = self.program.rules[request.resource.type, request.action]
         values |= {flag: str(flag in request.flags).lower() for flag in rule.required_flags}
-        return {**values, "user": self._written(request.user), "password": self.password}
+        caller = self._written(request.user)
+        return {"user": caller, **values, "caller": caller, "password": self.password}
 
     def principal(self, text: str) -> str:
         """A principal, as in `user:alice`."""
@@ -178,20 +203,22 @@ class SystemNames:
 
     def creation(self, world: World) -> Iterator[MakingStep]:
         """The steps that create a world, in order; owners before grants, since a new owner takes over the grants of the old one."""
-        for kind, names in (("users", world.users), ("groups", world.groups), ("roles", world.roles)):
-            for name in names:
-                yield self._principal(kind, name, drop=False)
+        yield from self._principals(world, ("users", "groups", "roles"), drop=False)
         for entity in world.entities:
             yield self._entity(entity, drop=False)
-        yield from self._rows(world)
+        if self.document.state is None:
+            yield from self._rows(world)
 
     def removal(self, world: World) -> Iterator[MakingStep]:
         """The steps that remove a world, in order."""
         for entity in reversed(world.entities):
             yield self._entity(entity, drop=True)
-        for kind, names in (("roles", world.roles), ("groups", world.groups), ("users", world.users)):
-            for name in names:
-                yield self._principal(kind, name, drop=True)
+        yield from self._principals(world, ("roles", "groups", "users"), drop=True)
+
+    def _principals(self, world: World, kinds: Iterable[str], *, drop: bool) -> Iterator[MakingStep]:
+        if self.document.state is None:
+            named = {"users": world.users, "groups": world.groups, "roles": world.roles}
+            yield from (self._principal(kind, name, drop=drop) for kind in kinds for name in named[kind])
 
     def _principal(self, kind: str, name: str, *, drop: bool) -> MakingStep:
         entry = self.document.principals.get(kind)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from privtab.conform.nodes import SystemAnswer, World
+from privtab.conform.state_file import StateFile
 from privtab.conform.steps import Abilities
 from privtab.errors import DriverError, UsageError
 from privtab.ir.nodes import Rule
 from privtab.request import Request
+from privtab.state.nodes import State
 
 
 @runtime_checkable
@@ -36,6 +38,11 @@ class Driver:
     """How many requests `ask_many` takes at once."""
     keeps_state = False
     """Whether the system has its state from `--write-state`: then all rows are planned, and callers are named for the plan."""
+
+    file: StateFile | None = None
+    """Where the system reads its state from, if the driver writes it there."""
+    probe: Callable[[], bool] | None = None
+    """Whether the system shows the state of the file already."""
 
     gives_attributes = True
     """Whether the system takes attributes from the prepared state, and from requests."""
@@ -80,6 +87,10 @@ class Driver:
     def calls(self, world: World) -> int:
         """How many calls `prepare` makes."""
         return len(world.users) + len(world.groups) + len(world.roles) + len(world.entities) + world.rows
+
+    def state(self, world: World) -> State:
+        """The rows that the system must have for a world."""
+        return world.state
 
     def prepare(self, world: World) -> None:
         """Make the users, entities and rows of a world. Raises DriverError."""

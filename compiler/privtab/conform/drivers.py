@@ -8,7 +8,6 @@ import shlex
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,8 @@ from privtab.conform.authzen import AuthZenDriver
 from privtab.conform.document import AnswerPatterns, Call, Calls, DriverDocument, load
 from privtab.conform.documented import DocumentedDriver, MakingStep, SystemNames
 from privtab.conform.driver import Driver, load_class
-from privtab.conform.nodes import SystemAnswer, World
+from privtab.conform.nodes import SystemAnswer
+from privtab.conform.state_file import StateFile
 from privtab.errors import DriverError, FormatError, UsageError
 from privtab.importing.template import Template
 from privtab.ir.nodes import Program
@@ -44,9 +44,16 @@ class HttpDriver(DocumentedDriver):
     """Makes users, entities and grants by requests, and asks by requests of each user."""
 
     def __init__(
-        self, document: DriverDocument, program: Program, url: str, *, token: str | None, timeout: float
+        self,
+        document: DriverDocument,
+        program: Program,
+        url: str,
+        *,
+        token: str | None,
+        timeout: float,
+        file: StateFile | None = None,
     ) -> None:
-        super().__init__(document, program, SystemNames(program, document, lambda name: name))
+        super().__init__(document, program, SystemNames(program, document, lambda name: name), file)
         self._url = url.rstrip("/")
         self._sender, self._admin = (
             Sender(
@@ -185,36 +192,28 @@ def open_driver(
             raise UsageError("the driver `authzen` needs `--url`, the address of the server")
         if strange := set(options) - {"state"}:
             raise UsageError(f"the driver `authzen` takes only `--set state=FILE`, not `{min(strange)}`")
-        state = Path(options["state"]) if "state" in options else None
-        transport = HttpTransport(url, token=token)
-        is_bundle = state is not None and state.name.endswith(".tar.gz")
-        return AuthZenDriver(
-            transport,
-            url=url.rstrip("/"),
-            state=state,
-            timeout=(min(5.0, timeout), timeout),
-            encode=partial(_bundle, program) if is_bundle else None,
-        )
+        transport, timeouts = HttpTransport(url, token=token), (min(5.0, timeout), timeout)
+        return AuthZenDriver(transport, url=url.rstrip("/"), state=_state_file(program, options), timeout=timeouts)
     path = Path(name)
     if path.suffix in {".yaml", ".yml"}:
         document = load(path, program)
         if url is None:
             raise UsageError(f"the driver `{name}` needs `--url`, the address of the system")
-        if options:
-            raise UsageError("`--set` is for the driver `authzen` and for classes")
+        if set(options) - ({"state"} if document.state is not None else set()):
+            raise UsageError(
+                "`--set` is for the driver `authzen`, for classes, and as `--set state=FILE` for documents with `state`"
+            )
+        file = _state_file(program, options)
         if document.kind == "http":
-            return HttpDriver(document, program, url, token=token, timeout=timeout)
-        return SqlDriver(document, program, url)
+            return HttpDriver(document, program, url, token=token, timeout=timeout, file=file)
+        return SqlDriver(document, program, url, file)
     if ":" in name:
         return load_class(name, url, options)
     raise UsageError(f"no driver `{name}`: name `authzen`, a YAML file, or a class as `module:Class`")
 
 
-def _bundle(program: Program, world: World) -> bytes:
-    """The state bundle of a world."""
-    from privtab.bundle.pack import state_bundle
-
-    return state_bundle(program, world.state)
+def _state_file(program: Program, options: Mapping[str, str]) -> StateFile | None:
+    return StateFile(Path(options["state"]), program) if "state" in options else None
 
 
 MAX_CONNECTIONS = 16
@@ -224,7 +223,7 @@ MAX_CONNECTIONS = 16
 class SqlDriver(DocumentedDriver):
     """Makes roles, objects and grants as an administrator, and asks as the user of each request."""
 
-    def __init__(self, document: DriverDocument, program: Program, url: str) -> None:
+    def __init__(self, document: DriverDocument, program: Program, url: str, file: StateFile | None = None) -> None:
         try:
             import sqlalchemy
         except ImportError as error:
@@ -233,7 +232,7 @@ class SqlDriver(DocumentedDriver):
             self._url: URL = sqlalchemy.make_url(url)
         except sqlalchemy.exc.SQLAlchemyError as error:
             raise UsageError(f"`{url.partition('://')[0]}://…` is no address of a database") from error
-        super().__init__(document, program, SystemNames(program, document, self._quoted))
+        super().__init__(document, program, SystemNames(program, document, self._quoted), file)
         self._threads = threading.local()
         self._open: list[Connection] = []
         self._lock = threading.Lock()
@@ -310,7 +309,7 @@ class SqlDriver(DocumentedDriver):
 
         url = self._url.set(
             username=request.user,
-            password=self._names.password,
+            password=self._names.password if self._document.state is None else None,  # users that it made have one
             database=self._database(request.resource) or self._url.database,
         )
         engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
