@@ -163,7 +163,7 @@ def test_sqlalchemy_selects_what_the_filter_allows() -> None:
         found.sqlalchemy("sqlite", {**columns, "table": '"a:b"'})
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(range(4), quick=1))
 def test_spark_selects_what_the_filter_allows(spark: SparkSession, seed: int) -> None:
     random = Random(seed)
     names = some_names(random)

@@ -132,7 +132,7 @@ def _chosen() -> Iterator[tuple[Filter, frozenset[int]]]:
         yield found, expected
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("dialect", ["sqlite", "duckdb", "postgres", "mysql"])
 def test_a_database_selects_what_the_engine_allows(dialect: str, run: Run, tmp_path: Path) -> None:
     run("DROP TABLE IF EXISTS m", ())
@@ -150,7 +150,7 @@ def test_a_database_selects_what_the_engine_allows(dialect: str, run: Run, tmp_p
     run("DROP TABLE m", ())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_spark_selects_what_the_engine_allows(spark: SparkSession, tmp_path: Path) -> None:
     _write(tmp_path / "m.parquet")
     schema = "id INT, cat STRING COLLATE UTF8_LCASE, sch STRING COLLATE UNICODE_CI, name STRING"
