@@ -23,7 +23,15 @@ from privtab.moments import Window
 from privtab.state.nodes import State
 
 REQUESTS = 12
-FEATURES = ((), ("hierarchy", "implies", "any"), ("attributes",), ("active", "below"), ("flat",), ("nested",))
+FEATURES = (
+    (),
+    ("hierarchy", "implies", "any"),
+    ("attributes",),
+    ("active", "below"),
+    ("flat",),
+    ("nested",),
+    ("inside",),
+)
 
 
 def asked(request: Request) -> tuple[tuple[str, str, str], dict[str, Any]]:

@@ -56,7 +56,7 @@ class Draft:
 
 FEATURES = ("implies", "below", "hierarchy", "active", "any", "filters")
 """What a world can have besides what every world has: most are modules of this package. `nested` and `attributes` have to be asked for,
-since tools refuse them."""
+since tools refuse them, and `inside`: single types within single types."""
 IN_SPARK = ("implies", "hierarchy", "any", "filters")
 """Those of the features that arrays in Spark support."""
 IN_PORTIONS = (
@@ -159,8 +159,8 @@ def _entities(draft: Draft) -> None:
         draft.singles.add("config")
         if rnd.random() < 0.5:
             draft.parents["item"] = "config"
-        inside = Random(f"inside {draft.seed}")
-        if inside.random() < 0.4:
+        inside = draft.generator("inside")
+        if inside is not None and inside.random() < 0.6:
             draft.parents["setting"] = "config"
             draft.singles.add("setting")
             if inside.random() < 0.5:
