@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from privtab import moments
 from privtab.client import Revision
 from privtab.errors import DecisionUnavailable, FileError
 from privtab.request import Request
@@ -28,22 +27,22 @@ class DecisionLog:
             raise FileError(f"decisions cannot be logged in {path}: {error.strerror}") from error
 
     def write(
-        self, system: str, requests: Sequence[Request], answers: Sequence[bool], revision: Revision, began: float
+        self, system: str, requests: Sequence[Request], answers: Sequence[bool], revision: Revision, began: int
     ) -> None:
         """Log the answers to some requests. Raises DecisionUnavailable if that fails.
 
-        `revision`: what decided. `began`: when the requests were to be decided, in seconds since the epoch.
+        `revision`: what decided. `began`: when the requests were to be decided, a moment.
         """
         bundles = {"policy": revision.policy, "state": revision.state}
         entry: Mapping[str, Any] = {
             "msg": "Decision Log",
             "decision_id": str(uuid.uuid4()),
-            "timestamp": datetime.fromtimestamp(began, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "timestamp": moments.text(began),
             "path": f"privtab/{system}/decisions",
             "input": {"requests": [request.to_json() for request in requests]},
             "result": list(answers),
             "bundles": {name: {"revision": text} for name, text in bundles.items() if text is not None},
-            "metrics": {"timer_server_handler_ns": int((time.time() - began) * 1e9)},
+            "metrics": {"timer_server_handler_ns": moments.now() - began},
         }
         line = json.dumps(entry, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
         try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from privtab import strict_json
+from privtab import moments, strict_json
 from privtab.authzen import messages
 from privtab.authzen.decision_log import DecisionLog
 from privtab.authzen.messages import Body, Evaluations, Malformed, Search, SearchKind, Semantic, request
@@ -133,7 +133,7 @@ class Service:
     async def _decide_all(self, requests: Sequence[Request]) -> list[ResponseBody]:
         if self._decision_log is None:
             return await self._decide_unlogged(requests)
-        began, before = time.time(), await self.point.revision()
+        began, before = moments.now(), await self.point.revision()
         answers = await self._decide_unlogged(requests)
         # While a bundle was exchanged, nobody can tell which of the two decided.
         revision = before if await self.point.revision() == before else Revision(policy=None, state=None)

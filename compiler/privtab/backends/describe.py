@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from privtab import indented_json
@@ -95,6 +95,31 @@ def describe_rule(program: Program, rule: Rule) -> dict[str, Any]:
         if next(combinations, None) is not None or any("minimal_sets_complete" in case for case in described["cases"]):
             described["minimal_sets_complete"] = False
     return described
+
+
+def set_texts(described: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """The smallest sets of a described row in words: what they are for (empty: the call), and each set; `never` where there is none."""
+    if described["requires"] or described["minimal_sets"] != [[]]:
+        yield "", _alternatives(described["minimal_sets"])
+    if described["each_minimal_sets"] is not None:
+        yield "each: ", _alternatives(described["each_minimal_sets"])
+    yield from ((f"with {flag}: ", _alternatives(sets)) for flag, sets in described.get("when", {}).items())
+
+
+def _alternatives(sets: Iterable[Iterable[str]]) -> list[str]:
+    return [" and ".join(atoms) or "anyone" for atoms in sets] or ["never"]
+
+
+def forest(entities: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
+    """The described types from the roots down, each after what contains it, with its depth."""
+    inside: dict[str | None, list[str]] = {}
+    for name, entity in entities.items():
+        inside.setdefault(entity["parent"], []).append(name)
+    waiting = [(name, 0) for name in reversed(inside.get(None, []))]
+    while waiting:
+        name, depth = waiting.pop()
+        yield name, depth
+        waiting += [(inner, depth + 1) for inner in reversed(inside.get(name, []))]
 
 
 def _sets(program: Program, rule: Rule, types: Mapping[str, str]) -> dict[str, Any]:

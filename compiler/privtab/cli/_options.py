@@ -46,6 +46,16 @@ PartialOption = Annotated[bool, option("--allow-partial", "Skip wrong rows of th
 AtOption = Annotated[str | None, option("--at TIME", "Moment to answer for, as in 2026-03-03T12:00Z. Default: now.")]
 
 
+LogsArgument = Annotated[
+    list[Path], argument("LOGS", "Decision logs as OPA uploads or prints them: files, folders; or store:URL.")
+]
+PackageOption = Annotated[
+    str | None, option("--system NAME", "The package in the log. Default: the system of the policy.")
+]
+MappingOption = Annotated[
+    str | None,
+    option("--mapping DOCUMENT", "The log is another system's: ranger, trino, or a document of your own."),
+]
 OutputOption = Annotated[Path | None, option("--output -o FILE", "Write to this file instead of standard output.")]
 WAIVERS = Path("privtab-waivers.yaml")
 """The default file of waivers."""

@@ -66,23 +66,17 @@ def _show(console: Terminal, policy: dict[str, Any]) -> None:
 
 def _entities(console: Terminal, entities: dict[str, Any]) -> None:
     """Print the containment forest, indented."""
+    from privtab.backends.describe import forest
+
     console.print("entities", style="bold")
-    inside: dict[str | None, list[str]] = {}
-    for name, entity in entities.items():
-        inside.setdefault(entity["parent"], []).append(name)
-
-    def show(parent: str | None, depth: int) -> None:
-        for name in inside.get(parent, ()):
-            entity = entities[name]
-            notes = [f"{key} {value}" for key, value in entity.items() if key in {"title", "principal"}]
-            notes += ["single"] * ("single" in entity)
-            notes += ["flat ids"] * ("flat" in entity or "opaque" in entity)
-            notes += [f"nested: at most {entity['nested']} levels"] if "nested" in entity else []
-            console.print(f"  {'  ' * depth}{name}", end="")
-            console.print(f"  ({', '.join(notes)})" if notes else "", style="dim")
-            show(name, depth + 1)
-
-    show(None, 0)
+    for name, depth in forest(entities):
+        entity = entities[name]
+        notes = [f"{key} {value}" for key, value in entity.items() if key in {"title", "principal"}]
+        notes += ["single"] * ("single" in entity)
+        notes += ["flat ids"] * ("flat" in entity or "opaque" in entity)
+        notes += [f"nested: at most {entity['nested']} levels"] if "nested" in entity else []
+        console.print(f"  {'  ' * depth}{name}", end="")
+        console.print(f"  ({', '.join(notes)})" if notes else "", style="dim")
     console.print()
 
 
@@ -130,17 +124,9 @@ def _rows(console: Terminal, entity: str, rows: list[dict[str, Any]]) -> None:
 
 
 def _sets(row: dict[str, Any]) -> str:
-    lines = [_alternatives(row["minimal_sets"])] if row["requires"] or row["minimal_sets"] != [[]] else []
-    if row["each_minimal_sets"] is not None:
-        lines.append(f"each: {_alternatives(row['each_minimal_sets'])}")
-    lines += [f"with {flag}: {_alternatives(sets)}" for flag, sets in row.get("when", {}).items()]
-    return "\n".join(lines)
+    from privtab.backends.describe import set_texts
 
-
-def _alternatives(sets: list[list[str]]) -> str:
-    if not sets:
-        return "never"
-    return "\nor ".join(" and ".join(atoms) or "anyone" for atoms in sets)
+    return "\n".join(title + "\nor ".join(found) for title, found in set_texts(row))
 
 
 def _remarks(rows: list[dict[str, Any]]) -> dict[str, list[str]]:

@@ -59,9 +59,8 @@ def table(
       privtab import table wiki.html --system lake --inside schema=catalog --inside table=schema -o lake.yaml
       privtab import table matrix.csv --column requires=Needed --name Programs=program --set ALL=READ,WRITE
     """
-    from privtab.fmt import format_source
     from privtab.ir.nodes import Program
-    from privtab.pages.imported import TableReader, edited, no_table, own_policy
+    from privtab.pages.imported import HEADINGS, TableReader, edited, no_table, own_policy
     from privtab.pages.policy import PolicyPage
     from privtab.pages.tables import page_source, tables
     from privtab.pipeline import program_of
@@ -79,8 +78,8 @@ def table(
         deliver(own, output)
         return
     parts = key_values(column, "--column", "PART=NAME", example="requires=Needed")
-    if unknown := parts.keys() - {"entity", "operation", "requires", "effects", "note"}:
-        raise UsageError(f"`{min(unknown)}` is no part of a row: entity, operation, requires, effects, note")
+    if unknown := parts.keys() - HEADINGS.keys():
+        raise UsageError(f"`{min(unknown)}` is no part of a row: {', '.join(HEADINGS)}")
     reader = TableReader(
         system=system or page.stem.partition(".")[0],
         version=version,
@@ -100,5 +99,5 @@ def table(
         err().print(f"{count(reader.shifted, 'row')} without a first cell: read as of the entity above")
     if not reader.found or allow_partial:
         program_of(SourceFile.of("policy.yaml", policy))
-        deliver(format_source(SourceFile.of("policy.yaml", policy))[0] or policy, output)
+        deliver(policy, output)
     fail_if(reader.found and not allow_partial)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from privtab.cli._options import OutputOption, PolicyOption
+from privtab.cli._options import LogsArgument, MappingOption, OutputOption, PackageOption, PolicyOption
 from privtab.cli._output import delayed_spinner, deliver, fail_if, print_error, styled, table
-from privtab.cli._parameters import argument, failing_words, option, policies
+from privtab.cli._parameters import failing_words, option, policies
 from privtab.cli.diff import DiffFormat
 from privtab.formats import STATE_HELP
 
@@ -22,9 +22,7 @@ FAILING = ("lost-in-use", "gained-in-use", "unexplained", "incomplete")
 
 
 def run(
-    logs: Annotated[
-        list[Path], argument("LOGS", "Decision logs as OPA uploads or prints them: files, folders; or store:URL.")
-    ],
+    logs: LogsArgument,
     policy: PolicyOption,
     state: Annotated[Path | None, option("--state -s STATE", f"Another state, for all decisions. {STATE_HELP}")] = None,
     registry: Annotated[
@@ -37,13 +35,8 @@ def run(
     old_state: Annotated[
         Path | None, option("--old-state STATE", "The state that decided, instead; store:URL is that of each moment.")
     ] = None,
-    system: Annotated[
-        str | None, option("--system NAME", "The package in the log. Default: the system of the policy.")
-    ] = None,
-    mapping: Annotated[
-        str | None,
-        option("--mapping DOCUMENT", "The log is another system's: ranger, trino, or a document of your own."),
-    ] = None,
+    system: PackageOption = None,
+    mapping: MappingOption = None,
     metrics: Annotated[
         list[Path] | None,
         option("--metrics FILE", "What an OPA answers at /v1/status: entries it dropped; repeatable."),

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.cli._ask import limit_option
-from privtab.cli._options import Question
+from privtab.cli._options import LogsArgument, MappingOption, PackageOption, Question
 from privtab.cli._output import deliver, fail_if, out, print_error, print_if_data, show_diagnostics, styled, table
-from privtab.cli._parameters import argument, failing_words, option
+from privtab.cli._parameters import failing_words, option
 from privtab.printable import count
 from privtab.state.places import place_text
 
@@ -29,18 +29,11 @@ UnusedFormat = Literal["text", "json", "csv", "markdown"]
 
 
 def run(
-    logs: Annotated[
-        list[Path], argument("LOGS", "Decision logs as OPA uploads or prints them: files, folders; or store:URL.")
-    ],
+    logs: LogsArgument,
     *,
     asked: Question,
-    system: Annotated[
-        str | None, option("--system NAME", "The package in the log. Default: the system of the policy.")
-    ] = None,
-    mapping: Annotated[
-        str | None,
-        option("--mapping DOCUMENT", "The log is another system's: ranger, trino, or a document of your own."),
-    ] = None,
+    system: PackageOption = None,
+    mapping: MappingOption = None,
     earlier: Annotated[
         Path | None,
         option(

@@ -21,6 +21,7 @@ from privtab.ir.nodes import Program
 from privtab.logs.deciding import Decider
 from privtab.logs.moments import Moments, Unknown
 from privtab.logs.replaying import KINDS, Kind, Replay, request_row
+from privtab.printable import count
 from privtab.request import Decision
 
 SAMPLES = 5
@@ -294,12 +295,7 @@ def headline(group: Group) -> str:
         "unexplained": "were answered otherwise than their moment explains",
     }[group.kind]
     name = ", ".join(combine_pairs([(t, o) for t, _, o in (row.partition("/") for row in group.rows)]))
-    return f"{name}: {_number(group.requests, 'request')} of {_number(group.users, 'user')} to {_number(group.entities, 'entity')} {what}"
-
-
-def _number(number: int, noun: str) -> str:
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else plural}"
+    return f"{name}: {count(group.requests, 'request')} of {count(group.users, 'user')} to {count(group.entities, 'entity', 'entities')} {what}"
 
 
 def summary(found: Report) -> list[str]:
@@ -307,13 +303,13 @@ def summary(found: Report) -> list[str]:
     replay, reading = found.replay, found.replay.reading
     window = f", {_shown(_time(replay.first))} to {_shown(_time(replay.last))}" if replay.first is not None else ""
     lines = [
-        f"{reading.decisions:,} decisions in {_number(reading.files, 'file')}; {replay.replayed:,} replayed{window}",
+        f"{reading.decisions:,} decisions in {count(reading.files, 'file')}; {replay.replayed:,} replayed{window}",
         f"{replay.count('lost'):,} lost, {replay.count('gained'):,} gained, {replay.count('unexplained'):,} unexplained",
     ]
     lines += [f"not covered: {why}" for why in found.incomplete]
     lines += [f"no decisions: {number:,} of the kind `{what}`" for what, number in sorted(reading.other.items())]
     if reading.backwards:
-        lines.append(f"the clock went back {_number(reading.backwards, 'time')}")
+        lines.append(f"the clock went back {count(reading.backwards, 'time')}")
     return lines
 
 

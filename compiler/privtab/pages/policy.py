@@ -15,7 +15,7 @@ from privtab._resources import environment
 from privtab.analysis.diff.markdown import as_code, as_text, markdown
 from privtab.analysis.diff.nodes import Diff
 from privtab.analysis.diff.summary import page_values
-from privtab.backends.describe import describe
+from privtab.backends.describe import describe, forest, set_texts
 from privtab.ir.formula import walk
 from privtab.ir.nodes import Can, Formula, Program, Rule
 from privtab.pages.roles import RoleMatrix
@@ -125,7 +125,7 @@ class PolicyPage:
             title=rule.title if rule.title and rule.title != rule.operation.replace("_", " ") else "",
             requires=self._pieces(described["requires"] or "", rule.requires, rule),
             each=self._pieces(described["each"] or "", rule.each, rule),
-            sets=list(_sets(described)),
+            sets=[f"{title}{text}" for title, found in set_texts(described) for text in found],
             effects=described["effects"],
             source=_source(described["source"], self.program.sources),
             remarks=list(_remarks(described)),
@@ -158,19 +158,6 @@ def _asked(condition: Formula) -> dict[str, tuple[str, ...]]:
 
 def _anchor(entity: str, operation: str) -> str:
     return f"{entity}.{operation}"
-
-
-def _sets(described: Mapping[str, Any]) -> Iterator[str]:
-    if described["requires"] or described["minimal_sets"] != [[]]:
-        yield from _alternatives(described["minimal_sets"])
-    if described["each_minimal_sets"] is not None:
-        yield from (f"each: {text}" for text in _alternatives(described["each_minimal_sets"]))
-    for flag, sets in described.get("when", {}).items():
-        yield from (f"with {flag}: {text}" for text in _alternatives(sets))
-
-
-def _alternatives(sets: list[list[str]]) -> list[str]:
-    return [" and ".join(atoms) or "anyone" for atoms in sets] or ["never"]
 
 
 def _remarks(described: Mapping[str, Any]) -> Iterator[str]:
@@ -216,17 +203,11 @@ def _value(value: Any) -> str:
 
 def _nodes(entities: Mapping[str, Mapping[str, Any]]) -> Iterator[Node]:
     """The types from the roots down, each after what contains it."""
-    inside: dict[str | None, list[str]] = {}
-    for name, entity in entities.items():
-        inside.setdefault(entity["parent"], []).append(name)
     lines: dict[str | None, int] = {None: -1}
-    waiting = [(name, 0) for name in reversed(inside.get(None, []))]
-    while waiting:
-        name, depth = waiting.pop()
+    for line, (name, depth) in enumerate(forest(entities)):
         entity = entities[name]
-        lines[name] = len(lines) - 1
+        lines[name] = line
         notes = [word for word in ("single", "flat", "opaque") if word in entity]
         notes += [f"{key} {entity[key]}" for key in ("principal", "nested") if key in entity]
         notes += [entity["title"]] if "title" in entity else []
-        yield Node(name, ", ".join(notes), depth, lines[name], lines[entity["parent"]])
-        waiting += [(inner, depth + 1) for inner in reversed(inside.get(name, []))]
+        yield Node(name, ", ".join(notes), depth, line, lines[entity["parent"]])
