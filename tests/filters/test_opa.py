@@ -86,7 +86,7 @@ def compared(
         return len(filters), sum(not answer.nothing for answer in filters)
 
 
-@pytest.mark.parametrize("chosen", [range(700, 702), pytest.param(range(702, 705), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("chosen", [range(700, 702), pytest.param(range(702, 706), marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize(
     ("features", "sharded"),
     [*((features, False) for features in FEATURES), ((), True), (("hierarchy", "implies", "any", "active"), True)],
