@@ -118,7 +118,25 @@ def test_a_log_without_a_decision_to_replay_fails_whatever_is_asked(privtab: Pri
     ran = privtab("replay", file, "-p", "new.yaml", *OLD, "--fail-on", "gained-in-use")
     assert ran.code == 1
     assert "no decision was replayed" in ran.out
-    assert "1 not replayed: of another system" in ran.out
+    assert "no decisions of the policy: 1 of another system" in ran.out
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_was_skipped_counts_for_nothing_as_kept(privtab: Privtab) -> None:
+    common = ("replay", "log.json", "-p", "old.yaml", *OLD)
+    usual()
+    with Path("log.json").open("a") as file:
+        file.write("\n" + json.dumps({**entry("ann", "read", answer=True), "path": "privtab/other/allow"}))
+    assert privtab(*common, "--fail-on", "any").code == 0
+    with Path("log.json").open("a") as file:
+        file.write('\n{"cut": ')
+    assert privtab(*common).code == 0
+    ran = privtab(*common, "--fail-on", "gained-in-use")
+    assert ran.code == 1
+    assert ran.err.count("failed: ") == 1
+    assert "failed: incomplete" in ran.err
+    assert privtab(*common, "--fail-on", "any", "--allow-incomplete-logs").code == 0
+    assert privtab(*common, "--fail-on", "incomplete", "--allow-incomplete-logs").code == 2
 
 
 @pytest.mark.usefixtures("folder")
@@ -171,6 +189,19 @@ def test_a_deployment_stops_where_logged_answers_would_change(privtab: Privtab, 
     ran = privtab(*common, "--replay", "log.json", "--accept-replay", "olga left")
     assert ran.code == 0, ran.err
     assert "accepted: olga left" in ran.out + ran.err
+    with Path("log.json").open("a") as file:
+        file.write('\n{"cut": ')
+    ran = privtab(*common, "--replay", "log.json", "--accept-replay", "olga left")
+    assert ran.code == 1
+    assert "incomplete logs need `--allow-incomplete-logs`" in ran.out + ran.err
+    ran = privtab(*common, "--replay", "log.json", "--allow-incomplete-logs")
+    assert ran.code == 1, "what differs is not accepted by that"
+    log(entry("ann", "read", answer=True, policy=policy, state=state_), {**entry("ben", "read", answer=True)})
+    assert privtab(*common, "--replay", "log.json").code == 1
+    ran = privtab(*common, "--replay", "log.json", "--allow-incomplete-logs")
+    assert ran.code == 0, ran.err
+    assert "accepted: incomplete logs (2 decisions" in ran.out + ran.err
+    usual(policy=policy, state=state_)
     assert (
         privtab("replay", "log.json", "-p", "new.yaml", "--registry", registry.url, "--fail-on", "lost-in-use").code
         == 1

@@ -56,6 +56,9 @@ MappingOption = Annotated[
     str | None,
     option("--mapping DOCUMENT", "The log is another system's: ranger, trino, or a document of your own."),
 ]
+IncompleteLogsOption = Annotated[
+    bool, option("--allow-incomplete-logs", "Go on although parts of the logs cannot be used.")
+]
 OutputOption = Annotated[Path | None, option("--output -o FILE", "Write to this file instead of standard output.")]
 WAIVERS = Path("privtab-waivers.yaml")
 """The default file of waivers."""

@@ -33,12 +33,14 @@ def words_of(texts: Iterable[str] | None) -> list[str]:
     return [word for text in texts or () for part in text.split(",") if (word := part.strip())]
 
 
-def failing_words(texts: Iterable[str] | None, known: Sequence[str]) -> list[str]:
-    """The words of `--fail-on`; raises UsageError for one that is neither known nor `any`."""
+def failing_words(texts: Iterable[str] | None, known: Sequence[str], *, allow_incomplete: bool = False) -> list[str]:
+    """The words of `--fail-on`; raises UsageError for one that is neither known nor `any`, or is allowed as well."""
     words = words_of(texts)
     for word in words:
         if word not in (*known, "any"):
             raise UsageError(f"`--fail-on {word}`: there are {', '.join(known)} and any")
+    if allow_incomplete and "incomplete" in words:
+        raise UsageError("leave `--fail-on incomplete` or `--allow-incomplete-logs` off")
     return words
 
 

@@ -47,9 +47,18 @@ def replayed(asked: Asked) -> Report:
 
 
 def replay_gate(
-    logs: Sequence[Path], program: Program, state: Path | None, registry: Registry, accepted: str | None
+    logs: Sequence[Path],
+    program: Program,
+    state: Path | None,
+    registry: Registry,
+    *,
+    accepted: str | None,
+    allow_incomplete: bool,
 ) -> Gate:
-    """What a deployment would change for logged decisions: it fails for each that differs or is unexplained, unless that is accepted."""
+    """What a deployment would change for logged decisions: it fails for each that differs or is unexplained, unless that is `accepted`.
+
+    It also fails for each that could not be replayed, unless that is allowed. What was accepted or allowed is recorded.
+    """
     from privtab.logs.moments import KnownState, Moments, Policy, registered
     from privtab.logs.report import summary
     from privtab.registry.deploy.gates import Gate, GateStatus
@@ -61,10 +70,14 @@ def replay_gate(
         moments.new_state = KnownState(rows=load_rows(program, state))
     found = _report(logs, moments, None, ())
     says = "; ".join(summary(found))
-    outcome = GateStatus.PASSED
-    if found.failing(GATE):
-        outcome = GateStatus.FAILED if accepted is None else GateStatus.SKIPPED
-        says = f"{says}; `privtab replay` shows them" if accepted is None else f"accepted: {accepted} ({says})"
+    failing, outcome = found.failing(GATE, allow_incomplete=True), GateStatus.PASSED
+    if (failing and accepted is None) or (found.incomplete and not allow_incomplete):
+        outcome = GateStatus.FAILED
+        says += "; `privtab replay` shows what differs" if failing and accepted is None else ""
+        says += "" if allow_incomplete or not found.incomplete else "; incomplete logs need `--allow-incomplete-logs`"
+    elif failing or found.incomplete:
+        outcome = GateStatus.SKIPPED
+        says = f"accepted: {accepted or 'incomplete logs'} ({says})"
     return Gate(name="replay", outcome=outcome, says=says, seconds=time.perf_counter() - started)
 
 

@@ -64,17 +64,7 @@ class Answer:
     @property
     def incomplete(self) -> list[str]:
         """Why the answer does not speak for all that was decided."""
-        log, found = self.found.log, []
-        if self.reading.damaged:
-            found.append(f"{self.reading.damaged:,} entries or rests of files cannot be read")
-        for why, number in sorted(log.skipped.items()):
-            sample = f", such as: {log.samples[why]}" if why in log.samples else ""
-            found.append(f"{number:,} decisions not used: {why}{sample}")
-        if self.found.usage.lapsed:
-            found.append(
-                f"{len(self.found.usage.lapsed):,} logged allows that this state does not give: nothing is kept for them"
-            )
-        return found
+        return self.reading.gaps(self.found.log.skipped, self.found.log.samples)
 
     def summary(self) -> Iterator[str]:
         """What was read and found, one sentence a line."""
@@ -83,6 +73,9 @@ class Answer:
         begin, end = map(moments.text, log.window)
         yield f"{count(self.reading.decisions, 'decision')} from {begin} to {end}: {count(len(usage.allows), 'distinct allow')}, {count(len(usage.denials), 'denial')}"
         yield from (f"not covered: {why}" for why in self.incomplete)
+        yield from self.reading.notes(log.skipped)
+        if usage.lapsed:
+            yield f"{count(len(usage.lapsed), 'logged allow')} that this state does not give: nothing is kept for them"
         if self.observed.earlier is None:
             yield "how old rows are is not known, so all count as older than the log: `--earlier STATE` tells"
         proposal = self.found.proposal
@@ -93,14 +86,15 @@ class Answer:
         if self.written is not None:
             yield f"written: {self.written}"
 
-    def failing(self, words: Collection[str]) -> list[str]:
-        """What of `--fail-on` holds."""
-        holds = {
+    def failing(self, words: Collection[str], *, proposing: bool, allow_incomplete: bool) -> list[str]:
+        """What of `--fail-on` holds; incomplete logs fail a proposal, too, unless they are allowed."""
+        asked = {
             "unused": bool(self.found.idle),
             "operations": bool(self.found.idle_operations),
-            "incomplete": bool(self.incomplete),
+            "incomplete": bool(self.incomplete) and not allow_incomplete,
         }
-        return [word for word in words if holds[word]]
+        also = ("incomplete",) if proposing else ()
+        return [word for word, holds in asked.items() if holds and {word, "any"} & {*words, *also}]
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
@@ -117,10 +111,10 @@ class Answer:
         }
 
 
-def answered(sources: Sources, propose: Path | None, *, diff: bool, whole_log: bool = False) -> Answer:
+def answered(sources: Sources, propose: Path | None, *, diff: bool, allow_incomplete: bool = False) -> Answer:
     """Find what is unused; write the narrower state to `propose`. `diff`: whether to find who would lose what.
 
-    `whole_log`: write nothing if the answer does not speak for the whole log.
+    `allow_incomplete`: write it even if the answer does not speak for the whole log, of which allows then may be lost.
     """
     with needing("`privtab unused`", "compiler", "registry", "store"):
         from privtab.logs.distinct import distinct
@@ -151,7 +145,7 @@ def answered(sources: Sources, propose: Path | None, *, diff: bool, whole_log: b
         notes=notes,
         partial=partial,
     )
-    if propose is None or (whole_log and answer.incomplete):
+    if propose is None or (answer.incomplete and not allow_incomplete):
         return answer
     _write(program, asked.state, propose, whole, gone)
     return replace(answer, written=propose)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from privtab.cli._options import (
+    IncompleteLogsOption,
     PartialOption,
     PolicyArguments,
     ScopeOption,
@@ -84,6 +85,7 @@ class DeployOptions(PolicyArguments):
     accept_replay: Annotated[
         str | None, _reason("--accept-replay", "Release although logged answers change; records the reason.")
     ] = None
+    allow_incomplete_logs: IncompleteLogsOption = False
     engine: Annotated[
         Literal["reference", "opa", "both"],
         option("--engine reference|opa|both", "Engine that answers the scenarios."),
@@ -311,7 +313,14 @@ class _Deployment:
 
         options = self.options
         with self.report.step("replay"):
-            gate = replay_gate(logs, program, options.state, self.registry, options.accept_replay)
+            gate = replay_gate(
+                logs,
+                program,
+                options.state,
+                self.registry,
+                accepted=options.accept_replay,
+                allow_incomplete=options.allow_incomplete_logs,
+            )
         self.report.ended(gate)
 
     def _comparison(self, before: Channel, program: Program, path: Path) -> Gate:

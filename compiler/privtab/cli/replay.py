@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from privtab.cli._options import LogsArgument, MappingOption, OutputOption, PackageOption, PolicyOption
+from privtab.cli._options import (
+    IncompleteLogsOption,
+    LogsArgument,
+    MappingOption,
+    OutputOption,
+    PackageOption,
+    PolicyOption,
+)
 from privtab.cli._output import delayed_spinner, deliver, fail_if, print_error, styled, table
 from privtab.cli._parameters import failing_words, option, policies
 from privtab.cli.diff import DiffFormat
@@ -44,6 +51,7 @@ def run(
     fail_on: Annotated[
         list[str] | None, option("--fail-on WHAT", f"Exit with 1 for {', '.join(FAILING)}; or `any`.")
     ] = None,
+    allow_incomplete: IncompleteLogsOption = False,
     format_: Annotated[DiffFormat, option("--format", "Output format.")] = "pretty",
     output: OutputOption = None,
 ) -> None:
@@ -61,7 +69,7 @@ def run(
     """
     from privtab.cli._replay import Asked, replayed
 
-    words = failing_words(fail_on, FAILING)
+    words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
     asked = Asked(
         logs=tuple(logs), policy=policy, state=state, registry=registry, old_policy=old_policy, old_state=old_state, system=system,
         mapping=mapping,
@@ -69,7 +77,7 @@ def run(
     )  # fmt: skip
     with delayed_spinner("replaying"):
         found = replayed(asked)
-    failing = found.failing(FAILING if "any" in words else words)
+    failing = found.failing(FAILING if "any" in words else words, allow_incomplete=allow_incomplete)
     deliver(_shown(found, format_, failing, policy), output)
     for word in failing:
         print_error(f"failed: {word}")

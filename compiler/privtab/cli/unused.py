@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.cli._ask import limit_option
-from privtab.cli._options import LogsArgument, MappingOption, PackageOption, Question
+from privtab.cli._options import IncompleteLogsOption, LogsArgument, MappingOption, PackageOption, Question
 from privtab.cli._output import deliver, fail_if, out, print_error, print_if_data, show_diagnostics, styled, table
 from privtab.cli._parameters import failing_words, option
 from privtab.printable import count
@@ -53,6 +53,7 @@ def run(
     fail_on: Annotated[
         list[str] | None, option("--fail-on WHAT", f"Exit with 1 for {', '.join(FAILING)}; or `any`.")
     ] = None,
+    allow_incomplete: IncompleteLogsOption = False,
     format_: Annotated[UnusedFormat, option("--format", "Output format.")] = "text",
 ) -> None:
     """Show which rows of a state and of a policy no logged allow needed, and propose a narrower state.
@@ -68,10 +69,10 @@ def run(
     """
     from privtab.cli._unused import Sources, answered
 
-    words = failing_words(fail_on, FAILING)
+    words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
     sources = Sources(logs=tuple(logs), asked=asked, system=system, earlier=earlier, keep=keep, mapping=mapping)
     diff = propose is not None or html is not None
-    answer = answered(sources, propose, diff=diff, whole_log="incomplete" in words or "any" in words)
+    answer = answered(sources, propose, diff=diff, allow_incomplete=allow_incomplete)
     show_diagnostics(answer.notes)
     if html is not None:
         from privtab.logs.page import page
@@ -86,7 +87,7 @@ def run(
             deliver(markdown(answer, most))
         else:
             _show(answer, out(), most)
-    failing = answer.failing(FAILING if "any" in words else words)
+    failing = answer.failing(words, proposing=propose is not None, allow_incomplete=allow_incomplete)
     for word in failing:
         print_error(f"failed: {word}")
     fail_if(failing or answer.partial)

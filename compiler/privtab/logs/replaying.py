@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from privtab.arrow import Truth
 from privtab.logs.deciding import Decider
 from privtab.logs.moments import Moments, Unknown
-from privtab.logs.schema import MASKED, Reading
+from privtab.logs.schema import MASKED, OTHER_SYSTEM, Reading
 
 Kind: TypeAlias = Literal["lost", "gained", "unexplained"]
 KINDS: tuple[Kind, ...] = ("lost", "gained", "unexplained")
@@ -132,7 +132,7 @@ def replay(
 def usable(batch: pa.RecordBatch, package: str, skip: Callable[[str, int], None]) -> pa.RecordBatch:
     """The decisions of one system that can be decided again; `skip` is told how many others there are, and why."""
     ours = pc.equal(batch["system"], package).fill_null(fill_value=True)  # logs of other systems name none
-    skip("of another system", len(batch) - (pc.sum(ours).as_py() or 0))
+    skip(OTHER_SYSTEM, len(batch) - (pc.sum(ours).as_py() or 0))
     for entry in pc.value_counts(batch["problem"].filter(ours).drop_null()):
         skip(entry["values"].as_py(), entry["counts"].as_py())
     return batch.filter(pc.and_(ours, batch["problem"].is_null()))

@@ -91,23 +91,21 @@ class Report:
     @property
     def incomplete(self) -> list[str]:
         """Why the report does not speak for all that was decided."""
-        reading, found = self.replay.reading, []
-        if not self.replay.replayed:
-            found.append("no decision was replayed")
-        if reading.damaged:
-            found.append(f"{reading.damaged:,} entries or rests of files cannot be read")
-        found += [f"{number:,} not replayed: {why}" for why, number in sorted(self.replay.not_replayed.items())]
+        found = [] if self.replay.replayed else ["no decision was replayed"]
+        found += self.replay.reading.gaps(self.replay.not_replayed)
         found += [f"{number:,} dropped by decision points: {name}" for name, number in self.dropped.items() if number]
         if self.replay.left_out:
             found.append(f"{len(self.replay.left_out):,} wrong rows of states were left out")
         return found
 
-    def failing(self, words: Collection[str]) -> list[str]:
-        """What of `--fail-on` holds. Without any replayed decision every word does."""
-        holds = {"incomplete": bool(self.incomplete)} | {
-            CODES[kind][1].replace("-answer", ""): bool(self.replay.count(kind)) for kind in KINDS
-        }
-        return [word for word in words if holds[word] or not self.replay.replayed]
+    def failing(self, words: Collection[str], *, allow_incomplete: bool = False) -> list[str]:
+        """What of `--fail-on` holds. Without any replayed decision every word does.
+
+        Whatever is asked for, incomplete logs fail unless they are allowed: an answer that was not decided again may have changed.
+        """
+        holds = {CODES[kind][1].replace("-answer", ""): bool(self.replay.count(kind)) for kind in KINDS}
+        found = [word for word in words if word in holds and (holds[word] or not self.replay.replayed)]
+        return [*found, "incomplete"] if words and not allow_incomplete and self.incomplete else found
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
@@ -307,10 +305,7 @@ def summary(found: Report) -> list[str]:
         f"{replay.count('lost'):,} lost, {replay.count('gained'):,} gained, {replay.count('unexplained'):,} unexplained",
     ]
     lines += [f"not covered: {why}" for why in found.incomplete]
-    lines += [f"no decisions: {number:,} of the kind `{what}`" for what, number in sorted(reading.other.items())]
-    if reading.backwards:
-        lines.append(f"the clock went back {count(reading.backwards, 'time')}")
-    return lines
+    return [*lines, *reading.notes(replay.not_replayed)]
 
 
 def markdown(found: Report) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
-from privtab.printable import printable
+from privtab.printable import count, printable
 
 COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("time", pa.timestamp("us", "UTC"), "When it was decided, by the clock of the decision point."),
@@ -50,6 +51,8 @@ PROBLEMS = (MASKED, MALFORMED, NO_ANSWER, FAILED, WRONG_ANSWER, DAMAGED)
 On Spark also an entry that cannot be read, of which the row has the place alone.
 """
 
+OTHER_SYSTEM = "of another system"
+"""Why a decision of a log is not used that is none of the policy: for every other reason, an answer does not speak for the whole log."""
 STORE = "store:"
 """How the address of a store begins, whose journal is a log."""
 MOST_KEPT = 100
@@ -91,6 +94,24 @@ class Reading:
         self.damaged += other["damaged"]
         self.places += other["places"][: MOST_KEPT - len(self.places)]
         self.backwards += other["backwards"]
+
+    def gaps(self, skipped: Mapping[str, int], samples: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+        """What of the logs an answer does not speak for. `skipped`: decisions that were not used, by why, of which there may be `samples`."""
+        found = [f"{count(self.damaged, 'entry or rest of a file', 'entries or rests of files')} cannot be read"]
+        found = found if self.damaged else []
+        for why, number in sorted(skipped.items()):
+            if why != OTHER_SYSTEM:
+                sample = f", such as: {samples[why]}" if why in samples else ""
+                found.append(f"{count(number, 'decision')} not used: {why}{sample}")
+        return found
+
+    def notes(self, skipped: Mapping[str, int]) -> Iterator[str]:
+        """What else was there. `skipped`: as for `gaps`."""
+        yield from (f"no decisions: {number:,} of the kind `{what}`" for what, number in sorted(self.other.items()))
+        if others := skipped.get(OTHER_SYSTEM):
+            yield f"no decisions of the policy: {others:,} {OTHER_SYSTEM}"
+        if self.backwards:
+            yield f"the clock went back {count(self.backwards, 'time')}"
 
     def to_json(self) -> dict[str, Any]:
         """As in reports."""
