@@ -17,12 +17,14 @@ import worlds
 from privtab import pipeline
 from privtab.ir.nodes import Program
 from privtab.logs import reading, replaying
-from privtab.logs.moments import KnownState, Moments, Policy
+from privtab.logs.moments import KnownState, Moments, Policy, registered
 from privtab.logs.schema import NO_ANSWER, Reading
+from privtab.registry import Registry, names
 from privtab.request import Request
 from privtab.scenarios.mutants import Mutants
 from privtab.state.load import from_tables, to_tables
 from privtab.state.nodes import State
+from privtab.state.shards import PEOPLE
 
 PER_RULE = 6
 
@@ -99,3 +101,53 @@ def test_a_log_is_replayed_as_a_fresh_opa_answers(
             assert differing["requests"] == times[key]
     assert found.count("unexplained") == 0
     assert expected or seed > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("features", [(), ("attributes",)])
+def test_a_state_in_shards_is_put_together_of_the_bundles_that_decided(
+    features: Sequence[str], tmp_path: Path, opa_binary: Path
+) -> None:
+    """Two OPAs of which one has newer shards; then the registry has lost one of these."""
+    program, state, requests = world(tmp_path, 8, features)
+    # A policy that reads other parts of a state could not be asked about these bundles.
+    candidates = (changed(program, number) for number in range(100))
+    new = next(other for other in candidates if Policy.of(other).reads == Policy.of(program).reads)
+    less = replace(state, grants=state.grants[: len(state.grants) // 2])
+    registry = Registry.open(str(tmp_path / "registry"))
+    logs, expected = [], Counter[str]()
+    for number, moment in enumerate((state, less)):
+        folder = tmp_path / str(number)
+        log, answers = logged_world.decided(folder, opa_binary, program, moment, requests, sharded=True)
+        for bundle in folder.glob("*.tar.gz"):
+            registry.put(bundle.read_bytes())
+        logs.append(log)
+        _, after = logged_world.decided(tmp_path / f"new{number}", opa_binary, new, moment, requests)
+        changes = zip(answers, after, strict=True)
+        expected.update("lost" if then else "gained" for then, now in changes if then != now)
+    rows = reading.read(*logs)
+    assert len(rows["state_revision"].unique()) == 2
+    first = pa.compute.is_in(rows["decision_id"], rows["decision_id"].take([0, len(reading.read(logs[0]))]).unique())
+
+    def replayed(table: pa.Table, by: Program) -> replaying.Replay:
+        policy, state_at = registered(registry, program.system)
+        return replaying.replay(table.to_batches(), Moments(new=Policy.of(by), policy=policy, state=state_at))
+
+    same = replayed(rows, program)
+    assert same.replayed == len(rows) - sum(same.not_replayed.values())
+    assert set(same.not_replayed) <= {NO_ANSWER}
+    assert same.questions.num_rows == 0
+    found = replayed(rows.filter(first), new)
+    assert {kind: found.count(kind) for kind in replaying.KINDS} == {
+        "lost": expected["lost"],
+        "gained": expected["gained"],
+        "unexplained": 0,
+    }
+    assert expected
+
+    shard = next(kept for kept in registry.revisions(program.system, "shard") if kept.shard != PEOPLE)
+    registry.store.remove(names.revision(program.system, "shard", shard.id, shard.shard))
+    left = replayed(rows, program)
+    assert left.questions.num_rows == 0
+    assert 0 < left.not_replayed["the shard of the state is not known"] < len(rows)
+    assert left.replayed + sum(left.not_replayed.values()) == len(rows)

@@ -10,7 +10,8 @@ from typing import Any
 
 import requests as http
 
-from privtab.bundle.pack import state_bundle
+from privtab.bundle.pack import shard_bundles, state_bundle
+from privtab.bundle.shards import shard_file
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.opa.server import OpaServer
@@ -29,16 +30,23 @@ def ask(url: str, system: str, rule: str, body: dict[str, Any], session: http.Se
 
 
 def decided(
-    folder: Path, binary: Path, program: Program, state: State, requests: Sequence[Request]
+    folder: Path, binary: Path, program: Program, state: State, requests: Sequence[Request], *, sharded: bool = False
 ) -> tuple[Path, list[bool]]:
-    """Ask an OPA with its own bundles in every way; returns its console log, and one answer for each request."""
+    """Ask an OPA with its own bundles in every way; returns its console log, and one answer for each request.
+
+    `sharded`: the state is in shards. The bundles stay in the folder.
+    """
     folder.mkdir(parents=True)
-    (folder / "policy.tar.gz").write_bytes(policy_bundle(program))
-    (folder / "state.tar.gz").write_bytes(state_bundle(program, state))
+    states = {"state.tar.gz": state_bundle(program, state)}
+    if sharded:
+        states = {shard_file(key): bundle for key, bundle in shard_bundles(program, state).items()}
+    packed = {"policy.tar.gz": policy_bundle(program, sharded=sharded), **states}
+    for name, bundle in packed.items():
+        (folder / name).write_bytes(bundle)
     config = folder / "config.json"
     config.write_text(json.dumps({"decision_logs": {"console": True}}))
     log = folder / "opa.log"
-    bundles = [folder / "policy.tar.gz", folder / "state.tar.gz"]
+    bundles = [folder / name for name in packed]
     names, system = vocabulary(program), program.system
     sent = [request.to_json() for request in requests]
     with OpaServer(bundles, binary=binary, config=config, log=log) as opa, http.Session() as session:

@@ -70,11 +70,13 @@ class Decider:
     """Its JSON."""
     state: Any
     """The document of the state's index, as `Opener.keep` keeps it."""
+    missing: frozenset[str] = frozenset()
+    """The root entities of which nothing is known: their shards are missing."""
 
     @classmethod
-    def of(cls, program: Mapping[str, Any], state: Mapping[str, Any]) -> Decider:
+    def of(cls, program: Mapping[str, Any], state: Mapping[str, Any], missing: frozenset[str] = frozenset()) -> Decider:
         """From the content of bundles."""
-        return cls(program=program, state=Opener().keep(state))
+        return cls(program=program, state=Opener().keep(state), missing=missing)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -91,6 +93,19 @@ class Decider:
     def timed(self) -> bool:
         """Whether rows of the state hold for a time, so that a decision depends on when it is made."""
         return isinstance(self.state, WindowedIndex)
+
+    def lacks_shards(self, rows: pa.RecordBatch) -> pa.Array:
+        """Which rows are about root entities of which nothing is known."""
+        roots = {type_: chain[0][0] for type_, chain in self.vocabulary.chains.items()}
+
+        def lacking(entities: pa.Array) -> list[bool]:
+            pairs = zip(*(part.to_pylist() for part in self._split(entities)), strict=True)
+            return [f"{roots.get(type_)}:{(path or '').partition('/')[0]}" in self.missing for type_, path in pairs]
+
+        found = lacking(rows["resource"])
+        for number in pc.indices_nonzero(rows["with"].is_valid()).to_pylist():
+            found[number] |= any(lacking(pa.array([entity for _, entity in rows["with"][number].as_py()], pa.string())))
+        return pa.array(found)
 
     def decide(self, rows: pa.RecordBatch) -> Truth:
         """Whether each row is allowed; what is no valid request of the policy is denied, as its rules deny it."""

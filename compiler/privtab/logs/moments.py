@@ -18,13 +18,14 @@ from privtab.errors import BrokenBundle, FileError, PolicyError, PrivtabError, U
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.logs.deciding import Decider
-from privtab.pipeline import policy_artifacts
-from privtab.registry import Registry
+from privtab.logs.schema import PARTS
+from privtab.pipeline import optimised, policy_artifacts
+from privtab.registry import Registry, Revision
 from privtab.registry.deploy.program import program_in
 from privtab.state.findings import stops
 from privtab.state.index import index
 from privtab.state.load import from_tables, to_tables
-from privtab.state.names import uses
+from privtab.state.names import UsedParts, uses
 from privtab.state.raw import RawState
 from privtab.state.validate import validate
 from privtab.state.written import as_written
@@ -48,6 +49,11 @@ class Policy(NamedTuple):
     def of(cls, program: Program) -> Policy:
         """The policy as it is compiled now."""
         return cls(program, policy_artifacts(program).program)
+
+    @property
+    def reads(self) -> UsedParts:
+        """What of a state its rules read, after the passes, as a program that is read from a bundle has them."""
+        return uses(optimised(self.program))
 
 
 class KnownState(NamedTuple):
@@ -121,28 +127,31 @@ class Moments:
         self, key: Any, policy: Policy, packed_for: Policy | None, state: StateAt, revision: str | None
     ) -> Decider:
         if key not in self._open:
-            self._open[key] = Decider.of(policy.json, self._document(policy, packed_for, state(revision)))
+            self._open[key] = Decider.of(policy.json, *self._document(policy, packed_for, state(revision)))
             while len(self._open) > MOST_OPEN:
                 self._open.popitem(last=False)
         self._open.move_to_end(key)
         return self._open[key]
 
-    def _document(self, policy: Policy, packed_for: Policy | None, state: KnownState) -> Mapping[str, Any]:
+    def _document(
+        self, policy: Policy, packed_for: Policy | None, state: KnownState
+    ) -> tuple[Mapping[str, Any], frozenset[str]]:
         """The index of a state as a policy reads it: of rows that the policy does not know, those that can only allow are left out.
 
-        `packed_for`: the policy that read the state's bundle at its moment.
+        Besides, the root entities whose shards are missing. `packed_for`: the policy that read the state's bundle at its moment.
         """
-        rows = state.rows
+        rows, missing = state.rows, frozenset[str]()
         if rows is None:
-            document, missing = combined_document(state.documents)
-            if missing:
-                raise Unknown("shards of the state are missing")
+            try:
+                document, missing = combined_document(state.documents)
+            except (PolicyError, UsageError) as error:
+                raise Unknown(str(error)) from error
             if packed_for is not None and (missing_parts := _not_packed(policy, packed_for)):
                 raise Unknown(
                     f"the bundle of the state lacks what the new policy reads and the one of its moment did not ({missing_parts}): give a state"
                 )
             if packed_for is not None and _same_index(policy, packed_for):
-                return document
+                return document, missing
             from privtab.spark.state.bundles import from_index
 
             rows = from_tables(to_tables(as_written(policy.program, from_index(document))), "the state")
@@ -151,22 +160,33 @@ class Moments:
         if stopping := [finding for finding in errors if stops(policy.program, finding)]:
             raise Unknown(f"a row of the state may carry a denial, and is wrong in the policy: {stopping[0]}")
         self.left_out.update(map(str, errors))
-        found: Mapping[str, Any] = index(policy.program, checked)
-        return found
+        return index(policy.program, checked), missing
 
 
 def registered(registry: Registry, system: str) -> tuple[PolicyAt, StateAt]:
     """The revisions that a registry keeps of a system."""
 
-    def bundle(kind: str, revision: str | None) -> bytes:
-        if revision is None:
+    shards: dict[str, Revision] = {}
+
+    def bundle(kind: str, identity: str | None) -> bytes:
+        if identity is None:
             raise Unknown(f"the log does not say which revision of the {kind} decided")
         try:
-            found = registry.read(registry.revision(system, kind, revision))
+            found = registry.read(shards.get(identity) or registry.revision(system, kind, identity))
             registry.check_signature(found)
         except PrivtabError as error:
             raise Unknown(str(error)) from error
         return found
+
+    def parts(revision: str) -> list[str]:
+        """The bundles of a state in shards; others that a decision point has as well, such as those of another system, are left out."""
+        if not shards:
+            try:
+                shards.update({kept.id: kept for kept in registry.revisions(system, "shard")})
+            except PrivtabError as error:
+                raise Unknown(str(error)) from error
+        named = revision.split(PARTS)
+        return [identity for identity in named if identity in shards] or named
 
     def policy(revision: str | None) -> Policy:
         packed = bundle("policy", revision)
@@ -177,9 +197,12 @@ def registered(registry: Registry, system: str) -> tuple[PolicyAt, StateAt]:
         return Policy(program, next(iter(programs.values())))
 
     def state(revision: str | None) -> KnownState:
+        identities = [revision] if revision is None or PARTS not in revision else parts(revision)
         try:
-            states = content(unpacked(bundle("state", revision)), lambda document: document).states
-            return KnownState(documents=(states[system],))
+            bundles = [
+                content(unpacked(bundle("state", identity)), lambda document: document) for identity in identities
+            ]
+            return KnownState(documents=tuple(found.states[system] for found in bundles))
         except (BrokenBundle, KeyError) as error:
             raise Unknown(f"state {revision} cannot be read: {error}") from error
 
@@ -214,14 +237,14 @@ _USED = ("member_types", "group_membership", "holds", "service_admins")
 
 def _not_packed(policy: Policy, packed_for: Policy) -> str:
     """What a policy reads of a state that an index for another policy does not have."""
-    read, packed = uses(policy.program), uses(packed_for.program)
+    read, packed = policy.reads, packed_for.reads
     return ", ".join(part for part in _USED if not getattr(read, part) <= getattr(packed, part))
 
 
 def _same_index(one: Policy, other: Policy) -> bool:
     """Whether two policies read the same index: they declare the same, their rows read the same parts, and none asks what is below."""
-    if uses(one.program) != uses(other.program):
+    if one.reads != other.reads:
         return False
     below = uses_below(one.program) or uses_below(other.program)
-    names = (one.json.keys() | other.json.keys()) - {"revision", "version", "title", "name"}
+    names = (one.json.keys() | other.json.keys()) - {"revision", "version", "title", "name", "state"}
     return all(one.json.get(name) == other.json.get(name) for name in names if below or name != "rules")

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from privtab.errors import InvalidRequest
-from privtab.logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, WRONG_ANSWER, Reading
+from privtab.logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, PARTS, WRONG_ANSWER, Reading
 from privtab.request import context_flags, context_roles
 
 Row: TypeAlias = tuple[Any, ...]
@@ -21,6 +21,8 @@ Row: TypeAlias = tuple[Any, ...]
 ORIGIN = "opa"
 RULES = frozenset({"allow", "check", "decision", "decisions", "explained", "visible"})
 """The rules of a policy that decide."""
+MOST_SHARDS = 200
+"""Bundles of a state whose revisions a row names: each row has them all."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 """What a mask writes in the place of a name."""
 
@@ -136,13 +138,26 @@ def _decides(pointer: str) -> bool:
 
 
 def _revisions(bundles: Any) -> tuple[str | None, str | None]:
-    """The revisions of the policy and of the state, by the names of their bundles."""
+    """The revisions of the policy and of the state, by the names of their bundles; without a `state`, those of all other bundles, its shards."""
     found: dict[str, str | None] = {}
+    others: list[str] = []
     for name, bundle in bundles.items() if isinstance(bundles, dict) else ():
         revision = bundle.get("revision") if isinstance(bundle, dict) else None
+        revision = revision if isinstance(revision, str) else None
         part = _part(name)
-        found[part] = None if part in found or not isinstance(revision, str) else revision
+        if part in ("policy", "state"):
+            found[part] = None if part in found else revision
+        elif revision is not None:
+            others.append(revision)
+    if "state" not in found and len(others) <= MOST_SHARDS:
+        found["state"] = _joined(*sorted(others))
     return found.get("policy"), found.get("state")
+
+
+@lru_cache(maxsize=1000)
+def _joined(*revisions: str) -> str | None:
+    """The revisions of a state in shards as one text, which rows share."""
+    return PARTS.join(revisions) or None
 
 
 @lru_cache(maxsize=1000)

@@ -153,6 +153,9 @@ def _of_batch(batch: pa.RecordBatch, moments: Moments, package: str, found: Repl
         deciders = [decider for decider in (then, now) if decider is not None]
         if any(decider.hidden_by_mask for decider in deciders):
             part = _without(part, part["masked"].is_valid(), MASKED, found)
+        for decider in deciders:
+            if decider.missing:
+                part = _without(part, decider.lacks_shards(part), "the shard of the state is not known", found)
         if any(decider.timed for decider in deciders):
             part = _without(part, part["time"].is_null(), "no time, and rows of the state hold for a time", found)
         if len(part):

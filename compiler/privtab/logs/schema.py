@@ -28,7 +28,7 @@ COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("allowed", pa.bool_(), "The answer; null if there was none, or it is masked."),
     ("rule", pa.string(), "The rule that decided, `system/type/operation`, if the answer names it."),
     ("policy_revision", pa.string(), "The revision of the policy that decided."),
-    ("state_revision", pa.string(), "The revision of the state that decided; null for a sharded state."),
+    ("state_revision", pa.string(), "The revision of the state that decided; of one in shards, those of all its bundles, with `+` between them."),
     ("latency_us", pa.int64(), "Microseconds that the call took in the decision point."),
     ("origin", pa.string(), "What wrote the log: `opa`, `store`, or the name of a mapping document."),
     ("masked", pa.list_(pa.string()), "JSON pointers to what was erased or replaced before it was logged; null if nothing."),
@@ -53,6 +53,8 @@ On Spark also an entry that cannot be read, of which the row has the place alone
 
 OTHER_SYSTEM = "of another system"
 """Why a decision of a log is not used that is none of the policy: for every other reason, an answer does not speak for the whole log."""
+PARTS = "+"
+"""What stands between the revisions of the bundles of a state in shards."""
 STORE = "store:"
 """How the address of a store begins, whose journal is a log."""
 MOST_KEPT = 100
