@@ -165,7 +165,6 @@ class Moments:
 
 def registered(registry: Registry, system: str) -> tuple[PolicyAt, StateAt]:
     """The revisions that a registry keeps of a system."""
-
     shards: dict[str, Revision] = {}
 
     def bundle(kind: str, identity: str | None) -> bytes:
