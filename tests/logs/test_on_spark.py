@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from example_bundles import POLICY, READS, STATES
+from pyarrow import parquet
 
 from privtab.ir.nodes import Program
 from privtab.logs import on_spark, reading, replaying
+from privtab.logs.distinct import distinct
 from privtab.logs.moments import KnownState, Moments, Policy
+from privtab.logs.row_use import Observed, unused
 from privtab.logs.schema import DAMAGED, NO_ANSWER, Reading
+from privtab.moments import now
 from privtab.pipeline import load_program
 from privtab.state.load import load
+from privtab.state.validate import validate_with_places
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +53,9 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = json.dumps([entry(part * 1000 + number) for number in range(1000)])
         (folder / f"{part}.json.gz").write_bytes(gzip.compress(text.encode()))
     (folder / "console.log").write_text(f'{json.dumps(entry(1))}\n{{"msg":"hello"}}\n{{"cut":\n{json.dumps(entry(2))}')
+    (folder / "more.jsonl").write_text(json.dumps(entry(3)))
+    parquet.write_table(reading.read(folder / "more.jsonl"), folder / "more.parquet")
+    (folder / "more.jsonl").unlink()
     return folder
 
 
@@ -87,6 +95,47 @@ def test_a_replay_finds_what_one_machine_finds(spark: SparkSession, logs: Path, 
     for kind in replaying.KINDS:
         assert found.of(kind).select(names).to_pylist() == expected.of(kind).select(names).to_pylist()
         assert found.count(kind) > 0
+
+
+@pytest.mark.slow
+def test_what_is_unused_is_what_one_machine_finds(spark: SparkSession, logs: Path, moments: Moments) -> None:
+    program, known = moments.new.program, moments.state
+    assert known is not None
+    rows = known(None).rows
+    assert rows is not None
+    state, places, _ = validate_with_places(program, rows)
+    observed = Observed(whole=state, places=places, moment=now(), kept={})
+    account, expected_account = Reading(), Reading()
+    found = on_spark.unused(spark, [str(logs)], program, observed, reading=account)
+    expected = unused(program, observed, distinct(reading.batches([logs], expected_account), program))
+    assert found.to_json() == expected.to_json()
+    assert found.log.timeline == expected.log.timeline
+    assert account.to_json() == expected_account.to_json()
+    assert found.log.skipped == {NO_ANSWER: 60}
+    assert spark.createDataFrame(found.table()).toArrow() == expected.table()
+
+
+@pytest.mark.slow
+def test_what_spark_leaves_out_is_named(spark: SparkSession, tmp_path: Path, moments: Moments, logs: Path) -> None:
+    for name in ("a.json", "_b.json", ".c.json", "d/_e/f.json", "_g=1/h.json", "_SUCCESS"):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("" if name == "_SUCCESS" else json.dumps([entry(1)]))
+    hidden = [f"{tmp_path}/{name}:0" for name in (".c.json", "_b.json", "d/_e")]
+
+    def named(places: list[str]) -> list[str]:
+        assert all(place.endswith(": not read: Spark leaves out names that begin with `_` or `.`") for place in places)
+        return sorted(place.partition(": ")[0] for place in places)
+
+    found = on_spark.replay_files(spark, [str(tmp_path)], moments)
+    assert (found.replayed, found.reading.damaged) == (2, 3)
+    assert named(found.reading.places) == hidden
+    frame = on_spark.read(spark, [str(tmp_path)])
+    assert named([row.position for row in frame.where(f"problem = '{DAMAGED}'").collect()]) == hidden
+    assert frame.count() == 5
+    account = Reading()
+    assert reading.read(tmp_path, reading=account).num_rows == 5, "on one machine all of them are read"
+    assert account.damaged == 0
 
 
 @pytest.mark.slow

@@ -20,8 +20,16 @@ from privtab.moments import FIRST, LAST
 from privtab.request import Request
 
 INVALID = "no request of the policy"
-_KEYS = ("user", "action", "resource", "more", "allowed")
-_HOW = (("requests", "sum"), ("first", "min"), ("last", "max"))
+KEYS = ("user", "action", "resource", "more", "allowed")
+HOW = (("requests", "sum"), ("first", "min"), ("last", "max"))
+QUESTIONS = pa.schema(
+    [
+        *((name, pa.string()) for name in KEYS[:-1]),
+        ("allowed", pa.bool_()),
+        *((name, pa.int64()) for name, _ in HOW),
+    ]
+)
+"""What was asked and answered, how often, and when first and last, in microseconds since 1970."""
 _PENDING = 1 << 18
 
 
@@ -55,15 +63,51 @@ class Log:
         if number:
             self.skipped[why] += number
 
+    def know(self, questions: pa.Table, program: Program) -> None:
+        """Take over what was asked and answered, as QUESTIONS, each once."""
+        names = vocabulary(program)
+        for question in questions.to_pylist():
+            try:
+                request = Request.from_json(document(request_row(question)), names)
+                names.check(request)
+            except InvalidRequest as error:
+                self.skip(INVALID, question["requests"])
+                self.samples.setdefault(INVALID, str(error))
+                continue
+            self.requests.append(_logged(request, question))
+        timed = [logged for logged in self.requests if logged.first != FIRST]
+        if timed:
+            self.window = min(logged.first for logged in timed), max(logged.last for logged in timed)
+
+    def account(self) -> dict[str, Any]:
+        """All but the requests, as JSON."""
+        return {"skipped": dict(self.skipped), "timeline": [[*key, number] for key, number in self.timeline.items()]}
+
+    def add(self, other: Mapping[str, Any]) -> None:
+        """Add the account of a part of the log, in its JSON form."""
+        self.skipped.update(other["skipped"])
+        self.timeline.update({(minute, allowed): number for minute, allowed, number in other["timeline"]})
+
 
 def distinct(batches: Iterable[pa.RecordBatch], program: Program, *, system: str | None = None) -> Log:
     """The distinct requests of batches of logged decisions. `system`: the package in the log that counts; default: the policy's name."""
-    found, parts, pending = Log(), list[pa.Table](), 0
-    hides = bool(program.attributes) or program.semantics.active_roles == "request"
-    hides |= "request" in program.semantics.groups
+    found = Log()
+    found.know(questions(batches, found, system or program.system, hides=hides(program)), program)
+    return found
+
+
+def hides(program: Program) -> bool:
+    """Whether the policy reads parts of a request that a mask may have left out."""
+    semantics = program.semantics
+    return bool(program.attributes) or semantics.active_roles == "request" or "request" in semantics.groups
+
+
+def questions(batches: Iterable[pa.RecordBatch], found: Log, package: str, *, hides: bool) -> pa.Table:
+    """What was asked and answered, as QUESTIONS; `found` takes the account of the rest."""
+    parts, pending = [QUESTIONS.empty_table()], 0
     for batch in batches:
-        rows = usable(batch, system or program.system, found.skip)
-        if hides:  # parts of the request that the policy reads may have been left out
+        rows = usable(batch, package, found.skip)
+        if hides:
             masked = rows["masked"].is_valid()
             found.skip(MASKED, pc.sum(masked).as_py() or 0)
             rows = rows.filter(pc.invert(masked))
@@ -72,20 +116,7 @@ def distinct(batches: Iterable[pa.RecordBatch], program: Program, *, system: str
         pending += len(parts[-1])
         if pending > _PENDING:
             parts, pending = [_merged(pa.concat_tables(parts))], 0
-    names = vocabulary(program)
-    for question in _merged(pa.concat_tables(parts)).to_pylist() if parts else ():
-        try:
-            request = Request.from_json(document(request_row(question)), names)
-            names.check(request)
-        except InvalidRequest as error:
-            found.skip(INVALID, question["requests"])
-            found.samples.setdefault(INVALID, str(error))
-            continue
-        found.requests.append(_logged(request, question))
-    timed = [logged for logged in found.requests if logged.first != FIRST]
-    if timed:
-        found.window = min(logged.first for logged in timed), max(logged.last for logged in timed)
-    return found
+    return _merged(pa.concat_tables(parts))
 
 
 def _logged(request: Request, question: Mapping[str, Any]) -> LoggedRequest:
@@ -111,7 +142,7 @@ def _questions(rows: pa.RecordBatch) -> pa.Table:
         "first": times,
         "last": times,
     }
-    return pa.table(columns)
+    return pa.table(columns, schema=QUESTIONS)
 
 
 def _minutes(rows: pa.RecordBatch) -> dict[tuple[int, bool], int]:
@@ -122,4 +153,4 @@ def _minutes(rows: pa.RecordBatch) -> dict[tuple[int, bool], int]:
 
 def _merged(table: pa.Table) -> pa.Table:
     """One row for each distinct question and answer."""
-    return grouped(table, _KEYS, _HOW)
+    return grouped(table, KEYS, HOW)

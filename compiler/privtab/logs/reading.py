@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -49,6 +50,9 @@ def batches(
         yield from _in_batches(journal.rows(store, reading), reading)
     others = [location for location in listed if not location.startswith(STORE)]
     for path in files(others) if others or not listed else ():
+        if path.name.startswith(".") and path.suffix == ".crc":
+            reading.other["file of check sums"] += 1
+            continue
         try:
             with path.open("rb") as file:
                 yield from batches_of(file, str(path), reading, entries)
@@ -61,7 +65,7 @@ def files(logs: Iterable[str | os.PathLike[str]]) -> list[Path]:
     found: list[Path] = []
     for path in map(Path, logs):
         if path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+            inside = sorted(file for file in path.rglob("*") if file.is_file())
             if not inside:
                 raise FileError(f"no log in the folder {path}")
             found += inside
@@ -74,10 +78,12 @@ def files(logs: Iterable[str | os.PathLike[str]]) -> list[Path]:
     return found
 
 
-def batches_of(file: BinaryIO, path: str, reading: Reading, entries: Entries = opa.rows) -> Iterator[pa.RecordBatch]:
+def batches_of(
+    file: BufferedReader, path: str, reading: Reading, entries: Entries = opa.rows
+) -> Iterator[pa.RecordBatch]:
     """The decisions of one file in batches."""
     reading.files += 1
-    if file.peek(4)[:4] == _PARQUET if hasattr(file, "peek") else False:
+    if file.peek(len(_PARQUET)).startswith(_PARQUET):
         yield from _of_parquet(file, path, reading)
         return
 
@@ -145,4 +151,4 @@ def _of_parquet(file: BinaryIO, path: str, reading: Reading) -> Iterator[pa.Reco
                 pa.RecordBatch.from_arrays([found[name].cast(t) for name, t, _ in COLUMNS], schema=SCHEMA), reading
             )
     except (KeyError, pa.ArrowException) as error:
-        raise FileError(f"{path} is not Parquet of decisions: {error}") from error
+        reading.damage(path, 0, f"not Parquet of decisions: {error}")
