@@ -108,6 +108,9 @@ def test_every_format_says_the_same(privtab: Privtab) -> None:
     assert result["ruleId"] == "U101"
     assert result["level"] == "error"
     assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 9
+    metrics = privtab(*common, "prometheus").out
+    assert 'privtab_replay_changed_decisions{result="lost",rule="item/read"} 3.0' in metrics
+    assert 'privtab_replay_decisions{result="same"} 2.0' in metrics
     assert privtab(*common, "markdown", "--output", "replay.md").code == 1
     assert Path("replay.md").read_text() == comment
 

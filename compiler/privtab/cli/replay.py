@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.cli._options import (
     IncompleteLogsOption,
@@ -15,7 +15,6 @@ from privtab.cli._options import (
 )
 from privtab.cli._output import delayed_spinner, deliver, fail_if, print_error, styled, table
 from privtab.cli._parameters import failing_words, option, policies
-from privtab.cli.diff import DiffFormat
 from privtab.formats import STATE_HELP
 
 if TYPE_CHECKING:
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 PANEL = "Check"
 
+ReplayFormat = Literal["pretty", "text", "json", "markdown", "sarif", "prometheus"]
+"""Output format of a replay."""
 FAILING = ("lost-in-use", "gained-in-use", "unexplained", "incomplete")
 
 
@@ -52,7 +53,7 @@ def run(
         list[str] | None, option("--fail-on WHAT", f"Exit with 1 for {', '.join(FAILING)}; or `any`.")
     ] = None,
     allow_incomplete: IncompleteLogsOption = False,
-    format_: Annotated[DiffFormat, option("--format", "Output format.")] = "pretty",
+    format_: Annotated[ReplayFormat, option("--format", "Output format.")] = "pretty",
     output: OutputOption = None,
 ) -> None:
     """Decide logged requests again by another policy or state, and show which answers change for whom.
@@ -66,6 +67,7 @@ def run(
       privtab replay logs/ -p new.yaml --old-policy old.yaml --old-state store:grants.db
       privtab replay logs/ -p lake.yaml --registry /srv/registry --state narrower.yaml
       privtab replay logs/ -p new.yaml --fail-on lost-in-use --format markdown
+      privtab replay logs/ -p lake.yaml --registry /srv/registry --format prometheus -o /srv/metrics/replay.prom
     """
     from privtab.cli._replay import Asked, replayed
 
@@ -84,7 +86,7 @@ def run(
     fail_if(failing)
 
 
-def _shown(found: Report, format_: DiffFormat, failing: list[str], policy: str) -> Shown:
+def _shown(found: Report, format_: ReplayFormat, failing: list[str], policy: str) -> Shown:
     match format_:
         case "json":
             from privtab.cli._output import as_json
@@ -94,6 +96,10 @@ def _shown(found: Report, format_: DiffFormat, failing: list[str], policy: str) 
             from privtab.logs.report import markdown
 
             return markdown(found)
+        case "prometheus":
+            from privtab.logs.report import prometheus
+
+            return prometheus(found)
         case "sarif":
             from privtab.diagnostics import Severity
             from privtab.logs.report import CODES, findings

@@ -328,6 +328,32 @@ def markdown(found: Report) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
+def prometheus(found: Report) -> str:
+    """The report as metrics, for a collector that reads files."""
+    from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+    registry, replay = CollectorRegistry(), found.replay
+
+    def gauge(name: str, meaning: str, *labels: str) -> Gauge:
+        return Gauge(f"privtab_replay_{name}", meaning, labels, registry=registry)
+
+    decisions = gauge("decisions", "Logged decisions by what a replay found.", "result")
+    changes = gauge(
+        "changed_decisions", "Logged decisions that a replay answers otherwise, by row of the table.", "result", "rule"
+    )
+    for kind in KINDS:
+        decisions.labels(kind).set(replay.count(kind))
+    decisions.labels("same").set(replay.replayed - sum(map(replay.count, KINDS)))
+    decisions.labels("skipped").set(sum(replay.not_replayed.values()))
+    for group in found.groups:
+        changes.labels(group.kind, ", ".join(group.rows)).set(group.requests)
+    gauge("incomplete", "1 if the logs are damaged, or not all of their decisions were replayed.").set(
+        bool(found.incomplete)
+    )
+    gauge("last_decision_seconds", "When the last replayed decision was made.").set((replay.last or 0) / 1e6)
+    return generate_latest(registry).decode()
+
+
 def _time(microseconds: int | None) -> datetime | None:
     return None if microseconds is None else datetime.fromtimestamp(microseconds / 1e6, UTC)
 

@@ -9,13 +9,20 @@ from pathlib import Path
 
 import httpx
 import requests
+from example_bundles import program
 from in_process_registry import POLICY, within
 from prometheus_client.parser import text_string_to_metric_families
 
+from privtab.logs import reading
+from privtab.logs.moments import KnownState, Moments, Policy
+from privtab.logs.replaying import replay
+from privtab.logs.report import prometheus, report
+from privtab.logs.schema import Reading
 from privtab.opa.server import OpaServer
 from privtab.registry import Registry
 from privtab.registry.server.app import ServerState
 from privtab.registry.server.kept_logs import KeptLogs
+from privtab.state.load import from_tables
 
 DASHBOARD = Path(__file__).parents[3] / "examples" / "grafana" / "decisions.json"
 _SELECTED = re.compile(r"\b([a-z][a-z0-9]*(?:_[a-z0-9]+)+)(\{[^}]*\})?(?=[\[)\s]|$)")
@@ -40,9 +47,24 @@ def metrics_of(text: str) -> dict[str, set[str]]:
     return found
 
 
+def replayed(folder: Path) -> str:
+    """The metrics of a replay with a difference."""
+    old, empty = Policy.of(program(folder)), KnownState(rows=from_tables({}, "state"))
+    request = {
+        "subject": {"type": "user", "id": "ann"},
+        "action": {"name": "read"},
+        "resource": {"type": "item", "id": "s/a/i"},
+    }
+    log = folder / "log.json"
+    log.write_text(json.dumps({"decision_id": "1", "path": "privtab/shop/allow", "input": request, "result": True}))
+    moments = Moments(new=old, policy=lambda _: old, state=lambda _: empty)
+    return prometheus(report(replay(reading.batches([log], Reading()), moments), moments, None))
+
+
 def test_every_metric_of_the_dashboard_exists(registry: Registry, opa_binary: Path, tmp_path: Path) -> None:
     known: dict[str, set[str]] = {}
     answers: set[str] = set()
+    kept: dict[str, int] = {}
 
     async def body(client: httpx.AsyncClient, served: ServerState) -> None:
         named = {"X-Privtab-Instance": "one"}
@@ -51,14 +73,21 @@ def test_every_metric_of_the_dashboard_exists(registry: Registry, opa_binary: Pa
         entries = [{"path": "privtab/shop/allow", "result": answer, "bundles": revisions} for answer in (True, False)]
         await client.post("/logs", json=entries, headers=named)
         await client.post("/logs", json={}, headers=named)
+        assert served.kept_logs is not None
+        served.kept_logs.limit = 0
+        await client.post("/logs", json=entries, headers=named)
         text = (await client.get("/metrics")).text
         known.update(metrics_of(text))
+        kept.update(entries=served.kept_logs.entries, refused=served.kept_logs.refused["failed"])
+        assert 'kept_log_refused_total{reason="failed"} 1' in text
         answers.update(re.findall(r'decisions_total\{answer="(\w+)"', text))
 
     within(registry, body, kept_logs=KeptLogs(tmp_path / "logs", 1 << 20))
     with OpaServer(binary=opa_binary) as opa:
         requests.post(f"{opa.url}/v1/data", json={}, timeout=30)
         known.update(metrics_of(requests.get(f"{opa.url}/metrics", timeout=30).text))
+    assert kept == {"entries": 2, "refused": 1}
+    known.update(metrics_of(replayed(tmp_path)))
     used: set[str] = set()
     for expression in expressions():
         without_labels = re.sub(r"\{[^}]*\}", "", _BY.sub("", expression))
@@ -71,4 +100,4 @@ def test_every_metric_of_the_dashboard_exists(registry: Registry, opa_binary: Pa
         if "activation_seconds" not in expression:  # none was observed yet, so it has no labels
             assert labels <= of_names, expression
         assert set(re.findall(r'answer="(\w+)"', expression)) <= answers
-    assert len(used) >= 8
+    assert len(used) >= 15

@@ -227,6 +227,8 @@ def test_more_than_may_wait_is_refused_for_a_moment(tmp_path: Path, monkeypatch:
     logs = KeptLogs(tmp_path / "logs", 1 << 30)
     statuses = appended(logs, *[text] * 8)
     assert statuses == [200] * 3 + [429] * 5
+    assert logs.refused == {"waiting": 5, "failed": 0}
+    assert logs.waiting_bytes == 0
     assert kept(tmp_path / "logs")[0] == ids * 3
     assert appended(logs, text) == [200]
 

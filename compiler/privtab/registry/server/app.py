@@ -293,10 +293,14 @@ async def _logs(server: ServerState, request: Request) -> Response:
     note(request.scope, None, routine=True)
     canaries = tuple(server.feeds.canaries.values())
     text = await body(request)
-    counts = await parsed(text, server.large, partial(decisions.count_decisions, canaries=canaries))
+    counts, entries = await parsed(
+        text,
+        server.large,
+        lambda log: (decisions.count_decisions(log, canaries), len(log) if isinstance(log, list) else 0),
+    )
     identity, address = _identity(request)
     if server.kept_logs is not None and counts is not None:
-        await server.kept_logs.append(text)
+        await server.kept_logs.append(text, entries)
     if not server.fleet.record_counts(identity, address, counts, canaries):
         raise HttpError(400, "the body is not a decision log of an OPA: it is not a list")
     server.metrics.logs.inc()

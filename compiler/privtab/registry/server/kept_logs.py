@@ -35,6 +35,7 @@ _LEVEL = 1
 @dataclass(slots=True)
 class _Waiting:
     text: bytes
+    entries: int
     tried: bool = False
     error: str = ""
 
@@ -48,7 +49,12 @@ class KeptLogs:
         self.limit = limit
         self._writing = threading.Lock()
         self._waiting: deque[_Waiting] = deque()
-        self._waiting_bytes = 0
+        self.waiting_bytes = 0
+        """Bytes of uploads that wait to be written."""
+        self.entries = 0
+        """Entries of uploads that were kept."""
+        self.refused = {"waiting": 0, "failed": 0}
+        """Uploads that were not kept: because too many waited, or because the folder is full or the disk refused."""
         self._file: int | None = None
         self._path = folder
         self._size = 0
@@ -63,12 +69,13 @@ class KeptLogs:
         except OSError as error:
             raise FileError(f"decision logs cannot be kept in {folder}: {error.strerror or error}") from error
 
-    async def append(self, text: bytes) -> None:
-        """Keep one upload, a JSON array; it is on the disk when this returns. Raises HttpError 429 or 503, and nothing is kept then."""
-        if self._waiting_bytes + len(text) > MOST_WAITING:
+    async def append(self, text: bytes, entries: int = 0) -> None:
+        """Keep one upload, a JSON array of `entries`; it is on the disk when this returns. Raises HttpError 429 or 503, and nothing is kept then."""
+        if self.waiting_bytes + len(text) > MOST_WAITING:
+            self.refused["waiting"] += 1
             raise HttpError(429, "too many decision logs wait to be written", Retry_After="2")
-        upload = _Waiting(text)
-        self._waiting_bytes += len(text)
+        upload = _Waiting(text, entries)
+        self.waiting_bytes += len(text)
         self._waiting.append(upload)
         writing = asyncio.ensure_future(asyncio.to_thread(self._write_with_others, upload))
         writing.add_done_callback(lambda _: self._written(upload))
@@ -77,7 +84,10 @@ class KeptLogs:
             raise HttpError(503, f"the decision log is not kept: {upload.error}", Retry_After="10")
 
     def _written(self, upload: _Waiting) -> None:
-        self._waiting_bytes -= len(upload.text)
+        self.waiting_bytes -= len(upload.text)
+        kept = upload.tried and not upload.error
+        self.entries += upload.entries if kept else 0
+        self.refused["failed"] += not kept
 
     def _write_with_others(self, upload: _Waiting) -> None:
         """Write an upload and all that wait with it, unless another thread has done so."""

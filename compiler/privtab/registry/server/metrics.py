@@ -73,9 +73,14 @@ class Metrics(Collector):
             for answer, number in sorted(answers.items()):
                 decisions.add_metric((revision, answer), number)
         yield decisions
+        help_text = "Decisions in uploaded logs by row of the table."
+        of_rules = CounterMetricFamily(f"{_PREFIX}rule_decisions", help_text, labels=("rule", "answer"))
+        for rule, answers in sorted(self._fleet.rules.to_json().get("", {}).items()):
+            for answer, number in sorted(answers.items()):
+                of_rules.add_metric((rule, answer), number)
+        yield of_rules
         if self._kept_logs is not None:
-            yield _gauge("kept_log_bytes", "Bytes of the decision logs that are kept.", self._kept_logs.used)
-            yield _gauge("kept_log_limit_bytes", "Bytes at which uploads of them are refused.", self._kept_logs.limit)
+            yield from _of_kept_logs(self._kept_logs)
 
     def _storage(self) -> Iterator[Metric]:
         trouble = self._feeds.trouble
@@ -121,6 +126,19 @@ class Metrics(Collector):
 
     def _counter(self, name: str, help_text: str, labels: tuple[str, ...] = ()) -> Counter:
         return Counter(f"{_PREFIX}{name}", help_text, labels, registry=self.registry)
+
+
+def _of_kept_logs(kept: KeptLogs) -> Iterator[Metric]:
+    yield _gauge("kept_log_bytes", "Bytes of the decision logs that are kept.", kept.used)
+    yield _gauge("kept_log_limit_bytes", "Bytes at which uploads of them are refused.", kept.limit)
+    yield _gauge("kept_log_waiting_bytes", "Bytes of uploads that wait to be written.", kept.waiting_bytes)
+    help_text = "Entries of decision logs that were kept."
+    yield CounterMetricFamily(f"{_PREFIX}kept_log_entries", help_text, value=kept.entries)
+    help_text = "Uploads that were not kept: too many waited, or the folder is full or the disk failed."
+    refused = CounterMetricFamily(f"{_PREFIX}kept_log_refused", help_text, labels=("reason",))
+    for reason, number in kept.refused.items():
+        refused.add_metric((reason,), number)
+    yield refused
 
 
 def _gauge(
