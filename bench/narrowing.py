@@ -28,7 +28,7 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
     with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
         for size in sizes:
             prepared = Prepared(size=size, folder=Path(name))
-            logs = written(prepared, Path(name) / f"logs-{size}", DECISIONS)
+            logs = written([prepared], Path(name) / f"logs-{size}", DECISIONS)
             runs = [_run(prepared, logs) for _ in range(repetitions)]
             steps = [Spread(values=tuple(seconds[step] for seconds, _ in runs)) for step in range(3)]
             spreads[size] = Spread(values=tuple(sum(seconds) for seconds, _ in runs))

@@ -28,8 +28,8 @@ from privtab.state.validate import validate
 T = TypeVar("T")
 
 POLICY = "gravitino/1.1.0"
-SELECT = "    select: {requires: USE_CATALOG (catalog) and USE_SCHEMA (schema) and SELECT_TABLE (table), gate: none}\n"
-"""An additional row with the condition of the hand-written policy; the source document has no such row."""
+SELECT = "USE_CATALOG (catalog) and USE_SCHEMA (schema) and SELECT_TABLE (table)"
+"""The condition of an additional row, that of the hand-written policy; the source document has no such row."""
 BY_HAND = Path(__file__).resolve().parent / "rego" / "by_hand.rego"
 TYPES = ("metalake", "catalog", "schema", "table")
 QUIET = [
@@ -48,15 +48,17 @@ def entity(path: str) -> str:
     return f"{TYPES[path.count('/')]}:{path}"
 
 
-def program() -> Program:
-    """The shipped policy with one more row."""
+def program(select: str = SELECT) -> Program:
+    """The shipped policy with one more row, and its condition."""
     text = find_policy(POLICY).read_text(encoding="utf-8")
     mark = "\n  table:\n"
     if text.count(mark) != 1:
         raise ValueError(f"{POLICY} has no single place for the row")
     with tempfile.TemporaryDirectory() as folder:
         policy = Path(folder) / "policy.yaml"
-        policy.write_text(text.replace(mark, mark + SELECT), encoding="utf-8")
+        policy.write_text(
+            text.replace(mark, f"{mark}    select: {{requires: {select}, gate: none}}\n"), encoding="utf-8"
+        )
         return load_program(policy)
 
 

@@ -69,6 +69,7 @@ PARTS: Mapping[str, Callable[[Sequence[str], int], Report]] = {
     "americas": americas.report,
     "pipeline": pipeline.report,
     "replaying": replaying.report,
+    "replaying_large": replaying.report_large,
     "narrowing": narrowing.report,
     "state": operate_state.report,
     "fleet": operate_fleet.report,
