@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from signed_door import door_server
 
 from privtab.cli._app import run
 from privtab.errors import PolicyInvalid
 from privtab.logs import mapped, reading
+from privtab.logs.moments import KnownState, Moments, Policy
+from privtab.logs.replaying import replay
 from privtab.logs.schema import MALFORMED, WRONG_ANSWER, Reading
+from privtab.pipeline import find_policy, load_program
+from privtab.state.load import from_tables, load
 
 AUDIT: dict[str, Any] = {
     "repoType": 3, "repo": "hive", "reqUser": "user1", "evtTime": "2021-11-01 14:42:34.683", "access": "SELECT",
@@ -116,6 +121,79 @@ def test_questions_of_trino_in_a_log_of_opa(tmp_path: Path) -> None:
         (*table, None, WRONG_ANSWER),
     ]
     assert account.other == {"not an entry of trino": 1}
+
+
+def batch(operation: str, *resources: Any, result: Any) -> dict[str, Any]:
+    action = {"operation": operation, "filterResources": list(resources)}
+    return {**TRINO, "input": {**TRINO["input"], "action": action}, "result": result}
+
+
+def tables(*names: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
+    more = {} if columns is None else {"columns": columns}
+    return [{"table": {"catalogName": "lake", "schemaName": "s", "tableName": name, **more}} for name in names]
+
+
+def test_a_batch_of_trino_is_one_decision_for_each_item(tmp_path: Path) -> None:
+    found, account = rows(
+        "trino",
+        tmp_path,
+        batch("FilterTables", *tables("a", "b", "c"), result=[2, 0]),
+        batch("FilterColumns", *tables("a", columns=["x", "y"]), result=[1]),
+        batch("FilterTables", *tables("a"), result=[True]),
+        batch("FilterTables", *tables("a"), result=[1]),
+        batch("FilterTables", result=[]),
+        batch("FilterColumns", *tables("a", "b", columns=["x"]), result=[0]),
+    )
+    assert [(row["action"], row["resource"], row["allowed"], row["problem"]) for row in found] == [
+        ("FilterTables", "table:lake/s/a", True, None),
+        ("FilterTables", "table:lake/s/b", False, None),
+        ("FilterTables", "table:lake/s/c", True, None),
+        ("FilterColumns", "column:lake/s/a/x", False, None),
+        ("FilterColumns", "column:lake/s/a/y", True, None),
+        ("FilterTables", "table:lake/s/a", None, WRONG_ANSWER),
+        ("FilterTables", "table:lake/s/a", None, WRONG_ANSWER),
+    ]
+    assert account.other == {"not an entry of trino": 2}
+
+
+@pytest.mark.slow
+def test_what_a_door_answered_is_replayed(tmp_path: Path) -> None:
+    """A real OPA with the door of Trino, asked as Trino asks it, one by one and in batches."""
+    state = Path(__file__).parents[2] / "policy_src" / "trino" / "state.yaml"
+    with door_server(tmp_path, "trino/476", "trino", state) as door:
+
+        def ask(answer: str, user: str, action: dict[str, Any]) -> Any:
+            return door.ask(answer, {"context": {"identity": {"user": user, "groups": []}}, "action": action})
+
+        in_tiny = {"catalogName": "tpch", "schemaName": "tiny"}
+        some = [{"table": {**in_tiny, "tableName": name}} for name in ("customer", "nation")]
+        some += [
+            {"table": {"catalogName": "memory", "schemaName": name, "tableName": "t"}}
+            for name in ("lab", "information_schema")
+        ]
+        schemas = [
+            {"schema": {"catalogName": "memory", "schemaName": name}} for name in ("lab", "information_schema", "x")
+        ]
+        columns = [{"table": {**in_tiny, "tableName": "customer", "columns": ["name", "phone"]}}]
+        for user in ("zoe", "ann", "olga"):
+            ask("batch", user, {"operation": "FilterTables", "filterResources": some})
+            ask("batch", user, {"operation": "FilterSchemas", "filterResources": schemas})
+            ask("batch", user, {"operation": "FilterColumns", "filterResources": columns})
+            ask("batch", user, {"operation": "FilterCatalogs", "filterResources": [{"catalog": {"name": "tpch"}}]})
+            ask("allow", user, {"operation": "DropTable", "resource": some[0]})
+            ask("allow", user, {"operation": "ShowTables", "resource": schemas[1]})
+        log = door.opa.log
+    program = load_program(find_policy("trino/476"))
+    policy, known = Policy.of(program), KnownState(rows=load(state))
+    less = KnownState(rows=from_tables({}, "nothing"))
+    entries = mapped.load("trino").rows
+    for new in (known, less):
+        account = Reading()
+        moments = Moments(new=policy, policy=lambda _: policy, state=lambda _: known, new_state=new)
+        found = replay(reading.batches([log], account, entries), moments, reading=account)
+        assert (found.replayed, found.count("unexplained"), found.not_replayed) == (36, 0, {})
+        assert found.count("lost") == (found.allowed if new is less else 0)
+        assert 10 < found.allowed < 30
 
 
 def test_such_a_log_is_replayed(
