@@ -292,6 +292,18 @@ def test_rows_are_kept_with_a_reason() -> None:
     assert set(staying(found).values()) == {"break-glass access", "hers"}
 
 
+def test_a_group_in_a_group_is_named_as_such() -> None:
+    program = program_of(POLICY.replace("semantics: {", "semantics: {hierarchy: groups, "))
+    tables = {"memberships": [{"user": "group:oncall", "group": "admins"}, {"user": "oncall", "group": "x"}]}
+    state, places, findings = validate_with_places(program, from_tables(tables, "state.yaml"))
+    assert not findings
+    rows = [("group:oncall", "admins"), ("oncall", "x")]
+    for principal, row in (("group:oncall", 0), ("user:oncall", 1), ("group:x", 1), ("group:admins", 0)):
+        text = f"keep: [{{principal: '{principal}', why: break-glass}}]"
+        kept = read_kept(SourceFile.of("keep.yaml", text), state, places, "state.yaml")
+        assert [state.memberships[number] for _, number in kept.rows] == [rows[row]], principal
+
+
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [

@@ -9,7 +9,9 @@ from typing import ClassVar
 from privtab.analysis.state_diff.chosen import find_rows
 from privtab.diagnostics import Diagnostic, in_order
 from privtab.errors import UsageError
+from privtab.logs.excerpts import OF_PRINCIPALS, principal_named
 from privtab.source import SourceFile
+from privtab.state.chains import GROUP, ROLE
 from privtab.state.nodes import State
 from privtab.state.places import Places
 from privtab.syntax.node_reader import DocumentProblem, DocumentReader
@@ -22,14 +24,9 @@ _ADVICE = {
     "why": "say why the row stays although nobody uses it",
 }
 NAMED_BY = (
-    ("service_admins", "user", "user:"),
-    ("owners", "owner", ""),
-    ("grants", "grantee", ""),
-    ("assignments", "principal", ""),
-    ("assignments", "role", "role:"),
-    ("memberships", "user", "user:"),
-    ("memberships", "group", "group:"),
-    ("members", "user", "user:"),
+    *((table, column, prefix) for table, (column, prefix) in OF_PRINCIPALS.items()),
+    ("assignments", "role", ROLE),
+    ("memberships", "group", GROUP),
 )
 """The columns that name principals, and what their names lack."""
 
@@ -101,9 +98,10 @@ class _KeepReader(DocumentReader):
                 return []
         found = [
             (table, number)
-            for table, column, lacking in NAMED_BY
-            if text.startswith(lacking)
-            for number in state.column(table, column).where([text.removeprefix(lacking)])
+            for table, column, prefix in NAMED_BY
+            for cell in {text, text.removeprefix(prefix)}
+            if principal_named(cell, prefix) == text
+            for number in state.column(table, column).where([cell])
         ]
         if not found:
             self.report("D202", node, f"no row of {shown} names `{text}`", _ADVICE["principal"])

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from privtab.arrow import Truth
 from privtab.logs.deciding import Decider
 from privtab.logs.moments import Moments, Unknown
-from privtab.logs.schema import MASKED, OTHER_SYSTEM, Reading
+from privtab.logs.schema import MASKED, OTHER_SYSTEM, SCHEMA, Reading
 
 Kind: TypeAlias = Literal["lost", "gained", "unexplained"]
 KINDS: tuple[Kind, ...] = ("lost", "gained", "unexplained")
@@ -23,23 +23,13 @@ KINDS: tuple[Kind, ...] = ("lost", "gained", "unexplained")
 _KEYS = ("kind", "recorded", "then", "now", "user", "action", "resource", "more", "policy_revision", "state_revision")
 _HOW = (("requests", "sum"), ("first", "min"), ("last", "max"), ("decision_id", "first"), ("position", "first"))
 _MORE = ("subject_type", "groups", "active_roles", "with", "flags", "attributes")
+_ANSWERS = ("recorded", "then", "now")
 QUESTIONS = pa.schema(
     [
-        ("kind", pa.string()),
-        ("recorded", pa.bool_()),
-        ("then", pa.bool_()),
-        ("now", pa.bool_()),
-        ("user", pa.string()),
-        ("action", pa.string()),
-        ("resource", pa.string()),
-        ("more", pa.string()),
-        ("policy_revision", pa.string()),
-        ("state_revision", pa.string()),
+        *((name, pa.bool_() if name in _ANSWERS else pa.string()) for name in _KEYS),
         ("requests", pa.int64()),
-        ("first", pa.timestamp("us", "UTC")),
-        ("last", pa.timestamp("us", "UTC")),
-        ("decision_id", pa.string()),
-        ("position", pa.string()),
+        *((name, SCHEMA.field("time").type) for name in ("first", "last")),
+        *((name, pa.string()) for name in ("decision_id", "position")),
     ]
 )
 """The distinct questions whose answers differ: `state_revision` is what names the state of the moment, a revision or the number of a change, `more` is JSON of what else the request has, `decision_id` and `position` are those of one of `requests`."""
