@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import resource
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from measure import Report, Spread, Table, Target
-from prepared import Prepared
+from measure import Report, Spread, Table, Target, WrongAnswerError
+from prepared import Prepared, policy_text, tables
 from replaying import written
 
 from privtab.logs import reading
@@ -31,8 +35,10 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
             logs = written([prepared], Path(name) / f"logs-{size}", DECISIONS)
             runs = [_run(prepared, logs) for _ in range(repetitions)]
             steps = [Spread(values=tuple(seconds[step] for seconds, _ in runs)) for step in range(3)]
-            spreads[size] = Spread(values=tuple(sum(seconds) for seconds, _ in runs))
-            rows.append((size, *(step.text(1) for step in steps), *(f"{number:,}" for number in runs[0][1])))
+            command = [_command(prepared, logs, Path(name)) for _ in range(repetitions)]
+            spreads[size], processor = (Spread(values=tuple(cost[n] for cost in command)) for n in (0, 1))
+            figures = [step.text(1) for step in steps], (f"{number:,}" for number in runs[0][1])
+            rows.append((size, *figures[0], *figures[1], spreads[size].text(1), processor.text(1)))
     table = Table(
         title=f"A narrower state from {DECISIONS:,} logged decisions: seconds, and numbers of rows",
         columns=(
@@ -44,6 +50,8 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
             "rows",
             "removed",
             "needed",
+            "the command",
+            "its processor time",
         ),
         rows=tuple(rows),
     )
@@ -52,6 +60,31 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:
         for size, spread in spreads.items()
     ]
     return Report(part="narrowing", tables=(table,), targets=tuple(targets))
+
+
+def _command(prepared: Prepared, logs: Path, folder: Path) -> tuple[float, float]:
+    """Seconds of `privtab unused --propose`, and of processor time."""
+    policy, state, narrower = (folder / f"{prepared.size}-{name}" for name in ("lake.yaml", "state.json", "less.json"))
+    policy.write_text(policy_text(), encoding="utf-8")
+    state.write_text(json.dumps(tables(prepared.world)), encoding="utf-8")
+    command = [
+        "unused",
+        str(logs),
+        "-p",
+        str(policy),
+        "-s",
+        str(state),
+        "--system",
+        "gravitino",
+        "--propose",
+        str(narrower),
+    ]
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime, time.perf_counter()
+    subprocess.run([sys.executable, "-m", "privtab", *command], check=True, capture_output=True)
+    seconds = time.perf_counter() - started
+    if not narrower.stat().st_size < state.stat().st_size:
+        raise WrongAnswerError("the command writes no narrower state")
+    return seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
 
 def _run(prepared: Prepared, logs: Path) -> tuple[tuple[float, ...], tuple[int, ...]]:

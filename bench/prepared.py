@@ -48,17 +48,20 @@ def entity(path: str) -> str:
     return f"{TYPES[path.count('/')]}:{path}"
 
 
-def program(select: str = SELECT) -> Program:
+def policy_text(select: str = SELECT) -> str:
     """The shipped policy with one more row, and its condition."""
     text = find_policy(POLICY).read_text(encoding="utf-8")
     mark = "\n  table:\n"
     if text.count(mark) != 1:
         raise ValueError(f"{POLICY} has no single place for the row")
+    return text.replace(mark, f"{mark}    select: {{requires: {select}, gate: none}}\n")
+
+
+def program(select: str = SELECT) -> Program:
+    """That policy, compiled."""
     with tempfile.TemporaryDirectory() as folder:
         policy = Path(folder) / "policy.yaml"
-        policy.write_text(
-            text.replace(mark, f"{mark}    select: {{requires: {select}, gate: none}}\n"), encoding="utf-8"
-        )
+        policy.write_text(policy_text(select), encoding="utf-8")
         return load_program(policy)
 
 

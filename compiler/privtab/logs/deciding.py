@@ -17,6 +17,7 @@ from privtab.engines.columns import distinct
 from privtab.engines.python import OpenEngine, Opener
 from privtab.engines.windowed import WindowedIndex
 from privtab.errors import InvalidRequest
+from privtab.ir.nodes import Program
 from privtab.names import encode_name
 from privtab.request import ACTIVE_ROLES, NOT_SET, Decision, Request, flag_name
 from privtab.vocabulary import Vocabulary
@@ -53,6 +54,13 @@ def document(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def request_of(row: Mapping[str, Any], vocabulary: Vocabulary) -> Request:
+    """The request of a row. Raises InvalidRequest if it is none of the policy."""
+    request = Request.from_json(document(row), vocabulary)
+    vocabulary.check(request)
+    return request
+
+
 def _entity(text: str, properties: Mapping[str, Any] | None) -> dict[str, Any]:
     type_, _, id_ = text.partition(":")
     return {"type": type_, "id": id_, **_properties(properties)}
@@ -60,6 +68,12 @@ def _entity(text: str, properties: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _properties(values: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"properties": values} if values else {}
+
+
+def hidden_by_mask(program: Program) -> bool:
+    """Whether a policy reads parts of a request that a mask of the whole request may have left out."""
+    semantics = program.semantics
+    return bool(program.attributes) or semantics.active_roles == "request" or "request" in semantics.groups
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,21 +87,21 @@ class Decider:
     missing: frozenset[str] = frozenset()
     """The root entities of which nothing is known: their shards are missing."""
 
+    hidden_by_mask: bool = False
+    """As the function says it of the policy."""
+
     @classmethod
-    def of(cls, program: Mapping[str, Any], state: Mapping[str, Any], missing: frozenset[str] = frozenset()) -> Decider:
-        """From the content of bundles."""
-        return cls(program=program, state=Opener().keep(state), missing=missing)
+    def of(
+        cls, program: Program, json: Mapping[str, Any], state: Mapping[str, Any], missing: frozenset[str] = frozenset()
+    ) -> Decider:
+        """From a policy with its JSON, and from the content of bundles of a state."""
+        kept = Opener().keep(state)
+        return cls(program=json, state=kept, missing=missing, hidden_by_mask=hidden_by_mask(program))
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The names of the policy."""
         return Vocabulary.from_program(self.program)
-
-    @cached_property
-    def hidden_by_mask(self) -> bool:
-        """Whether the policy reads parts of a request that a mask of the whole request may have left out."""
-        semantics = self.opened(0).engine.semantics
-        return bool(semantics.active_roles or semantics.request_groups or self.vocabulary.attributes)
 
     @property
     def timed(self) -> bool:
@@ -136,8 +150,7 @@ class Decider:
     def explain(self, row: Mapping[str, Any]) -> Decision:
         """The decision on one row, with its reasons."""
         try:
-            request = Request.from_json(document(row), self.vocabulary)
-            self.vocabulary.check(request)
+            request = request_of(row, self.vocabulary)
         except InvalidRequest as error:
             return Decision(allowed=False, context={"error": {"kind": "invalid_request", "message": str(error)}})
         moment = 0 if row["time"] is None else int(row["time"].timestamp() * 1_000_000) * _NANOSECONDS
@@ -218,8 +231,6 @@ class Decider:
 
     def _allow(self, opened: OpenEngine, row: Mapping[str, Any]) -> bool:
         try:
-            request = Request.from_json(document(row), self.vocabulary)
-            self.vocabulary.check(request)
+            return opened.engine.allow(request_of(row, self.vocabulary))
         except InvalidRequest:
             return False
-        return opened.engine.allow(request)

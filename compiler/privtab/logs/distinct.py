@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
-from privtab.logs.deciding import document
+from privtab.logs.deciding import hidden_by_mask, request_of
 from privtab.logs.replaying import grouped, more, request_row, usable
 from privtab.logs.schema import MASKED
 from privtab.moments import FIRST, LAST
@@ -68,8 +68,7 @@ class Log:
         names = vocabulary(program)
         for question in questions.to_pylist():
             try:
-                request = Request.from_json(document(request_row(question)), names)
-                names.check(request)
+                request = request_of(request_row(question), names)
             except InvalidRequest as error:
                 self.skip(INVALID, question["requests"])
                 self.samples.setdefault(INVALID, str(error))
@@ -92,14 +91,8 @@ class Log:
 def distinct(batches: Iterable[pa.RecordBatch], program: Program, *, system: str | None = None) -> Log:
     """The distinct requests of batches of logged decisions. `system`: the package in the log that counts; default: the policy's name."""
     found = Log()
-    found.know(questions(batches, found, system or program.system, hides=hides(program)), program)
+    found.know(questions(batches, found, system or program.system, hides=hidden_by_mask(program)), program)
     return found
-
-
-def hides(program: Program) -> bool:
-    """Whether the policy reads parts of a request that a mask may have left out."""
-    semantics = program.semantics
-    return bool(program.attributes) or semantics.active_roles == "request" or "request" in semantics.groups
 
 
 def questions(batches: Iterable[pa.RecordBatch], found: Log, package: str, *, hides: bool) -> pa.Table:

@@ -127,7 +127,7 @@ class Moments:
         self, key: Any, policy: Policy, packed_for: Policy | None, state: StateAt, revision: str | None
     ) -> Decider:
         if key not in self._open:
-            self._open[key] = Decider.of(policy.json, *self._document(policy, packed_for, state(revision)))
+            self._open[key] = Decider.of(*policy, *self._document(policy, packed_for, state(revision)))
             while len(self._open) > MOST_OPEN:
                 self._open.popitem(last=False)
         self._open.move_to_end(key)

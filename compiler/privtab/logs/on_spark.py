@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from privtab.engines.packed import digest, packed
 from privtab.logs import distinct, row_use
+from privtab.logs.deciding import hidden_by_mask
 from privtab.logs.moments import Moments
 from privtab.logs.reading import batches_of
 from privtab.logs.replaying import QUESTIONS, Replay, replay
@@ -81,7 +82,7 @@ def unused(
     """
     listed, account = list(logs), Reading() if reading is None else reading
     asked = _files(spark, listed).mapInArrow(
-        partial(_asked, package=system or program.system, hides=distinct.hides(program)),
+        partial(_asked, package=system or program.system, hides=hidden_by_mask(program)),
         from_arrow_schema(distinct.QUESTIONS),
     )
     how = {"sum": F.sum, "min": F.min, "max": F.max}

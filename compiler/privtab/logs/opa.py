@@ -13,14 +13,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 from privtab.errors import InvalidRequest
 from privtab.logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, PARTS, WRONG_ANSWER, Reading
+from privtab.registry.server.decisions import RULES
 from privtab.request import context_flags, context_roles
 
 Row: TypeAlias = tuple[Any, ...]
 """The cells of a row, in the order of the schema; the time as text."""
 
 ORIGIN = "opa"
-RULES = frozenset({"allow", "check", "decision", "decisions", "explained", "visible"})
-"""The rules of a policy that decide."""
 MOST_SHARDS = 200
 """Bundles of a state whose revisions a row names: each row has them all."""
 _HASH = re.compile(r"[0-9a-f]{64}")
