@@ -99,7 +99,7 @@ class _KeepReader(DocumentReader):
         found = [
             (table, number)
             for table, column, prefix in NAMED_BY
-            for cell in {text, text.removeprefix(prefix)}
+            for cell in dict.fromkeys((text, text.removeprefix(prefix)))
             if principal_named(cell, prefix) == text
             for number in state.column(table, column).where([cell])
         ]
