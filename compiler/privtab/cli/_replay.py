@@ -51,14 +51,11 @@ def replay_gate(
     program: Program,
     state: Path | None,
     registry: Registry,
-    *,
     accepted: str | None,
+    *,
     allow_incomplete: bool,
 ) -> Gate:
-    """What a deployment would change for logged decisions: it fails for each that differs or is unexplained, unless that is `accepted`.
-
-    It also fails for each that could not be replayed, unless that is allowed. What was accepted or allowed is recorded.
-    """
+    """Fails for each logged decision that a deployment changes, or that is unexplained, unless that is accepted; and for what is not replayed, unless it is allowed."""
     from privtab.logs.moments import KnownState, Moments, Policy, registered
     from privtab.logs.report import summary
     from privtab.registry.deploy.gates import Gate, GateStatus

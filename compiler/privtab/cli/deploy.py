@@ -311,16 +311,9 @@ class _Deployment:
         """Run the gate that decides logged requests again."""
         from privtab.cli._replay import replay_gate
 
-        options = self.options
+        accepted, allowed = self.options.accept_replay, self.options.allow_incomplete_logs
         with self.report.step("replay"):
-            gate = replay_gate(
-                logs,
-                program,
-                options.state,
-                self.registry,
-                accepted=options.accept_replay,
-                allow_incomplete=options.allow_incomplete_logs,
-            )
+            gate = replay_gate(logs, program, self.options.state, self.registry, accepted, allow_incomplete=allowed)
         self.report.ended(gate)
 
     def _comparison(self, before: Channel, program: Program, path: Path) -> Gate:

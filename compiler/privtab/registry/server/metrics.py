@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -68,19 +68,17 @@ class Metrics(Collector):
         yield sidecars
         yield from self._lags()
         help_text = "Decisions in uploaded logs; each counts for its policy and for its state."
-        decisions = CounterMetricFamily(f"{_PREFIX}decisions", help_text, labels=("revision", "answer"))
-        for revision, answers in sorted(self._fleet.counts.total().items()):
-            for answer, number in sorted(answers.items()):
-                decisions.add_metric((revision, answer), number)
-        yield decisions
+        yield _counts("decisions", help_text, ("revision", "answer"), _pairs(self._fleet.counts.total()))
         help_text = "Decisions in uploaded logs by row of the table."
-        of_rules = CounterMetricFamily(f"{_PREFIX}rule_decisions", help_text, labels=("rule", "answer"))
-        for rule, answers in sorted(self._fleet.rules.to_json().get("", {}).items()):
-            for answer, number in sorted(answers.items()):
-                of_rules.add_metric((rule, answer), number)
-        yield of_rules
-        if self._kept_logs is not None:
-            yield from _of_kept_logs(self._kept_logs)
+        rules = self._fleet.rules.to_json().get("", {})
+        yield _counts("rule_decisions", help_text, ("rule", "answer"), _pairs(rules))
+        if (kept := self._kept_logs) is not None:
+            yield _gauge("kept_log_bytes", "Bytes of the decision logs that are kept.", kept.used)
+            yield _gauge("kept_log_limit_bytes", "Bytes at which uploads of them are refused.", kept.limit)
+            yield _gauge("kept_log_waiting_bytes", "Bytes of uploads that wait to be written.", kept.waiting_bytes)
+            yield _counts("kept_log_entries", "Entries of decision logs that were kept.", (), [((), kept.entries)])
+            refused = [((reason,), number) for reason, number in kept.refused.items()]
+            yield _counts("kept_log_refused", "Uploads that were not kept.", ("reason",), refused)
 
     def _storage(self) -> Iterator[Metric]:
         trouble = self._feeds.trouble
@@ -128,17 +126,16 @@ class Metrics(Collector):
         return Counter(f"{_PREFIX}{name}", help_text, labels, registry=self.registry)
 
 
-def _of_kept_logs(kept: KeptLogs) -> Iterator[Metric]:
-    yield _gauge("kept_log_bytes", "Bytes of the decision logs that are kept.", kept.used)
-    yield _gauge("kept_log_limit_bytes", "Bytes at which uploads of them are refused.", kept.limit)
-    yield _gauge("kept_log_waiting_bytes", "Bytes of uploads that wait to be written.", kept.waiting_bytes)
-    help_text = "Entries of decision logs that were kept."
-    yield CounterMetricFamily(f"{_PREFIX}kept_log_entries", help_text, value=kept.entries)
-    help_text = "Uploads that were not kept: too many waited, or the folder is full or the disk failed."
-    refused = CounterMetricFamily(f"{_PREFIX}kept_log_refused", help_text, labels=("reason",))
-    for reason, number in kept.refused.items():
-        refused.add_metric((reason,), number)
-    yield refused
+def _pairs(nested: Mapping[str, Mapping[str, int]]) -> list[tuple[tuple[str, ...], int]]:
+    return [((one, other), number) for one, inner in sorted(nested.items()) for other, number in sorted(inner.items())]
+
+
+def _counts(name: str, meaning: str, labels: tuple[str, ...], cells: Iterable[tuple[tuple[str, ...], int]]) -> Metric:
+    """A counter, from the values of its labels with their numbers."""
+    found = CounterMetricFamily(f"{_PREFIX}{name}", meaning, labels=labels)
+    for values, number in cells:
+        found.add_metric(values, number)
+    return found
 
 
 def _gauge(
