@@ -52,6 +52,7 @@ METRICS = {
         "Decisions in uploaded logs; each counts for its policy and for its state.",
         {"revision", "answer"},
     ),
+    "rule_decisions": ("counter", "Decisions in uploaded logs by row of the table.", {"rule", "answer"}),
 }
 
 
