@@ -218,7 +218,7 @@ def _print(
             print_json({"before": shown[0], "after": shown[1], **document})
             return
         case "markdown":
-            from privtab.analysis.state_diff.markdown import markdown
+            from privtab.analysis.state_diff.rows import markdown
 
             print_text(markdown(found, shown, decisions=decisions, most=MOST_LINES if limit is None else limit))
         case _:

@@ -249,7 +249,7 @@ def _telling(row: RawRow) -> tuple[tuple[str, str | None], ...]:
 def markdown(answer: Answer, most: int) -> str:
     """The answer as a comment on a review. `most`: the most lines of each list; 0 for all."""
     from privtab.analysis.diff.markdown import as_code, as_text
-    from privtab.analysis.state_diff.markdown import markdown as of_difference
+    from privtab.analysis.state_diff.rows import markdown as of_difference
     from privtab.state.places import place_text
 
     found = answer.found

@@ -37,12 +37,25 @@ from privtab.engines.columns import (
     without_end,
 )
 from privtab.engines.conditions import RESOURCE
-from privtab.engines.forms import NO, Form, Truths, Value, combinations, separate
 from privtab.engines.given import NONE_GIVEN, GivenColumns
 from privtab.engines.index import Index
 from privtab.engines.kernel import Batch, Kernel, in_columns
 from privtab.engines.rows import RowEngine
-from privtab.engines.varying import Answers, Rows, allow_rows, decide_rows, lengths, with_nameless, with_unusable
+from privtab.engines.varying import (
+    NO,
+    Answers,
+    Form,
+    Rows,
+    Truths,
+    Value,
+    allow_rows,
+    combinations,
+    decide_rows,
+    lengths,
+    separate,
+    with_nameless,
+    with_unusable,
+)
 from privtab.errors import InvalidRequest
 from privtab.names import LEFT_OUT
 from privtab.request import NOT_SET, Entity, Request, flag_name

@@ -35,9 +35,11 @@ from privtab.store.journal import journal_page
 from privtab.store.planning import Plan
 from privtab.store.schema import row_id
 from privtab.store.server.calls import (
+    CONTENT_TYPE,
     Call,
     JsonResponse,
     Malformed,
+    Metrics,
     NotFound,
     read_desired,
     read_entity,
@@ -45,7 +47,6 @@ from privtab.store.server.calls import (
     read_rows,
     read_tables,
 )
-from privtab.store.server.metrics import CONTENT_TYPE, Metrics
 from privtab.store.server.openapi import MOST_LISTED, PREFIX, TABLES, openapi
 from privtab.store.store import Outcome
 
