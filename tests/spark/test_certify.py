@@ -18,6 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from privtab import pipeline
+from privtab._staged import atomic_folder
 from privtab.errors import UsageError
 from privtab.moments import FIRST, Window, now
 from privtab.moments import text as moment_text
@@ -26,7 +27,6 @@ from privtab.request import Entity
 from privtab.spark import certify
 from privtab.spark.certification import certifying, findings
 from privtab.spark.certification.certifying import script_json
-from privtab.spark.failures import atomic_folder
 from privtab.state.nodes import Assignment, Grant, State
 
 NASTY = "<script>alert(1)</script>"

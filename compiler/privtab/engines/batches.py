@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab import characters
+from privtab import names
 from privtab._collection import no_collection
 from privtab.arrow import Codes, Truth
 from privtab.engines.arrays import Arrays
@@ -395,9 +395,7 @@ def _well_formed(request: Request) -> bool:
         isinstance(flags, frozenset | set)
         and isinstance(groups, tuple | list)
         and isinstance(withs, Mapping)
-        and all(
-            isinstance(name, str) and name and characters.unusable(name) is None for name in (*flags, *groups, *withs)
-        )
+        and all(isinstance(name, str) and name and names.unusable(name) is None for name in (*flags, *groups, *withs))
         and (roles is None or (isinstance(roles, tuple | list) and all(isinstance(name, str) for name in roles)))
         and all(isinstance(entity, Entity) for entity in withs.values())
     )

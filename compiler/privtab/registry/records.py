@@ -1,4 +1,4 @@
-"""The records of revisions: one file for each stored bundle, which is checked before. An unreadable one does not affect the others."""
+"""The records of revisions: one file for each stored bundle, which is checked before, and holds on those that a release is about to name. An unreadable one does not affect the others."""
 
 from __future__ import annotations
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import re
-import secrets
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from logging import LogRecord
-from pathlib import Path
-
-from privtab.errors import FileError
 
 _FRAME = re.compile(r"at [\w.$/<>]+\(|\.\.\. \d+ more$")
 _CLASS = re.compile(r"^(?:: |Caused by: )+(?:[\w$]+\.)+[\w$]+: ")
@@ -71,28 +66,3 @@ def first_lines(text: str) -> str:
             in_python_traceback = False
             lines.append(_CLASS.sub("", line.rstrip()))
     return "\n".join(list(dict.fromkeys(filter(None, lines)))[:12]).strip()
-
-
-@contextmanager
-def atomic_folder(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder that replaces `target` on success and is removed on failure."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    suffix = secrets.token_hex(4)
-    temporary = target.parent.resolve() / f".{target.name}.{suffix}"
-    temporary.mkdir()
-    try:
-        yield temporary
-        if target.exists():
-            replaced = target.parent / f".{target.name}.{suffix}.old"
-            target.rename(replaced)
-            temporary.rename(target)
-            if replaced.is_dir():
-                shutil.rmtree(replaced, ignore_errors=True)
-            else:
-                replaced.unlink()
-        else:
-            temporary.rename(target)
-    except OSError as error:
-        raise FileError(f"cannot write {target}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -8,9 +8,8 @@ from itertools import product
 from typing import Literal, NamedTuple, assert_never
 
 from privtab.analysis.diff.declared import combine_verdicts, compare_effects, verdict
-from privtab.analysis.diff.nodes import Cell, DeclarationChange, Pair, RowChange, Verdict, Witness
+from privtab.analysis.diff.nodes import Cell, DeclarationChange, Pair, PathForm, RowChange, Shape, Verdict, Witness
 from privtab.analysis.diff.renames import Renaming
-from privtab.analysis.diff.shapes import PathForm, Shape
 from privtab.analysis.diff.witness import Separation, WitnessCheck, separation
 from privtab.errors import Undecided
 from privtab.ir import filters

@@ -1,4 +1,4 @@
-"""Turns facts that distinguish two programs into a state and a request, checked by the reference under both."""
+"""Facts that distinguish two conditions, and from them that distinguish two programs into a state and a request, checked by the reference under both."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
-from privtab.analysis.diff.nodes import Decided, Tables, Witness
-from privtab.analysis.diff.shapes import PathForm, Shape, Types
+from privtab.analysis.diff.nodes import Decided, PathForm, Shape, Tables, Types, Witness
 from privtab.errors import InvalidRequest
 from privtab.ir.canonical import Listing
 from privtab.ir.comparisons import Comparisons, Values

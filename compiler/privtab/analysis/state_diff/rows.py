@@ -10,8 +10,8 @@ from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDi
 from privtab.analysis.state_diff.summary import groups, headline, totals
 from privtab.moments import FIRST, LAST, WINDOW, Window
 from privtab.moments import moment as at
+from privtab.state.names import NOWHERE, Places, place_text
 from privtab.state.nodes import ALL_TABLES, State
-from privtab.state.places import NOWHERE, Places, place_text
 from privtab.state.raw import COLUMNS, LARGE, RawState
 
 

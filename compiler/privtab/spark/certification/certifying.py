@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from privtab import __version__
 from privtab._lazy import renamed_keyword
+from privtab._staged import atomic_folder
 from privtab.errors import UsageError
 from privtab.printable import no_formula
 from privtab.report.html import HeatMap, rendered, shaded, visible
@@ -23,7 +24,6 @@ from privtab.request import Entity
 from privtab.spark.certification import findings as found
 from privtab.spark.certification.figures import Totals, WrittenRows
 from privtab.spark.certification.findings import WHAT, Finding
-from privtab.spark.failures import atomic_folder
 from privtab.spark.frames import of_spark
 from privtab.spark.matrix.matrix import Matrix
 from privtab.spark.matrix.opening import StateSource, open_matrix
@@ -41,7 +41,7 @@ from privtab.spark.frames import is_frame
 from privtab.spark.matrix import named
 from privtab.spark.matrix.matrix import report_omitted
 from privtab.spark.matrix.opening import open_state
-from privtab.spark.state.schemas import TABLES, is_written
+from privtab.spark.state.tables import TABLES, is_written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,9 +25,8 @@ from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, WINDOW
 from privtab.spark.frames import union
 from privtab.spark.state.files import Root
-from privtab.spark.state.schemas import CANONICAL, FINDINGS
 from privtab.spark.state.shards import TABLES, Findings, by_root, granted, root_state, texts_of
-from privtab.spark.state.tables import CELLS, cells, from_arrow, whole
+from privtab.spark.state.tables import CANONICAL, CELLS, FINDINGS, cells, from_arrow, whole
 from privtab.state.coded import CodedColumn
 from privtab.state.findings import CODES
 from privtab.state.nodes import ColumnRows, State

@@ -27,13 +27,12 @@ from privtab.errors import (
 )
 from privtab.printable import printable_json
 from privtab.serving.access_log import note
-from privtab.serving.endpoint import JSON, LOG, HttpError, answered, authorize, read_json_body
-from privtab.serving.page import PAGE_HEADERS
+from privtab.serving.endpoint import JSON, LOG, PAGE_HEADERS, HttpError, answered, authorize, read_json_body
 from privtab.serving.tokens import Tokens
+from privtab.store.database import row_id
 from privtab.store.guarded import ChangeKind, DesiredChange, GuardedStore, WriteOptions, proposal_json
 from privtab.store.journal import journal_page
 from privtab.store.planning import Plan
-from privtab.store.schema import row_id
 from privtab.store.server.calls import (
     CONTENT_TYPE,
     Call,
