@@ -78,7 +78,9 @@ def tree(sql: str, dialect: str, value: str) -> exp.Expression | None:
     return found.transform(lambda node: exp.Literal.string("\ue000") if node == exp.Literal.string(value) else node)
 
 
-MANY = pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+MANY = pytest.mark.parametrize(
+    "count", [300, pytest.param(2_000, marks=pytest.mark.slow), pytest.param(10_000, marks=pytest.mark.long)]
+)
 
 
 @MANY

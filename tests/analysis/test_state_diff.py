@@ -94,7 +94,7 @@ def test_attributes_of_many_states(subtests: pytest.Subtests, search_seed: int, 
             compare(with_attributes_of_the_state(seed), seed, seed % 8)
 
 
-@pytest.mark.parametrize("seed", seeds(range(20), quick=1, full=8))
+@pytest.mark.parametrize("seed", seeds(range(20), quick=1, full=4))
 def test_flat_ids(seed: int) -> None:
     program = generated_programs.program(seed, "flat", *(("nested", "below") if seed % 2 else ("hierarchy",)))
     for changes in (0, 4):
