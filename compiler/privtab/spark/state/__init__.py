@@ -17,9 +17,9 @@ __all__ = ["Build", "Read", "SparkState", "build", "import_state", "opened", "re
 
 _PLACES = {
     "builder": ("build",),
-    "builds": ("Build", "opened"),
-    "opening": ("import_state", "state_tables"),
+    "bundles": ("import_state", "state_tables"),
     "read": ("Read", "read_state"),
     "tables": ("SparkState",),
+    "worker": ("Build", "opened"),
 }
 __getattr__ = lazily(__name__, {name: f"{__name__}.{module}" for module, names in _PLACES.items() for name in names})
