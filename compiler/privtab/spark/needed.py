@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from privtab import arrow
 from privtab.arrow import Truth
-from privtab.engines.build_arrays import digest
-from privtab.engines.build_arrays import packed as flat
 from privtab.engines.lookups import TextDictionary
+from privtab.engines.packed import digest
+from privtab.engines.packed import packed as flat
 from privtab.ir.nodes import Program
 from privtab.spark import kernel
 from privtab.spark.arguments import RequestColumns
