@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from privtab.characters import unusable
+from privtab.names import unusable
 from privtab.sql_text import DIALECTS, Placeholder, TextError, identifier, literal, read, written
 
 HOSTILE = (
@@ -78,7 +78,9 @@ def tree(sql: str, dialect: str, value: str) -> exp.Expression | None:
     return found.transform(lambda node: exp.Literal.string("\ue000") if node == exp.Literal.string(value) else node)
 
 
-MANY = pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+MANY = pytest.mark.parametrize(
+    "count", [300, pytest.param(2_000, marks=pytest.mark.slow), pytest.param(10_000, marks=pytest.mark.long)]
+)
 
 
 @MANY

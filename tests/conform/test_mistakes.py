@@ -189,8 +189,12 @@ def test_shipped_tables_show_what_they_allow_with_few_questions(policy: str) -> 
     [
         "mariadb/10.11",
         *(
-            pytest.param(policy, marks=pytest.mark.slow)
-            for policy in ("unitycatalog/0.6", "lakekeeper/4.9", "polaris/1.7")
+            pytest.param(policy, marks=mark)
+            for policy, mark in (
+                ("unitycatalog/0.6", pytest.mark.slow),
+                ("lakekeeper/4.9", pytest.mark.long),
+                ("polaris/1.7", pytest.mark.long),
+            )
         ),
     ],
 )

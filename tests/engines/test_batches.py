@@ -102,7 +102,7 @@ def differences(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_columns_answer_as_one_by_one(seed: int, tmp_path: Path) -> None:
     total, allowed, found = differences(seed, tmp_path, policies=10, states=4, per_rule=8)
     assert not found, found[0]

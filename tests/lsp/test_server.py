@@ -342,7 +342,12 @@ def test_a_state_of_another_policy_is_not_changed(client: LspClient, tmp_path: P
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("encoding", "name", "edits"),
-    [("utf-16", "shop.yaml", 10_000), ("utf-8", "shop.scenarios.yaml", 1_000), ("utf-32", "shop.yaml", 1_000)],
+    [
+        pytest.param("utf-16", "shop.yaml", 10_000, marks=pytest.mark.long),
+        ("utf-16", "shop.yaml", 1_000),
+        ("utf-8", "shop.scenarios.yaml", 1_000),
+        ("utf-32", "shop.yaml", 1_000),
+    ],
 )
 def test_random_edits_never_break_it(folder: Path, encoding: str, name: str, edits: int) -> None:
     original = (folder / name).read_text(encoding="utf-8")

@@ -23,6 +23,9 @@ from privtab.reference.evaluate import Reference
 from privtab.state.index import index
 
 POLICIES = pipeline.find_policies([Path(__file__).parents[2] / "policy_src"])
+BY_NAME = {f"{path.parent.name}/{path.stem}": path for path in POLICIES}
+LONG = {"gravitino/1.1.0", "gravitino/1.2.0"}
+"""Large tables of which a later version is asked about in less time."""
 
 
 def answers(program: Program, text: str, opa: Path) -> Mapping[str, list[tuple[Case, Mapping[str, bool]]]]:
@@ -47,8 +50,11 @@ def answers(program: Program, text: str, opa: Path) -> Mapping[str, list[tuple[C
     return found
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", POLICIES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def mark(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.long if name in LONG else pytest.mark.slow
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=name, marks=mark(name)) for name, path in BY_NAME.items()])
 def test_minimal_sets_allow_and_nothing_less_does(path: Path, opa_binary: Path) -> None:
     program = pipeline.load_program(path)
     found = answers(program, path.read_text(encoding="utf-8"), opa_binary)

@@ -200,9 +200,13 @@ def test_the_matrix_by_the_index_is_the_references() -> None:
     assert sum(compare(seed, BY_INDEX[seed % len(BY_INDEX)]) for seed in range(32)) > 12_000
 
 
-@pytest.mark.slow
-def test_what_is_worked_out_once_makes_the_same_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
-    for seed in range(12):
+@pytest.mark.parametrize(
+    "seeds",
+    [pytest.param(range(4), marks=pytest.mark.slow), pytest.param(range(4, 16), marks=pytest.mark.long)],
+    ids=str,
+)
+def test_what_is_worked_out_once_makes_the_same_matrix(monkeypatch: pytest.MonkeyPatch, seeds: range) -> None:
+    for seed in seeds:
         features = BY_INDEX[seed % len(BY_INDEX)] if seed % 3 else worlds.IN_SPARK
         program, rnd = generated_programs.program(seed, *features), random.Random(seed)
         state, entities = worlds.state(program, seed), asked_of(program, rnd)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 
-def seeds(numbers: range, *, quick: int, full: int | None = None) -> list[Any]:
+def seeds(numbers: Sequence[int], *, quick: int, full: int | None = None) -> list[Any]:
     """The numbers as parameters: the first `quick` without a mark, those up to `full` (None: all) marked as slow, the others as long."""
     full = len(numbers) if full is None else full
     return [

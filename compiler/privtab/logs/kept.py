@@ -12,8 +12,8 @@ from privtab.errors import UsageError
 from privtab.logs.excerpts import OF_PRINCIPALS, principal_named
 from privtab.source import SourceFile
 from privtab.state.chains import GROUP, ROLE
+from privtab.state.names import Places
 from privtab.state.nodes import State
-from privtab.state.places import Places
 from privtab.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.syntax.yaml_tree import Node, compose
 

@@ -201,7 +201,12 @@ def test_tables_are_those_of_the_policy(spark: SparkSession, drives: Program) ->
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "features",
-    [("nested", "hierarchy"), ("attributes", "hierarchy"), ("active", "hierarchy"), ("below", "nested")],
+    [
+        ("nested", "hierarchy"),
+        ("attributes", "hierarchy"),
+        pytest.param(("active", "hierarchy"), marks=pytest.mark.long),
+        pytest.param(("below", "nested"), marks=pytest.mark.long),
+    ],
     ids="-".join,
 )
 def test_a_build_is_what_the_packer_makes_and_only_changes_are_built_again(

@@ -28,8 +28,8 @@ from privtab.names import LEFT_OUT
 from privtab.paths import count_names
 from privtab.request import Entity
 from privtab.state.located import placed
+from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import State
-from privtab.state.places import NOWHERE, Places
 
 __all__ = ["ChangedAccess", "ChangedRow", "StateDiff", "changed_rows", "state_diff"]
 
@@ -159,8 +159,6 @@ class Comparison:
         """What the answer does not cover although it may seem to."""
         if self.sides[0].uses.request_groups and self.rows:
             yield "groups of requests are compared one at a time: `group:NAME` is a user whose request names that group alone"
-        for group in self.program.semantics.everyones if self.rows else ():
-            yield f"every user is in `group:{group}`: those whom no row names are not listed"
 
     def _of(self, subjects: Sequence[Subject], roots: frozenset[str]) -> Iterator[ChangedAccess]:
         """The changed access of subjects that are affected at or below the same paths."""

@@ -12,9 +12,8 @@ from privtab.analysis.caller import Caller
 from privtab.attributes import NONE_GIVEN, Attribute, AttributeKind, GivenAttributes, Value
 from privtab.entitlements.bearers import USER, UserBearers
 from privtab.entitlements.evaluator import Evaluator
-from privtab.entitlements.opening import forms, held
 from privtab.entitlements.subjects import Subject as EntitledSubject
-from privtab.entitlements.subjects import Subjects
+from privtab.entitlements.subjects import Subjects, forms, held
 from privtab.entitlements.universe import USERS, named_principals
 from privtab.ir.comparisons import representatives
 from privtab.ir.formula import asked_condition, compared_terms, leaves
@@ -111,7 +110,7 @@ PRINCIPAL_COLUMN = {"grants": "grantee", "owners": "owner"}
 Subject = str
 """`user:alice`; `group:hr` for a nameless user whose request says that they are in this group."""
 ANY_OTHER: Subject = "user:*"
-"""A user whom neither state names, who is affected by attributes of entities."""
+"""A user whom neither state names: attributes of entities concern them, and what a group of everyone has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,13 +196,8 @@ class Side:
         """What a subject holds."""
         found = self._known.get(subject)
         if found is None:
-            holdings = self.holdings
             kind, _, name = subject.partition(":")
-            if kind == "group":
-                principals, scoped, roles = holdings.of_principal(subject)
-                found = Holding(principals, scoped, roles, holdings.above([name]))
-            else:
-                found = Holding(*holdings.of_user(name))
+            found = Holding(*self.holdings.of_user(name) if kind == "user" else self.holdings.of_user("", [name]))
             self._known[subject] = found
         return found
 
@@ -220,7 +214,9 @@ class Side:
                 users |= found
             holders = {holder for holder, _ in self._users.assigned(principal) if holder.startswith("group:")}
             groups = {group for holder in holders for group in self._users.groups_in(holder)}
-        return {f"user:{user}" for user in users if user} | (groups if self.uses.request_groups else set())
+        if "" in users:  # what stands for everyone
+            return self.everyone()
+        return {f"user:{user}" for user in users} | (groups if self.uses.request_groups else set())
 
     def everyone(self) -> set[Subject]:
         """Every subject that the state names, and a user whom it does not name."""

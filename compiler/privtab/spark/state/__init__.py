@@ -8,18 +8,18 @@ from privtab._lazy import lazily
 
 if TYPE_CHECKING:
     from privtab.spark.state.builder import build
-    from privtab.spark.state.builds import Build, opened
-    from privtab.spark.state.opening import import_state, state_tables
+    from privtab.spark.state.bundles import import_state, state_tables
     from privtab.spark.state.read import Read, read_state
     from privtab.spark.state.tables import SparkState
+    from privtab.spark.state.worker import Build, opened
 
 __all__ = ["Build", "Read", "SparkState", "build", "import_state", "opened", "read_state", "state_tables"]
 
 _PLACES = {
     "builder": ("build",),
-    "builds": ("Build", "opened"),
-    "opening": ("import_state", "state_tables"),
+    "bundles": ("import_state", "state_tables"),
     "read": ("Read", "read_state"),
     "tables": ("SparkState",),
+    "worker": ("Build", "opened"),
 }
 __getattr__ = lazily(__name__, {name: f"{__name__}.{module}" for module, names in _PLACES.items() for name in names})
