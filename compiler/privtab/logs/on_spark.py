@@ -7,6 +7,8 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator
 from functools import partial
+from glob import glob
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 
 ACCOUNT = "account"
 """The kind of the row in which a task tells what else it found."""
-_HIDDEN = "{_,.}*"
 _READ = ("_metadata", "_common_metadata")
 """Names that Spark reads all the same."""
 _FILES = "path string, modificationTime timestamp, length long, content binary"
@@ -50,7 +51,7 @@ def read(spark: SparkSession, logs: Iterable[str], *, stream: bool = False) -> D
     rows = _files(spark, listed, stream=stream).mapInArrow(_rows, from_arrow_schema(SCHEMA))
     hidden = Reading(most_places=None)
     if not stream:
-        _note_hidden(spark, listed, hidden)
+        _note_hidden(listed, hidden)
     return rows.union(spark.createDataFrame(pa.Table.from_batches(_damaged(hidden), SCHEMA))) if hidden.places else rows
 
 
@@ -63,7 +64,7 @@ def replay_files(spark: SparkSession, logs: Iterable[str], moments: Moments, *, 
     )
     merged = Replay(reading=Reading())
     merged.take(found.toArrow().cast(QUESTIONS), ACCOUNT)
-    _note_hidden(spark, listed, merged.reading)
+    _note_hidden(listed, merged.reading)
     return merged
 
 
@@ -93,32 +94,31 @@ def unused(
         account.add(part["read"])
         found.add(part)
     found.know(table.filter(pc.invert(told)).sort_by([(name, "ascending") for name in distinct.KEYS]), program)
-    _note_hidden(spark, listed, account)
+    _note_hidden(listed, account)
     return row_use.unused(program, observed, found)
 
 
-def _note_hidden(spark: SparkSession, logs: Iterable[str], reading: Reading) -> None:
-    """Note what Spark leaves out without a word: files and folders whose names begin with `_` or `.`."""
-    session: Any = spark
-    try:
-        path_of = session._jvm.org.apache.hadoop.fs.Path  # noqa: SLF001  (Spark has no other way to list files)
-        settings = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
-    except AttributeError:  # a session of Spark Connect has no file systems
-        reading.other["names that begin with `_` or `.` were not looked for"] += 1
-        return
+def _note_hidden(logs: Iterable[str], reading: Reading) -> None:
+    """Note what Spark leaves out without a word: files and folders whose names begin with `_` or `.`; of this machine's files alone."""
     for log in logs:
-        system, inside = path_of(log).getFileSystem(settings), log.rstrip("/")
-        found = [status for status in system.globStatus(path_of(inside)) or () if status.isFile()]
-        while system.globStatus(path_of(f"{inside}/*")):
-            found += system.globStatus(path_of(f"{inside}/{_HIDDEN}"))
-            inside += "/*"
-        above: list[str] = []
-        for status in found:
-            path, name = status.getPath().toString().removeprefix("file:"), status.getPath().getName()
-            read = not name.startswith(("_", ".")) or name.startswith(_READ) or ("=" in name and name[0] == "_")
-            if not read and (status.isDirectory() or status.getLen()) and not path.startswith(tuple(above)):
-                above.append(f"{path}/")
-                reading.damage(path, 0, "not read: Spark leaves out names that begin with `_` or `.`")
+        path = log.removeprefix("file://").removeprefix("file:")
+        if ":" in path.partition("/")[0]:
+            reading.other["names that begin with `_` or `.` were not looked for elsewhere than on this machine"] += 1
+            continue
+        for found in sorted(glob(path, include_hidden=True)):  # noqa: PTH207  (a whole path may be a pattern)
+            for hidden in _hidden(Path(found)):
+                reading.damage(str(hidden.resolve()), 0, "not read: Spark leaves out names that begin with `_` or `.`")
+
+
+def _hidden(path: Path) -> Iterator[Path]:
+    """What Spark does not read of a path that is given: itself, if it is a file, and what lies in a folder; nothing that is empty."""
+    for child in [path] if path.is_file() else sorted(path.iterdir()):
+        name = child.name
+        if name.startswith(".") or (name.startswith("_") and "=" not in name and not name.startswith(_READ)):
+            if child.is_dir() or child.stat().st_size:
+                yield child
+        elif child.is_dir():
+            yield from _hidden(child)
 
 
 def _files(spark: SparkSession, logs: Iterable[str], *, stream: bool = False) -> DataFrame:
