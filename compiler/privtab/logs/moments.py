@@ -23,7 +23,7 @@ from privtab.registry import Registry
 from privtab.registry.deploy.program import program_in
 from privtab.state.findings import stops
 from privtab.state.index import index
-from privtab.state.load import from_tables, to_tables
+from privtab.state.load import as_raw, from_tables
 from privtab.state.names import uses
 from privtab.state.raw import RawState
 from privtab.state.validate import validate
@@ -145,7 +145,7 @@ class Moments:
                 return document
             from privtab.spark.state.bundles import from_index
 
-            rows = from_tables(to_tables(as_written(policy.program, from_index(document))), "the state")
+            rows = as_raw(as_written(policy.program, from_index(document)), "the state")
         checked, findings = validate(policy.program, rows)
         errors = [finding for finding in findings if finding.severity == "error"]
         if stopping := [finding for finding in errors if stops(policy.program, finding)]:

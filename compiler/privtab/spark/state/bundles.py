@@ -17,6 +17,7 @@ from privtab.shard_names import GRANTS
 from privtab.spark.state.checked import program_of
 from privtab.spark.state.schemas import TABLES
 from privtab.state.attribute_rows import texts
+from privtab.state.names import FOR_FILTERS, KEEPS
 from privtab.state.nodes import Cells, ColumnRows, State
 from privtab.state.principal_rows import held_role
 from privtab.state.written import as_written
@@ -69,7 +70,7 @@ def from_index(document: Mapping[str, Any]) -> State:
             "entities": ((key, parent, None) for key, parent in document.get("places", {}).items()),
         }
     )
-    return State(**found)
+    return State(lacks=FOR_FILTERS.difference(document.get(KEEPS, ())), **found)
 
 
 def _tables(cells: Mapping[str, Iterable[Cells]]) -> dict[str, Any]:

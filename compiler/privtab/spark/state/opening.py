@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from privtab._install import how_to_install
 from privtab._lazy import renamed_keyword
+from privtab.engines.index import require_kept
 from privtab.errors import StateInvalid, UsageError
 from privtab.request import Entity
 from privtab.spark.frames import is_frame, of_spark
@@ -18,6 +19,7 @@ from privtab.spark.state.checked import DENIES, checked_rows, program_of
 from privtab.spark.state.read import Read, read_state, read_written
 from privtab.spark.state.schemas import is_written, schema, tables_of
 from privtab.spark.state.tables import SparkState
+from privtab.state.names import FOR_FILTERS, filters_need
 from privtab.state.nodes import State
 
 if TYPE_CHECKING:
@@ -49,9 +51,10 @@ def state_tables(spark: SparkSession, policy: object, state: object) -> SparkSta
         from privtab.spark.policies import open_policy
 
         opened = open_policy(cast("Any", policy))
-        rows = SparkState.from_state(spark, None, rows_of_bundles(opened, str(path)))
-        further = (table for table in tables_of(opened.as_program) if table not in rows.tables)
-        empty = {table: spark.createDataFrame([], schema(table)) for table in further}
+        read_back, program = rows_of_bundles(opened, str(path)), opened.as_program
+        require_kept(filters_need(program), FOR_FILTERS - read_back.lacks)
+        rows = SparkState.from_state(spark, None, read_back)
+        empty = {t: spark.createDataFrame([], schema(t)) for t in tables_of(program) if t not in rows.tables}
         return replace(rows, tables={**rows.tables, **empty}, system=opened.system)
     if is_written(path):
         return read_written(spark, path, policy)
