@@ -30,6 +30,8 @@ class Quoting:
     """What stands around names."""
     escapes: tuple[tuple[str, str], ...] = (("'", "''"),)
     """What characters of a text become in its literal, in this order."""
+    text: tuple[str, str] = ("'", "'")
+    """What stands around a text, with a collation where texts otherwise compare without case and accents."""
     refused: str = "`"
     """Further signs that begin or end something elsewhere."""
 
@@ -38,7 +40,9 @@ _DOUBLED = (("\\", "\\\\"), ("'", "''"))
 _BACKSLASHES = (("\\", "\\\\"), ("'", "\\'"))
 DIALECTS: Mapping[str, Quoting] = {
     "postgres": Quoting(),
-    "mysql": Quoting(identifier="`", escapes=_DOUBLED, refused=""),
+    "mysql": Quoting(
+        identifier="`", escapes=_DOUBLED, refused="", text=("(CONVERT('", "' USING utf8mb4) COLLATE utf8mb4_bin)")
+    ),
     "sqlite": Quoting(refused="`["),
     "duckdb": Quoting(),
     # Spark puts what it is configured with in the place of `${…}`, in quotes too, before it looks where they end.
@@ -226,9 +230,10 @@ def literal(value: object, dialect: str) -> str | None:
         case float() if value.is_integer():
             return literal(int(value), dialect)
         case str() if unusable(value) is None:
-            for sign, escaped in DIALECTS[dialect].escapes:
+            quoting = DIALECTS[dialect]
+            for sign, escaped in quoting.escapes:
                 value = value.replace(sign, escaped)
-            return f"'{value}'"
+            return value.join(quoting.text)
         case Sequence() if not isinstance(value, str):
             listed = [literal(item, dialect) for item in sorted(set(value))]
             return None if None in listed else f"({', '.join(map(str, listed)) or 'NULL'})"

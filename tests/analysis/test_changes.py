@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import chain, combinations
 
 import generated_programs
 import pytest
@@ -8,8 +8,9 @@ import worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privtab.analysis.changes import Change, apply
-from privtab.analysis.turns import all_changes, ways
+from privtab.analysis import turns
+from privtab.analysis.changes import Change, SmallestChanges, apply, order
+from privtab.analysis.turns import ways
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
@@ -43,6 +44,21 @@ def check(policy: int, seed: int) -> None:
         if len(thought_of) <= MOST:
             found = {frozenset(way) for way in ways(reference, state, request).sets}
             assert found == by_trying(program, state, request, thought_of), request
+
+
+def all_changes(reference: Reference, state: State, request: Request) -> tuple[Change, ...]:
+    """Every change that `ways` considers for a request."""
+    if turns._is_unplaced(reference, request):
+        return ()
+    roles = turns.HypotheticalDecision(reference, state, request, ()).roles()
+    found: set[Change] = set(roles)
+    for some in turns._role_sets(roles, SmallestChanges()):
+        decision = turns.HypotheticalDecision(reference, state, request, some)
+        found |= {
+            *decision.candidates.values(),
+            *chain.from_iterable(map(decision._removals, decision.reachable_atoms)),
+        }
+    return tuple(sorted(found, key=order))
 
 
 def by_trying(

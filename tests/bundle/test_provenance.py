@@ -14,7 +14,12 @@ import pytest
 import signing_keys
 
 from privtab import __version__
+from privtab.bundle.inspect import inspect
 from privtab.bundle.provenance import provenance
+from privtab.pipeline import load_program
+from privtab.registry.deploy.rollout import pack
+from privtab.state.load import load
+from privtab.state.validate import validate
 
 POLICY = """
 privtab: 1
@@ -71,6 +76,19 @@ def test_the_commit_is_the_one_that_changed_the_file(repository: Path) -> None:
     assert provenance(policy).dirty
     assert provenance(policy).commit == found.commit
     assert provenance(policy).sources != found.sources
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_deployment_says_where_its_state_comes_from(repository: Path, sharded: bool) -> None:
+    policy, state = (repository / "tables" / name for name in ("shop.yaml", "state.yaml"))
+    program = load_program(policy)
+    rows, _ = validate(program, load(state))
+    packed = pack(program, policy, state=(rows, state), sharded=sharded)
+    of_state = packed.shards["people"] if packed.shards else packed.state
+    assert of_state is not None
+    found = provenance(state, policy="shop/1").to_json()
+    assert inspect(of_state).provenance == found
+    assert found["git"]["commit"] == git(repository, "log", "-1", "--format=%H", "--", "tables/state.yaml")
 
 
 def test_without_a_repository_there_is_no_commit(tmp_path: Path, repository: Path) -> None:

@@ -83,3 +83,11 @@ def test_comparisons_that_no_values_satisfy(only: Callable[..., Any], condition:
         "P312",
     )
     assert found.message == "no state allows `shelf/look`"
+
+
+def test_an_entity_of_a_single_type_is_always_named(codes: Callable[[str], list[str]]) -> None:
+    row = "{requires: READ (rules), each: WRITE (rules)}"
+    policy = (
+        f"entities: {{shop: {{rules: }}}}\ntypes: {{rules: {{single: true}}}}\ntables: {{rules: {{list: {row}}}}}\n"
+    )
+    assert "P312" not in codes(policy)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import filtered_policy
 import pytest
+
+from privtab.bundle.pack import state_bundle
+from privtab.cli._stored import load_rows
+from privtab.state.validate import validate
 
 
 @pytest.fixture
@@ -55,6 +60,27 @@ def test_types_without_filters_are_refused(privtab: Callable[..., Any], asked: l
     ran = privtab("explain", "eve", "row_filter", "schema:m/s", *asked)
     assert ran.code == 2
     assert "`schema` has no row filters; `table` has" in ran.err
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["built once", "built again"])
+def test_a_bundle_that_was_built_before_filters_read_groups_is_refused(
+    privtab: Callable[..., Any], asked: list[str], tmp_path: Path, again: bool
+) -> None:
+    """It lacks the names of groups: who is in one that a filter leaves out would see its rows."""
+    program, state, _ = filtered_policy.made(tmp_path)
+    without = replace(program, filters=tuple(one for one in program.filters if one.name == "all_rows"))
+    bundle = tmp_path / "built.tar.gz"
+    bundle.write_bytes(state_bundle(without, state))
+    if again:
+        read_back, _ = validate(program, load_rows(program, bundle))
+        bundle.write_bytes(state_bundle(program, read_back))
+    asked = [*asked[:2], "-s", str(bundle)]
+    ran = privtab("explain", "eve", "row_filter", "table:m/s/t", *asked)
+    assert (ran.code, ran.out) == (3, "")
+    assert "the state was built for other filters: it lacks groups; build it again with this policy" in ran.err
+    assert privtab("explain", "ben", "load", "table:m/s/t", *asked).code == 0, "what is asked otherwise is answered"
+    bundle.write_bytes(state_bundle(program, state))
+    assert privtab("explain", "eve", "row_filter", "table:m/s/t", *asked).out.startswith("row filter own_rows")
 
 
 def test_describe_shows_the_texts(privtab: Callable[..., Any], asked: list[str]) -> None:

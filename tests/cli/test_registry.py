@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from example_bundles import ExampleBundles, bundles
@@ -39,8 +40,8 @@ def answered(capsys: pytest.CaptureFixture[str], *arguments: str | Path, code: i
     return out if code == 0 else err
 
 
-def document(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> object:
-    found: object = json.loads(answered(capsys, *arguments, "--format", "json"))
+def document(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
+    found: Any = json.loads(answered(capsys, *arguments, "--format", "json"))
     return found
 
 
@@ -70,7 +71,17 @@ def test_release_and_roll_back(url: str, files: Path, capsys: pytest.CaptureFixt
     assert "at release 4" in answered(capsys, "release", url, "dev", "shop", "--to", "1", "--expect", "3", code=1)
     history = document(capsys, "history", url, "dev", "shop", "--last", "2")
     assert isinstance(history, list)
-    assert [release["sequence"] for release in history] == [3, 4]
+    assert [release["release"] for release in history] == [3, 4]
+
+
+def test_every_command_says_the_same_of_a_release(url: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put: Any = document(capsys, "put", url, files / "1", "--channel", "dev", "--why", "begin")
+    [shown], history = document(capsys, "show", url), document(capsys, "history", url, "dev", "shop")
+    [status] = document(capsys, "status", "-r", url, "-c", "dev")["channels"]
+    assert history == status.pop("history") == [shown]
+    assert shown == status == put["channel"]
+    assert (shown["release"], shown["why"], shown["shards"], shown["trouble"]) == (1, "begin", None, None)
+    assert document(capsys, "release", url, "dev", "shop", "--to", "1", "--why", "begin").keys() == shown.keys()
 
 
 def test_shards_run_together(

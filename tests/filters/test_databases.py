@@ -21,6 +21,7 @@ from privtab.filters.expression import EVERYTHING, NOTHING, Expression, OneOf, P
 from privtab.filters.filter import Filter
 from privtab.filters.regions import Region, Regions, Split
 from privtab.names import encode_name
+from privtab.sql_text import literal
 
 LEVELS = ("catalog", "schema", "table")
 COLUMNS = {"catalog": "t.cat", "schema": "t.sch", "table": "t.name"}
@@ -222,6 +223,29 @@ def test_attributes_in_columns_are_compared(dialect: str, run: Run) -> None:
         where = found.sql(dialect, {"rank": "rank_", "hidden": "hidden", "color": "a.color"})
         selected = {row[0] for row in run(f"SELECT id FROM a WHERE {where.text}", where.parameters)}
         assert selected == {row["id"] for row in ATTRIBUTES if found.allows(**row)}, where
+
+
+FOLDING = ("utf8mb4", "utf8mb3", "utf16", "latin1")
+"""Character sets of columns that fold case by default."""
+
+
+@pytest.mark.parametrize("dialect", ["mysql"])
+def test_values_of_row_filters_are_themselves_alone_where_columns_fold(dialect: str, run: Run) -> None:
+    """A row of `Ben` is none of `ben`; blanks at the end are left out of the comparison, as the documents say."""
+    names = ("ben", "Ben", "BEN", "bén", "b\\en", "o'brien", "O'Brien", "straße", "strasse", "ab", "a b")
+    columns = ", ".join(f"{kind} VARCHAR(20) CHARACTER SET {kind}" for kind in FOLDING)
+    run("DROP TABLE IF EXISTS held", ())
+    run(f"CREATE TABLE held (id INT, {columns})", ())
+    for number, name in enumerate(names):
+        run("INSERT INTO held VALUES (%s, %s, %s, %s, %s)", [number, *[name] * len(FOLDING)])
+    for connected in ("utf8mb4", "latin1"):
+        run(f"SET character_set_connection = {connected}", ())
+        for column, (number, name) in product(FOLDING, enumerate(names)):
+            one, listed = literal(name, dialect), literal([name, "nobody"], dialect)
+            for condition in (f"{column} = {one}", f"{column} IN {listed}", f"{one} = {column}"):
+                assert run(f"SELECT id FROM held WHERE {condition}", ()) == [(number,)], condition
+            assert len(run(f"SELECT id FROM held WHERE {column} NOT IN {listed}", ())) == len(names) - 1
+    run("SET character_set_connection = utf8mb4", ())
 
 
 def test_attributes_in_columns_are_compared_on_spark(spark: SparkSession) -> None:

@@ -12,7 +12,7 @@ import pytest
 from privtab.analysis.diff import diff
 from privtab.analysis.paths import ReachableRights
 from privtab.analysis.state_diff import state_diff
-from privtab.analysis.turns import all_changes, ways
+from privtab.analysis.turns import ways
 from privtab.analysis.what_can import what_can
 from privtab.analysis.who_can import who_can
 from privtab.backends.stubs import render
@@ -141,10 +141,7 @@ ASK: dict[Tool, list[Callable[[Program, Reference], Any]]] = {
     Tool.SPARK_BUILD: [lambda p, _: check_support(p, Tool.SPARK_BUILD)],
     Tool.STATE_DIFF: [lambda p, _: state_diff(p, state_of(p), State())],
     Tool.STUBS: [lambda p, _: render(p)],
-    Tool.TURNS: [
-        lambda _, r: ways(r, state_of(r.program), request_of(r.program)),
-        lambda _, r: all_changes(r, state_of(r.program), request_of(r.program)),
-    ],
+    Tool.TURNS: [lambda _, r: ways(r, state_of(r.program), request_of(r.program))],
     Tool.WHAT_CAN: [lambda _, r: what_can(r, state_of(r.program), "ann")],
     Tool.WHO_CAN: [lambda _, r: who_can(r, state_of(r.program), request_of(r.program)).users],
     Tool.WHO_CAN_PRINCIPALS: [lambda _, r: who_can(r, state_of(r.program), request_of(r.program)).principals()],

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from shop_policy import Reads
+import re
+
+from shop_policy import Reads, failed
 
 from privtab.scenarios.nodes import CasePlan
-from privtab.scenarios.prove import Coverage, coverage, observe, percent
+from privtab.scenarios.prove import Coverage, coverage, observe, percent, suggested
 
 POLICY = """\
 privtab: 1
@@ -44,6 +46,26 @@ def covered(plan: CasePlan) -> Coverage:
 def proved(reads: Reads, cases: str, rule: str) -> list[str]:
     plan = reads(f"{STATE}cases: [{cases}]", POLICY)
     return [f"{c.setting}: {c.text}" for c in covered(plan).cells if c.covered and c.rule.id.endswith(rule)]
+
+
+def test_what_belongs_to_a_single_type_is_always_named(reads: Reads) -> None:
+    """It has no name of its own that a call could omit."""
+    policy = POLICY.replace("entities: {store: {shelf: }", "entities: {store: {shelf: , rules: }")
+    policy = policy.replace("\nprivileges", "\ntypes: {rules: {single: true}}\nprivileges", 1)
+    policy += "  rules: {list: {requires: READ (store), each: READ (rules)}, make: {requires: WRITE (rules), grants: READ (rules)}}\n"
+    plan = reads(f"{STATE}cases: [{{user: ben, action: list, resource: 'rules:s', decision: deny}}]", policy)
+    cells = [cell for cell in covered(plan).cells if cell.rule.entity == "rules" and cell.rule.operation == "list"]
+    assert [(cell.setting, cell.text, cell.covered) for cell in cells] == [
+        ("", "allowed by READ (store), READ (rules)", False),
+        ("", "denied without READ (store), though with READ (rules)", False),
+        ("", "denied without READ (rules), though with READ (store)", True),
+        ("", "denied to callers who hold none of it", False),
+    ]
+    text = suggested(plan, covered(plan), None)
+    assert re.findall(r"(?:list|make) rules:\S*", text) == ["list rules:s", "make rules:s"]
+    again = reads(STATE + text, policy)
+    assert not failed(again)
+    assert not [cell for cell in covered(again).untested if cell.rule.entity == "rules"]
 
 
 def test_the_cells_of_every_form_of_every_row(reads: Reads) -> None:

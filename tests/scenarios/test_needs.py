@@ -5,7 +5,7 @@ from __future__ import annotations
 import generated_programs
 import pytest
 from seeds import seeds
-from shop_policy import Reads, Refuses, failed
+from shop_policy import POLICY, Reads, Refuses, failed
 
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.formula import asked_condition
@@ -19,6 +19,8 @@ from privtab.scenarios.generated import GeneratedCallers
 from privtab.scenarios.needs import Callers
 from privtab.scenarios.nodes import CasePlan
 from privtab.scenarios.suggest import RequestNames
+from privtab.state.load import from_tables, to_tables
+from privtab.state.validate import validate
 
 
 def answers(plan: CasePlan) -> dict[str, bool]:
@@ -37,6 +39,38 @@ def test_each_set_is_enough_each_atom_is_needed_and_nothing_else_lets_in(reads: 
         "everything but owner (item:s/a/x), owner (shelf:s/a); denied READ (item:s/a/x)": False,
     }
     assert failed(plan) == []
+
+
+@pytest.mark.parametrize("groups", ["state", "request"])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        "grantees: [role]",
+        "grantees: [group]",
+        "grantees: [role], assignees: [group]",
+        "grantees: [user], assignees: [group], owner: {kinds: [role]}",
+        "assignees: [group, role], owner: {kinds: [group]}, hierarchy: [roles]",
+    ],
+)
+def test_rows_name_principals_of_the_kinds_that_the_policy_takes(reads: Reads, kinds: str, groups: str) -> None:
+    owner = "" if "owner" in kinds else ", owner: {kinds: [user]}"
+    policy = POLICY.replace(
+        "deny: overrides, owner: {creator: true}}", f"deny: overrides, {kinds}{owner}, groups: [{groups}]}}"
+    )
+    assert policy != POLICY
+    plan = reads(
+        """
+        needs:
+          - {ask: burn item:s/a/x, flags: [really], by: [[WRITE (item:s/a/x), OWN (item:s/a/x)]]}
+          - {ask: read item:s/a/x, by: [[READ (item:s/a/x)], [owner (shelf:s/a)], [owner (item:s/a/x)]]}
+          - {ask: use role:s/r, by: [[holds (role:s/r)]]}
+        """,
+        policy,
+    )
+    assert failed(plan) == []
+    for state in plan.worlds:
+        _, findings = validate(plan.program, from_tables(to_tables(state), "generated"))
+        assert [str(finding) for finding in findings if finding.severity == "error"] == []
 
 
 def test_callers_that_lack_one_atom_are_denied(reads: Reads) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from spark_plans import check_rows, in_every_way
+from spark_plans import WAYS, check_rows, in_every_way
+
+from privtab.spark import decide
 
 POLICY = """
 privtab: 1
@@ -66,6 +68,15 @@ grants:
   - {grantee: "role:writer", effect: allow, privilege: READ, entity: "folder:f1"}
 owners:
   - {entity: "folder:f1", owner: "user:own"}
+"""
+ROUTES = """
+privtab: 1
+system: web
+version: '1'
+entities: {route: }
+types: {route: {flat: true}}
+privileges: [CALL]
+tables: {route: {call: CALL (route)}}
 """
 NO, MALFORMED, DEPTH = "not granted", "malformed path", "wrong depth"
 ROWS: tuple[tuple[str, str, str, str | None, str | None], ...] = (
@@ -136,3 +147,25 @@ ROWS: tuple[tuple[str, str, str, str | None, str | None], ...] = (
 @in_every_way
 def test_every_plan_finds_where_entities_lie(way: str, spark: SparkSession, tmp_path: Path) -> None:
     check_rows(spark, tmp_path, POLICY, STATE, ROWS, way)
+
+
+@pytest.mark.slow
+@in_every_way
+def test_ids_with_slashes_are_one_name_in_columns(way: str, spark: SparkSession, tmp_path: Path) -> None:
+    """Rows of the state may write them as they are; a column of paths may not, and a column of names does."""
+    policy, state = tmp_path / "policy.yaml", tmp_path / "state.yaml"
+    policy.write_text(ROUTES, encoding="utf-8")
+    state.write_text("grants:\n- {grantee: 'user:ann', effect: allow, privilege: CALL, entity: 'route:/todos'}\n")
+    rows = [("ann", "/todos"), ("ann", "%2Ftodos"), ("ann", "/"), ("ben", "/todos")]
+    frame = spark.createDataFrame(rows, "user string, id string")
+    reasons: dict[object, list[str | None]] = {
+        "id": ["malformed path", None, "malformed path", "malformed path"],
+        ("id",): [None, NO, NO, NO],
+    }
+    for column, expected in reasons.items():
+        resource = ("route", column if isinstance(column, str) else ["id"])
+        decided = decide(
+            frame, str(policy), str(state), subject="user", action="call", resource=resource, **WAYS[way]
+        ).collect()
+        found = {(row.user, row.id): row.reason for row in decided}
+        assert found == dict(zip(rows, expected, strict=True)), column

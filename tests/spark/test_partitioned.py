@@ -22,6 +22,12 @@ from privtab.spark.state import state_tables
 from privtab.state.nodes import Grant, State
 
 
+def world(seed: int) -> tuple[Program, State]:
+    """A generated policy and state: every second one with all features that Spark supports."""
+    program = generated_programs.program(seed, *((*worlds.IN_SPARK, "inside") if seed % 2 else ()))
+    return program, worlds.state(program, seed)
+
+
 def sorted_rows(frame: DataFrame) -> list[str]:
     return sorted(repr(row.asDict(recursive=True)) for row in frame.collect())
 
@@ -30,8 +36,8 @@ def in_portions(
     spark: SparkSession, seed: int, monkeypatch: pytest.MonkeyPatch, depth: int, **arguments: Any
 ) -> list[str]:
     """The matrix of a world in portions that begin with so many names."""
-    program = generated_programs.program(seed, *(worlds.IN_SPARK if seed % 2 else ()))
-    state = state_tables(spark, program, worlds.state(program, seed))
+    program, rows = world(seed)
+    state = state_tables(spark, program, rows)
     with monkeypatch.context() as patched:
         patched.setattr(opening, "LOCAL", -1)
         patched.setattr(partitioned, "depth_of", lambda *_: depth)
@@ -46,16 +52,18 @@ def unset(program: Program) -> tuple[str, ...]:
 
 @pytest.mark.slow
 def test_portions_have_the_rows_of_the_whole(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Privileges, owners, members, roles and their scopes, names that are users and roles, what anyone may: in portions of two names.
-    program = generated_programs.program(189, *worlds.IN_SPARK)
+    # Privileges, owners, members, roles and their scopes, names that are users and roles, what anyone may, and single types within
+    # single types: in portions of two names.
+    seed = 1303
+    program, rows = world(seed)
     policy = open_policy(program)
-    source = open_state(policy, worlds.state(program, 189))
+    source = open_state(policy, rows)
     flags = unset(program)
     matrix = open_matrix(policy, source, Question(flags=frozenset(flags)))
     keys = named.of_source(policy, source)
     whole = sorted(repr(row) for batch in matrix.of(keys) for row in batch.to_pylist())
     assert len(whole) > 100
-    assert in_portions(spark, 189, monkeypatch, 2, flags=flags) == whole
+    assert in_portions(spark, seed, monkeypatch, 2, flags=flags) == whole
 
 
 @pytest.mark.long
@@ -64,7 +72,7 @@ def test_portions_of_many_worlds(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, search_seed: int, seed: int
 ) -> None:
     seed += search_seed
-    rnd, program = random.Random(seed), generated_programs.program(seed, *(worlds.IN_SPARK if seed % 2 else ()))
+    rnd, (program, rows) = random.Random(seed), world(seed)
     slots = {w.name: w.types for rule in program.rules.values() for w in rule.withs}
     known = {f for s in open_policy(program).vocabulary.operations.values() for o in s.values() for f in o.flags}
     arguments: dict[str, Any] = {
@@ -83,7 +91,7 @@ def test_portions_of_many_worlds(
             arguments["principals"] = ["role:reader", "group:hr"]
         case 2:
             arguments["principals"] = ["role:reader", "group:hr", "user:bob"][: rnd.randint(1, 3)]
-    state = state_tables(spark, program, worlds.state(program, seed))
+    state = state_tables(spark, program, rows)
     whole = sorted_rows(entitlements(program, state, spark=spark, partitions=1, **arguments))
     assert in_portions(spark, seed, monkeypatch, rnd.randint(1, 3), **arguments) == whole
 

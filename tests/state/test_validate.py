@@ -3,11 +3,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import generated_programs
 import pytest
+import worlds
 
 from privtab.ir.nodes import Program
 from privtab.request import Entity
+from privtab.state.load import from_tables, to_tables
 from privtab.state.nodes import Assignment, Grant, State, StateFinding
+from privtab.state.validate import validate
 
 Checked = Callable[..., tuple[State, tuple[StateFinding, ...]]]
 GOOD = {"grantee": "user:a", "effect": "allow", "privilege": "SELECT", "entity": "table:l/s/t"}
@@ -41,6 +45,14 @@ def test_good_rows_of_every_table_make_the_state(checked: Checked) -> None:
         owners=((Entity("settings", "l/s"), "user:alice"),),
         service_admins=("arn:aws:root",),
     )
+
+
+@pytest.mark.parametrize("features", [(), worlds.FEATURES, ("inside", *worlds.IN_SPARK), ("nested", "attributes")])
+def test_the_rows_of_generated_states_are_good(features: tuple[str, ...]) -> None:
+    for seed in range(32, 36):
+        program = generated_programs.program(seed, *features)
+        _, findings = validate(program, from_tables(to_tables(worlds.state(program, seed)), "world.json"))
+        assert [finding for finding in findings if finding.severity == "error"] == []
 
 
 def test_no_rows_are_an_empty_state(checked: Checked) -> None:

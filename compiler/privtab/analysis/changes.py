@@ -128,7 +128,8 @@ def apply(state: State, user: str, changes: Iterable[Change]) -> State:
             case Give():
                 name = user if change.to == "user" else _new(before, change.to, user)
                 principal = f"{change.to}:{name}"
-                row = row_giving(change.right, change.entity, user=user, grantee=principal, owner=principal)
+                to = dict.fromkeys(GIVEN_BY.values(), principal)
+                row = row_giving(change.right, change.entity, user=user, to=to)
                 if row is not None:
                     state = state.with_row(*row)
                 if change.to == "role":

@@ -66,20 +66,6 @@ def ways(reference: Reference, state: State, request: Request) -> Ways:
     return Ways(budget.in_order(found), complete=not budget.truncated)
 
 
-def all_changes(reference: Reference, state: State, request: Request) -> tuple[Change, ...]:
-    """Every change that `ways` considers for a request."""
-    check_support(reference.program, Tool.TURNS)
-    if _is_unplaced(reference, request):
-        return ()
-    required_roles = HypotheticalDecision(reference, state, request, ()).roles()
-    found = {
-        change
-        for roles in _role_sets(required_roles, SmallestChanges())
-        for change in HypotheticalDecision(reference, state, request, roles).candidate_changes()
-    }
-    return tuple(sorted(found | set(required_roles), key=order))
-
-
 def _is_unplaced(reference: Reference, request: Request) -> bool:
     """Whether no row of the state places an object of a request."""
     reference.vocabulary.check(request)
@@ -183,11 +169,6 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
     def _unrelated_scope(self, type_: str) -> Entity:
         """A scope unrelated to the request, so that the role is held but has no other influence on the decision."""
         return Entity(type_, "/".join(["elsewhere"] * self.program.depth(type_)))
-
-    def candidate_changes(self) -> Iterator[Change]:
-        """The changes for each atom that the condition reaches; may repeat."""
-        yield from self.candidates.values()
-        yield from chain.from_iterable(map(self._removals, self.reachable_atoms))
 
     def _removals(self, atom: Atom) -> Changes:
         """The removal of each denial of a privilege on its own entity."""

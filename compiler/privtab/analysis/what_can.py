@@ -163,8 +163,7 @@ def questions(program: Program, type_: str) -> list[tuple[Rule, bool]]:
     calls = [
         (rule, True)
         for rule in rules
-        if rule.unnamed
-        and not program.entities[rule.entity].single
+        if program.unnamed(rule)
         and (
             program.entities[rule.entity].parent == parent or (rule.entity == type_ and program.entities[type_].nested)
         )

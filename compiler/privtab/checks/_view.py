@@ -393,7 +393,7 @@ def compare(view: View, first: Rule, second: Rule) -> Comparison:
     breadth: Breadth = "incomparable"
     if same_objects:
         # A request without the last name is another kind of request and is compared separately.
-        naming = (True, False) if first.unnamed and second.unnamed else (True,)
+        naming = (True, False) if all(map(view.program.unnamed, (first, second))) else (True,)
         pairs = {tuple(asked_condition(view.program, rule, named=n) for rule in (first, second)) for n in naming}
         allows_at_least = _all(
             view.known_to_imply(first, second_condition, first_condition) for first_condition, second_condition in pairs

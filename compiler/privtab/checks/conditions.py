@@ -75,7 +75,7 @@ def unreachable_operation(policy: m.Policy) -> Iterator[Diagnostic]:
             continue
         condition, unnamed = item_condition(rule), False
         example = view.unreachable_setting(rule, condition)
-        if example is None and rule.unnamed:
+        if example is None and view.program.unnamed(rule):
             condition, unnamed = call_condition(rule), True
             example = view.unreachable_setting(rule, condition, unnamed=True)
         if example is None:

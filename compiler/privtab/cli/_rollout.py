@@ -234,13 +234,10 @@ def print_late(snapshot: FleetSnapshot) -> None:
 
 def channel_json(channel: Channel) -> dict[str, Any]:
     """A channel as JSON."""
-    names = ("channel", "system", "policy", "state", "shards", "canary", "when", "by", "why", "trouble")
+    names = ("channel", "system", "policy", "state", "shards", "canary", "digests", "when", "by", "why", "trouble")
     shown = {name: getattr(channel, name) or None for name in names}
-    return {
-        **shown,
-        "release": channel.sequence,
-        "switch": channel.sequence,
-    }  # `switch`: its former name, for one version
+    # The last two are former names of `release`, for one version.
+    return shown | dict.fromkeys(("release", "sequence", "switch"), channel.sequence)
 
 
 def snapshot_json(snapshot: FleetSnapshot | None) -> dict[str, Any] | None:

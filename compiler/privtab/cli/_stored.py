@@ -126,7 +126,7 @@ def running_store(state: Path) -> str | None:
 
 def rows_of_bundles(program: Program | None, bundles: Iterable[bytes], shown: str) -> RawState:
     """The rows of a state in bundles: of a policy's system, or of the only one."""
-    from privtab.state.load import from_tables, to_tables
+    from privtab.state.load import as_raw
     from privtab.state.written import as_written
 
     system = None if program is None else program.system
@@ -140,7 +140,7 @@ def rows_of_bundles(program: Program | None, bundles: Iterable[bytes], shown: st
         raise UsageError(f"{shown} holds no state of {system}")
     documents = [by_system[system] for by_system in found if system in by_system]
     state = _rows_of_index(documents, shown)
-    return from_tables(to_tables(state if program is None else as_written(program, state)), shown)
+    return as_raw(state if program is None else as_written(program, state), shown)
 
 
 def state_bundles(system: str | None, location: Path) -> list[bytes]:
@@ -179,7 +179,7 @@ def as_stored(program: Program, state: State) -> State:
 def _imported(program: Program | None, location: str) -> RawState:
     """The rows that an import document gives of another system, now."""
     from privtab.spark.state.bundles import import_state
-    from privtab.state.load import from_tables, to_tables
+    from privtab.state.load import as_raw
 
     found = _IMPORT.fullmatch(location)
     if found is None:
@@ -198,7 +198,7 @@ def _imported(program: Program | None, location: str) -> RawState:
         print_error(
             f"{count(len(imported.not_taken), 'thing')} of {location} cannot be expressed; `privtab state import` lists them"
         )
-    return from_tables(to_tables(imported.state), location)
+    return as_raw(imported.state, location)
 
 
 def _of_store(program: Program | None, location: str) -> RawState:

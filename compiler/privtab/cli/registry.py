@@ -28,6 +28,7 @@ from privtab.cli._registry_options import (
     show_revisions,
     stored_revision,
 )
+from privtab.cli._rollout import channel_json
 from privtab.cli._stored import bundle_of, release_at
 from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
 from privtab.printable import count
@@ -97,7 +98,7 @@ def put(
         except (BundleRefused, BrokenBundle) as error:
             raise BundleRefused(f"{path} is refused: {error}") from None
     current = release_stored(registry, stored, channel, why, expect) if channel else None
-    if not print_if_data(format_, {"revisions": stored, "channel": current}):
+    if not print_if_data(format_, {"revisions": stored, "channel": current and channel_json(current)}):
         show_revisions(stored, "bytes", "signed")
         if current:
             out().print(f"{current.channel}/{current.system} is at release {current.sequence}")
@@ -174,7 +175,7 @@ def show(
     ]
     if not current and channel:
         raise RegistryError(no_channel(registry, f"{channel}/{system}" if system else channel))
-    if not print_if_data(format_, current):
+    if not print_if_data(format_, list(map(channel_json, current))):
         show_channels(current)
 
 
@@ -197,7 +198,7 @@ def history(
     releases = registry.history(channel, system, last)
     if not releases:
         raise RegistryError(no_channel(registry, f"{channel}/{system}"))
-    if not print_if_data(format_, releases):
+    if not print_if_data(format_, list(map(channel_json, releases))):
         show_channels(releases)
 
 
@@ -238,7 +239,7 @@ def release(
         chosen = {"policy": earlier.policy, "state": earlier.state, "shards": earlier.shards or None}
         why = why or f"as at release {to}"
     current = registry.release(channel, system, **chosen, why=why, expect=expect)
-    if not print_if_data(format_, current):
+    if not print_if_data(format_, channel_json(current)):
         show_channels([current])
 
 

@@ -111,9 +111,9 @@ class Candidates:
         for number, (flags, types) in enumerate(settings(self.program, rule)):
             if number >= MAX_SETTINGS:
                 raise Undecided(f"`{rule.id}` has more than {MAX_SETTINGS} kinds of request")
-            forms: tuple[Form, ...] = (
-                ("item", "call") if rule.each is not None else ("", "call") if rule.creates else ("",)
-            )
+            forms: tuple[Form, ...] = ("",)
+            if self.program.unnamed(rule):
+                forms = ("", "call") if rule.each is None else ("item", "call")
             slots = {RESOURCE: rule.entity, **present(types)}
             shapes = vocabulary(self.program).shapes
             bounds = {slot: min(LEVELS, shapes[type_].bound or 1) for slot, type_ in slots.items()}

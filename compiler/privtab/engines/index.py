@@ -195,9 +195,9 @@ class Index:
     user_attributes: Mapping[str, Mapping[str, Any]] = {}
     """User → attribute → value, if the policy takes any from the state."""
     entity_attributes: Mapping[str, Mapping[str, Any]] = {}
+    """Key → attribute → value."""
     keeps: frozenset[str] = frozenset()
     """What of the state was kept because filters need it (`state.names.filters_need`)."""
-    """Key → attribute → value."""
 
     everyone: tuple[str, ...] = ()
     """The group of every user, if the policy has one: an engine says so (`RowEngine`)."""
@@ -401,6 +401,14 @@ def combined_document(documents: Iterable[Mapping[str, Any]]) -> tuple[dict[str,
             timed.setdefault("brought", {})
         merged[WINDOWED] = concerned | {"windows": timed}
     return merged, missing
+
+
+def require_kept(needed: Iterable[str], kept: Collection[str]) -> None:
+    """Raise PolicyError if a state was built for filters that need less of it: what it lacks would show more."""
+    if lacking := sorted({*needed} - {*kept}):
+        raise PolicyError(
+            f"the state was built for other filters: it lacks {' and '.join(lacking)}; build it again with this policy"
+        )
 
 
 def _shards_of(

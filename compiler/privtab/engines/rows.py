@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from privtab.engines.attributes import RequestValues
 from privtab.engines.conditions import RESOURCE, ConditionReader, RequestShape
 from privtab.engines.explain import Explanation, MinimalSets
-from privtab.engines.index import Index
+from privtab.engines.index import Index, require_kept
 from privtab.engines.plan import Caller, FormPlan, GrantSemantics, beginnings
 from privtab.errors import DecisionUnavailable, PolicyError
 from privtab.locations import Locations, ids, not_placed
@@ -146,9 +146,7 @@ class RowEngine:
         dialect = self.program["filters"]["dialect"]
         if dialect not in DIALECTS:
             raise PolicyError(f"the filters of the policy are in the dialect {dialect!r:.80}, which is not known here")
-        lacking = {*self.program["filters"].get("needs", ())} - self.index.keeps
-        if lacking:
-            raise PolicyError(f"the state was built for other filters: it lacks {' and '.join(sorted(lacking))}")
+        require_kept(self.program["filters"].get("needs", ()), self.index.keeps)
         filters = {one["name"]: one["sql"] for one in self.program["filters"][kind][request.resource.type]}
         asked = {name: replace(request, action=operation_of(kind, name)) for name in filters}
         name = first(filters, lambda name: self.allow(asked[name]))

@@ -425,6 +425,10 @@ class Program:
         """`chain` of every type."""
         return chains(self.entities)
 
+    def unnamed(self, rule: Rule) -> bool:
+        """Whether requests of a rule may omit the last name, of which a `single` type has none of its own."""
+        return rule.unnamed and not self.entities[rule.entity].single
+
     def depth(self, type_: str) -> int:
         """The number of names in the path of a `type_` entity."""
         return depths(self.entities)[type_]

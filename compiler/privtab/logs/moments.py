@@ -24,7 +24,7 @@ from privtab.registry import Registry, Revision
 from privtab.registry.deploy.push import program_in
 from privtab.state.findings import stops
 from privtab.state.index import index
-from privtab.state.load import from_tables, to_tables
+from privtab.state.load import as_raw, from_tables
 from privtab.state.names import UsedParts, uses
 from privtab.state.raw import RawState
 from privtab.state.validate import validate
@@ -154,7 +154,7 @@ class Moments:
                 return document, missing
             from privtab.spark.state.bundles import from_index
 
-            rows = from_tables(to_tables(as_written(policy.program, from_index(document))), "the state")
+            rows = as_raw(as_written(policy.program, from_index(document)), "the state")
         checked, findings = validate(policy.program, rows)
         errors = [finding for finding in findings if finding.severity == "error"]
         if stopping := [finding for finding in errors if stops(policy.program, finding)]:

@@ -59,11 +59,11 @@ def right_text(right: Right) -> str:
 
 
 def row_giving(
-    right: Right, entity: Entity | None, *, user: str, grantee: str, owner: str, effect: Effect = "allow"
+    right: Right, entity: Entity | None, *, user: str, to: Mapping[str, str], effect: Effect = "allow"
 ) -> tuple[str, object] | None:
     """The table and the row that give a user a right; None if no row does.
 
-    `entity`: that of the right. `grantee`, `owner`: the principals to which privileges and entities of the user belong. `effect`: that of
+    `entity`: that of the right. `to`: by table, the principal to which privileges, entities and roles of the user belong. `effect`: that of
     the grants, which deny the right instead.
     """
     table = GIVEN_BY.get(type(right))
@@ -71,13 +71,13 @@ def row_giving(
         return None
     match right:
         case Has(privilege=privilege) if entity is not None:
-            return table, Grant(grantee=grantee, effect=effect, privilege=privilege, entity=entity)
+            return table, Grant(grantee=to[table], effect=effect, privilege=privilege, entity=entity)
         case Owner():
-            return table, (entity, owner)
+            return table, (entity, to[table])
         case Member():
             return table, (user, entity)
         case Holds() if entity is not None:
-            return table, Assignment(principal=f"user:{user}", role=entity.names[-1])
+            return table, Assignment(principal=to[table], role=entity.names[-1])
         case _:
             return table, user
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from privtab.attributes import GivenAttributes, Value
-from privtab.ir.nodes import Owner, Program, Term
+from privtab.ir.nodes import Has, Holds, Owner, Program, Term
 from privtab.reference.rights import ONESELF, key_of, row_giving
 from privtab.request import Entity, Request
 from privtab.scenarios.callers import AttributeValues, Denied, HeldSet, in_order
@@ -96,8 +96,10 @@ class GeneratedCallers:
     def add_caller(self, caller: Caller, request: Request, *, through_roles: int = 0) -> Request:
         """Give a new caller what they hold, and return their request. For `self`, the resource is named after them.
 
-        `through_roles`: their grants are those of a role that they hold; with more than one, each role holds the next.
+        `through_roles`: their grants are those of a role that they hold; with more than one, each role holds the next. No row
+        names a principal of a kind that the policy refuses there.
         """
+        semantics = self.program.semantics
         self.number += 1
         user = f"{self.prefix}caller{self.number}"
         original_key = str(request.resource)
@@ -106,21 +108,27 @@ class GeneratedCallers:
             resource = Entity(resource.type, "/".join([*resource.names[:-1], user]))
             if request.resource in self.placements:
                 self.placements[resource] = replace(self.placements[request.resource], entity=resource)
-        grantee = f"user:{user}"
+        assigned = any(isinstance(right, Holds) for right in caller.held)
+        holder = self._principal(user, semantics.assignees) if assigned or through_roles else ""
+        is_granted = caller.denied or any(isinstance(right, Has) for right in caller.held)
+        grantee = holder if through_roles else self._principal(user, semantics.grantees) if is_granted else ""
         for number in range(through_roles):
             role = self._role(user) + (f" {number + 1}" if number else "")
             self._add("assignments", Assignment(principal=grantee, role=role))
             grantee = f"role:{role}"
-        owner = self._owner(user) if _owns(caller) else ""
+        kinds = semantics.owner.kinds if semantics.owner else ("user",)
+        owner = self._principal(user, kinds) if any(isinstance(right, Owner) for right in caller.held) else ""
+        to = {"grants": grantee, "owners": owner, "assignments": holder}
         given: tuple[tuple[HeldSet, Effect], ...] = ((caller.held, "allow"), (caller.denied, "deny"))
         for rights, effect in given:
             for right in in_order(rights):
                 key = key_of(right)
                 entity = self._entity(str(resource) if key == original_key else key) if key else None
-                row = row_giving(right, entity, user=user, grantee=grantee, owner=owner, effect=effect)
+                row = row_giving(right, entity, user=user, to=to, effect=effect)
                 if row is not None:
                     self._add(*row)
-        groups = (self._group(user),) if self._names_group(caller) else request.groups
+        in_group = (user, self._group(user)) in self._rows.get("memberships", ())
+        groups = (self._group(user),) if in_group and "state" not in semantics.groups else request.groups
         self._add_values(caller, request, user, resource)
         attributes = given_values(self.program, caller.values, request)
         return replace(request, user=user, resource=resource, groups=groups, attributes=attributes)
@@ -137,16 +145,16 @@ class GeneratedCallers:
                 row = AttributeRow(user=owner, entity=entity, attribute=term.attribute, value=text)
                 self._add("attributes", row)
 
-    def _owner(self, user: str) -> str:
-        """The principal through which a caller owns: the user, if users may own, else a group or role of theirs."""
-        owner = self.program.semantics.owner
-        kinds = owner.kinds if owner else ("user",)
+    def _principal(self, user: str, kinds: Collection[str]) -> str:
+        """What has something that a caller is to have: the user, if these kinds of principals may be one, else a group or role of theirs."""
         if "user" in kinds:
             return f"user:{user}"
         if "group" in kinds:
             self._add("memberships", (user, self._group(user)))
             return f"group:{self._group(user)}"
-        self._add("assignments", Assignment(principal=f"user:{user}", role=self._role(user)))
+        holders = [kind for kind in self.program.semantics.assignees if kind != "role"]
+        holder = self._principal(user, holders or ["user"])
+        self._add("assignments", Assignment(principal=holder, role=self._role(user)))
         return f"role:{self._role(user)}"
 
     def _role(self, user: str) -> str:
@@ -154,12 +162,6 @@ class GeneratedCallers:
 
     def _group(self, user: str) -> str:
         return f"{self.prefix}group of {user.removeprefix(self.prefix)}"
-
-    def _names_group(self, caller: Caller) -> bool:
-        """Whether the request must name the caller's group."""
-        owner = self.program.semantics.owner
-        is_of_group = owner is not None and "user" not in owner.kinds
-        return is_of_group and "state" not in self.program.semantics.groups and _owns(caller)
 
     def _add(self, table: str, row: object) -> None:
         self._rows.setdefault(table, {})[row] = None
@@ -173,10 +175,6 @@ class GeneratedCallers:
         """The state with everything that the callers hold."""
         rows: Any = {table: tuple(rows) for table, rows in self._rows.items()}
         return State(**rows, entities=tuple(self.placements.values()))
-
-
-def _owns(caller: Caller) -> bool:
-    return any(isinstance(right, Owner) for right in caller.held)
 
 
 class CallerStates:

@@ -119,8 +119,9 @@ class Coverage:
             types = {slot.name: all_types[slot.name] for slot in rule.withs if slot.polymorphic}
             in_setting = 0 if observed is None else observed.setting(flags, flags_asked, all_types)
             named = 0 if observed is None else observed.named
-            for form, of_form in zip(forms(rule), (in_setting,) if rule.each is None else (named, ~named), strict=True):
-                cases = in_setting & of_form
+            of_forms = {"": in_setting, "item": named, "call": ~named}
+            for form in forms(self.program, rule):
+                cases = in_setting & of_forms[form]
                 condition = item_condition(rule)
                 if form == "call":
                     condition = asked_condition(self.program, rule, named=False)
@@ -147,9 +148,9 @@ class Coverage:
         return self._budget.ask(lambda: self._exact.implies(premise, consequence))
 
 
-def forms(rule: Rule) -> tuple[Form, ...]:
+def forms(program: Program, rule: Rule) -> tuple[Form, ...]:
     """The forms of requests that coverage tells apart."""
-    return ("",) if rule.each is None else ("item", "call")
+    return ("",) if rule.each is None or not program.unnamed(rule) else ("item", "call")
 
 
 def cells_of(kind: Cell, sets: MinimalSets, observed: Observed | None, in_setting: Mask) -> Iterator[tuple[Cell, Mask]]:
@@ -256,7 +257,7 @@ class Scoring:
         if rule.effects != changed.effects or rule.report != changed.report:
             return False
         pairs: list[tuple[Formula, Formula, str | None]] = [(item_condition(rule), item_condition(changed), None)]
-        if rule.unnamed:
+        if self.program.unnamed(rule):
             pairs.append((call_condition(rule), call_condition(changed), rule.entity))
         budget = budget or Budget(self.exact, rule)
         both_ways = ((first, second, unnamed) for f, g, unnamed in pairs for first, second in ((f, g), (g, f)))
@@ -314,7 +315,7 @@ def suggested(plan: CasePlan, coverage_: Coverage | None, score_: Score | None) 
         settings: set[Setting] = {
             (flags, types, form)
             for flags in (frozenset[str](), frozenset(rule_flags(plan.program, rule)))
-            for form in forms(rule)
+            for form in forms(plan.program, rule)
         }
         settings_by_rule[rule.id] = rule, settings
     rules_with_survivors = {mutant.original.id for mutant in score_.survived} if score_ else set()

@@ -53,7 +53,7 @@ def parts_of(program: Program, state: State) -> dict[str, Any]:
         from privtab.state.large_index import coded_parts
 
         further = roles_of_roles.part(program, state) | attribute_rows.part(program, state)
-        return coded_parts(program, state) | further | kept_part(program)
+        return coded_parts(program, state) | further | kept_part(program, state)
 
 
 def _are_maps(parts: Mapping[str, Any]) -> bool:

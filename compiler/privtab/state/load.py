@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -56,6 +57,11 @@ def from_tables(tables: object, path: str) -> RawState:
     reader = RawReader()
     read_value(tables, path, reader)
     return reader.done()
+
+
+def as_raw(state: State, path: str) -> RawState:
+    """The rows of a state, to be checked again; `path` is their source."""
+    return replace(from_tables(to_tables(state), path), lacks=state.lacks)
 
 
 def to_tables(state: State) -> dict[str, list[dict[str, str]]]:

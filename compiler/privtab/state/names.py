@@ -27,7 +27,7 @@ from privtab.names import (
 )
 from privtab.request import Entity
 from privtab.sql_text import Word
-from privtab.state.nodes import RowLocation
+from privtab.state.nodes import RowLocation, State
 from privtab.state.raw import RawRow
 
 
@@ -266,6 +266,10 @@ KEEPS = "keeps"
 """The part of an index that says what it keeps of a state, if a policy has filters."""
 
 
+FOR_FILTERS = frozenset({"groups", "roles"})
+"""All that `filters_need` may name."""
+
+
 def filters_need(program: Program) -> list[str]:
     """What of a state is kept only if a rule reads it, and is read by a policy with filters: names of groups, roles held.
 
@@ -277,9 +281,9 @@ def filters_need(program: Program) -> list[str]:
     return [part for part, is_needed in needed.items() if is_needed]
 
 
-def kept_part(program: Program) -> dict[str, dict[str, bool]]:
-    """The part of the index with what it keeps; none if filters need nothing."""
-    needed = filters_need(program)
+def kept_part(program: Program, state: State) -> dict[str, dict[str, bool]]:
+    """The part of the index with what it keeps; none if filters need nothing, or if the state lacks it."""
+    needed = [part for part in filters_need(program) if part not in state.lacks]
     return {KEEPS: dict.fromkeys(needed, True)} if needed else {}
 
 

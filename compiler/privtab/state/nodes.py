@@ -129,6 +129,8 @@ class State:
     entities: Sequence[Placement] = ()
     windows: Mapping[str, Sequence[Window]] = field(default_factory=dict)
     """The window of each row, for the tables that have any: look-ups need the rows of one moment (`at`)."""
+    lacks: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    """What a bundle that the rows were read back from did not keep for filters (`names.filters_need`)."""
     _columns: Any = field(default_factory=dict, init=False, repr=False, compare=False)
     derived: Any = field(default_factory=dict, init=False, repr=False, compare=False)
     """What was derived from the rows and is kept with them (`hierarchy.closed`)."""
@@ -206,7 +208,7 @@ class State:
     def some(self, rows: Mapping[str, list[int]]) -> State:
         """Some rows of the tables that are given, by their numbers, and of no others; without windows."""
         tables: Any = {table: self.table(table).some(numbers) for table, numbers in rows.items() if numbers}
-        return State(**tables)
+        return State(lacks=self.lacks, **tables)
 
     def plain(self, what: str) -> State:
         """The state itself, for what reads no windows; raises HasWindows if it has windows, since ignoring one is wrong either way."""
@@ -228,7 +230,7 @@ def merged(states: Iterable[State]) -> State:
     rows: Any = {
         name: tuple(dict.fromkeys(chain.from_iterable(getattr(state, name) for state in listed))) for name in ALL_TABLES
     }
-    return State(**rows)
+    return State(lacks=frozenset().union(*(state.lacks for state in listed)), **rows)
 
 
 class ColumnRows(Sequence[Any]):

@@ -84,6 +84,8 @@ class RawState:
     rows: Mapping[str, Sequence[RawRow]] = field(default_factory=dict)
     """Only tables that have rows; large ones as `raw_table.RawTable`."""
     findings: tuple[StateFinding, ...] = ()
+    lacks: frozenset[str] = frozenset()
+    """As in `State`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def document(program: Program, state: State) -> IndexDocument:
         "service_admins": dict.fromkeys(sorted(set(state.service_admins)), True),
         **of_people,
         **attribute_rows.part(program, state),
-        **kept_part(program),
+        **kept_part(program, state),
         **located.parts(program, state),
     }
     windows = {**timed_grants, **timed_owners, **timed_people}

@@ -122,7 +122,7 @@ def part_text(program: Program, state: State, key: str, root_entities: Iterable[
         revision, text = stamped_bytes({**held, **of_entities})
         return PartText(key=key, revision=revision, text=text)
     of_people, users = people_parts(program, state)
-    further = {**roles_of_roles.part(program, state), **attributes, **kept_part(program)}
+    further = {**roles_of_roles.part(program, state), **attributes, **kept_part(program, state)}
     further = {part: further[part] for part in FURTHER_BY_NAME if part in further}
     listed = dict.fromkeys(sorted(root_entities), True)
     revision, text = stamped_bytes({**of_people, **further, "shards": listed})

@@ -61,8 +61,8 @@ def _state(checker: Checker, table: Callable[[str], Any]) -> State:
     checker.grantees = State(grants=grants, owners=owners).distinct(("grants", "grantee"), ("owners", "owner"))
     checker.grantees |= holding_roles(checker.program, checker.raw)
     others = ("members", "memberships", "assignments", "service_admins", "attributes")
-    rows: Any = {name: table(name) for name in others}
-    return State(grants=grants, owners=owners, entities=entities, windows=checker.windows, **rows)
+    rows: Any = {name: table(name) for name in others} | {"windows": checker.windows, "lacks": checker.raw.lacks}
+    return State(grants=grants, owners=owners, entities=entities, **rows)
 
 
 def placements(checker: Checker) -> Sequence[Placement]:

@@ -62,7 +62,7 @@ IN_SPARK = ("implies", "hierarchy", "any", "filters")
 IN_PORTIONS = (
     (),
     ("attributes", "below", "hierarchy", "implies", "any", "filters"),
-    ("nested", "active", "below", "hierarchy"),
+    ("nested", "active", "below", "hierarchy", "inside"),
     ("flat", "nested", "attributes", "below", "hierarchy", "implies"),
 )
 """Features of policies that are decided in portions in Spark, one or several at once."""

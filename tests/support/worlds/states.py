@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, FIRST, LAST, Window
 from privtab.state.nodes import Assignment, Grant, State
@@ -58,6 +59,9 @@ def state(program: Program, seed: int) -> State:
     found = hierarchy.nested(program, flat, seed) if program.semantics.hierarchy else flat
     found = active.with_more_roles(program, found, seed) if program.semantics.active_roles == "request" else found
     found = attributes.with_values(program, found, seed) if program.attributes else found
+    # No row may name `any privilege`. It is drawn like the others, so that a seed gives the rows that it always gave.
+    nameable = privilege_names(program).privileges
+    found = replace(found, grants=tuple(grant for grant in found.grants if nameable(grant.privilege)))
     return placements.placed(program, found, seed) if program.flat else found
 
 

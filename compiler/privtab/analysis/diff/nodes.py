@@ -252,7 +252,7 @@ class Shape:
         if any(program.entities[link].flat for link in chain):  # what lies below an id that is flat has no levels
             slash = program.entities[rule.entity].flat
         conditions = {PathForm(depth): asked_condition(program, rule, named=True)}
-        if rule.unnamed and not program.entities[rule.entity].single:
+        if program.unnamed(rule):
             forms = [PathForm(depth, slash=True)] if slash else []
             forms += [] if slash and nests else [PathForm(depth - 1)]
             conditions |= dict.fromkeys(forms, asked_condition(program, rule, named=False))

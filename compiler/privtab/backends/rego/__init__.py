@@ -79,7 +79,7 @@ class Emitter(Functions):
         requires_nothing = call == ALWAYS and not rule.withs
         length = len(self.program.chain(rule.entity))
         clauses: list[Clause] = []
-        unnamed = rule.unnamed and not self.program.entities[rule.entity].single
+        unnamed = self.program.unnamed(rule)
         if each is not None and not requires_nothing and (unnamed or name in self.referred):
             gate = self.names.take(f"{name}_call")
             clauses += body.function(gate, call)
@@ -342,14 +342,14 @@ class KeyPath:
 
 def key_paths(program: Program) -> list[KeyPath]:
     """The key paths of each entity type, and of those without their own key if some row allows such requests."""
-    unnamed = {rule.entity for rule in program.rules.values() if rule.unnamed}
+    unnamed = {rule.entity for rule in program.rules.values() if program.unnamed(rule)}
     nested, names = nested_on(program.entities), vocabulary(program)
     found: list[KeyPath] = []
     for type_, chain in links(program).items():
         if type_ in nested or names.lies_in_state(type_):
             continue  # what keys there are depends on the request or the state: they are compared with those of the path
         found.append(_key_path(type_, chain))
-        if type_ in unnamed and not program.entities[type_].single:
+        if type_ in unnamed:
             found.append(_key_path(type_, chain[:-1]))
     return found
 

@@ -21,7 +21,7 @@ from privtab.pages.explore.views import MOST_LINES, Values
 from privtab.pages.explore.world import Asked, World, linked, one_of
 from privtab.printable import count
 from privtab.state.findings import row_sentence
-from privtab.state.load import from_tables, to_tables
+from privtab.state.load import as_raw, from_tables, to_tables
 from privtab.state.nodes import ALL_TABLES, ENTITIES, State
 from privtab.state.raw import COLUMNS
 from privtab.state.validate import validate
@@ -224,7 +224,7 @@ def _for_whom(world: World, program: Program, pairs: Sequence[tuple[str, str]]) 
         raise UsageError(f"the state names {len(world.users):,} users, and {MOST_USERS:,} are the most")
     if program.entities != world.program.entities:
         raise UsageError("the policies have other types of entities: rows do not mean the same in both")
-    _, findings = validate(program, from_tables(to_tables(world.rows), world.state_shown), notes=False)
+    _, findings = validate(program, as_raw(world.rows, world.state_shown), notes=False)
     if wrong := [finding for finding in findings if finding.severity == "error"]:
         raise UsageError(
             f"{count(len(wrong), 'row')} of the state would be wrong under {program.version}: {wrong[0].message}"

@@ -249,9 +249,9 @@ def pack(
     if state is None:
         return packed
     rows, path = state
-    if sharded:
-        return replace(packed, shards=shard_bundles(program, rows, signing=signing))
     origin = provenance(path, policy=f"{program.system}/{program.version}")
+    if sharded:
+        return replace(packed, shards=shard_bundles(program, rows, provenance=origin, signing=signing))
     return replace(packed, state=state_bundle(program, rows, provenance=origin, signing=signing))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from privtab.engines.index import Index, PrivilegeNumbers, StatePart, combined_document, in_parts
+from privtab.engines.index import Index, PrivilegeNumbers, StatePart, combined_document, in_parts, require_kept
 from privtab.engines.windowed import is_windowed
 from privtab.errors import DecisionUnavailable, HasWindows, UsageError
 from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window
@@ -17,6 +17,7 @@ from privtab.shard_names import GRANTS
 from privtab.spark.state.checked import program_of
 from privtab.spark.state.tables import TABLES
 from privtab.state.attribute_rows import texts
+from privtab.state.names import FOR_FILTERS, KEEPS, filters_need
 from privtab.state.nodes import Cells, ColumnRows, State
 from privtab.state.principal_rows import held_role
 from privtab.state.written import as_written
@@ -86,7 +87,7 @@ def from_index(document: Mapping[str, Any]) -> State:
             "entities": ((key, parent, None) for key, parent in document.get("places", {}).items()),
         }
     )
-    return State(**found)
+    return State(lacks=FOR_FILTERS.difference(document.get(KEEPS, ())), **found)
 
 
 def _tables(cells: Mapping[str, Iterable[Cells]]) -> dict[str, Any]:
@@ -280,9 +281,10 @@ def state_tables(spark: SparkSession, policy: object, state: object) -> SparkSta
         from privtab.spark.policies import open_policy
 
         opened = open_policy(cast("Any", policy))
-        rows = SparkState.from_state(spark, None, rows_of_bundles(opened, str(path)))
-        further = (table for table in tables_of(opened.as_program) if table not in rows.tables)
-        empty = {table: spark.createDataFrame([], schema(table)) for table in further}
+        read_back, program = rows_of_bundles(opened, str(path)), opened.as_program
+        require_kept(filters_need(program), FOR_FILTERS - read_back.lacks)
+        rows = SparkState.from_state(spark, None, read_back)
+        empty = {t: spark.createDataFrame([], schema(t)) for t in tables_of(program) if t not in rows.tables}
         return replace(rows, tables={**rows.tables, **empty}, system=opened.system)
     if is_written(path):
         return read_written(spark, path, policy)

@@ -85,7 +85,7 @@ def root_state(
     """
     part = np.asarray(table.column("part").combine_chunks())
     listed = None if orphans is None else table.filter(pa.array(part == ENTITY)).column("a")
-    rows: dict[str, ColumnRows] = {}
+    rows: dict[str, Any] = {}
     windows: dict[str, Any] = {}
     for number, name in enumerate(TABLES):
         columns = _checked(program, table, part, number, not_text.get(name, {}), findings)
