@@ -174,7 +174,7 @@ def test_hover_tells_of_privileges_sets_types_and_rows(client: LspClient, policy
     assert "path: `shop/shelf`" in hover("requires: READ (she|lf), note")
     fill = hover("can fi|ll (shelf)")
     assert "**shelf/fill**" in fill
-    assert "- `WRITE (shelf)`\n- `READ (shelf)` and `owner (shelf)`" in fill
+    assert "- `WRITE (shelf)`\n- `READ (shelf) and owner (shelf)`" in fill
     assert "**book/create**" in hover("cre|ate: {requires")
     assert client.at("hover", policy, POLICY, "inheri|tance: down") is None
 

@@ -107,23 +107,30 @@ def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice])
         yield Side(file=committed, name=f"HEAD:{name}"), Side(file=source.load(policy_path), name=name)
 
 
-def programs(before: Side, after: Side) -> tuple[Program, Program]:
-    """The programs of two sides. A policy that does not exist gets the declarations of the other side, and no rows."""
+def programs(before: Side, after: Side, known: Program | None = None) -> tuple[Program, Program]:
+    """The programs of two sides. A policy that does not exist gets the declarations of the other side, and no rows.
+
+    `known`: that of `after`, if it is compiled already.
+    """
+
+    def of_after() -> Program:
+        return _program(after) if known is None else known
+
     if before.stored or after.stored:
         from privtab.registry.deploy.program import comparable
 
         # Use the order of a bundle for types and operations on both sides.
-        return comparable(_program(before)), comparable(_program(after))
+        return comparable(_program(before)), comparable(of_after())
     if before.file is None or after.file is None:
-        existing = _program(after if before.file is None else before)
+        existing = of_after() if before.file is None else _program(before)
         empty = replace(existing, rules={})
         return (empty, existing) if before.file is None else (existing, empty)
     if before.file.text == after.file.text and before.choice == after.choice:
-        program = _program(after)
+        program = of_after()
         return program, program
-    if min(len(before.file.text), len(after.file.text)) >= LARGE and spare_processes():
+    if known is None and min(len(before.file.text), len(after.file.text)) >= LARGE and spare_processes():
         return _load_in_parallel(before, after)
-    return _program(before), _program(after)
+    return _program(before), of_after()
 
 
 def _program(side: Side) -> Program:
