@@ -108,32 +108,27 @@ def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice])
 
 
 def programs(before: Side, after: Side, known: Program | None = None) -> tuple[Program, Program]:
-    """The programs of two sides. A policy that does not exist gets the declarations of the other side, and no rows.
-
-    `known`: that of `after`, if it is compiled already.
-    """
-
-    def of_after() -> Program:
-        return _program(after) if known is None else known
-
+    """The programs of two sides, of which that of `after` may be known. A policy that does not exist gets the other's declarations, and no rows."""
     if before.stored or after.stored:
         from privtab.registry.deploy.program import comparable
 
         # Use the order of a bundle for types and operations on both sides.
-        return comparable(_program(before)), comparable(of_after())
+        return comparable(_program(before)), comparable(_program(after, known))
     if before.file is None or after.file is None:
-        existing = of_after() if before.file is None else _program(before)
+        existing = _program(after, known) if before.file is None else _program(before)
         empty = replace(existing, rules={})
         return (empty, existing) if before.file is None else (existing, empty)
     if before.file.text == after.file.text and before.choice == after.choice:
-        program = of_after()
+        program = _program(after, known)
         return program, program
     if known is None and min(len(before.file.text), len(after.file.text)) >= LARGE and spare_processes():
         return _load_in_parallel(before, after)
-    return _program(before), of_after()
+    return _program(before), _program(after, known)
 
 
-def _program(side: Side) -> Program:
+def _program(side: Side, known: Program | None = None) -> Program:
+    if known is not None:
+        return known
     if side.stored:
         return load_policy(side.name, variant=side.choice.variant, readings=side.choice.readings)
     assert side.file is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, product
 from typing import TypeAlias
 
 from privtab.analysis.what_can import what_can
@@ -49,8 +49,8 @@ def default_roles(program: Program) -> RoleMatrix | None:
     }
     about = "What a user may do who holds the role alone, within its scope, as a member of what contains the entity."
     # A membership in each entity: what a state does not name is not asked about.
-    entities = [entity for entity, _ in named]
-    return _matrix(program, State(entities=placed), scopes, entities, about, lambda number: "yes" if number else "")
+    entities, state = [entity for entity, _ in named], State(entities=placed)
+    return _matrix(program, state, scopes, entities, about, lambda number: "yes" if number else "")
 
 
 def roles_of_state(program: Program, state: State) -> RoleMatrix | None:
@@ -90,12 +90,9 @@ def _matrix(
     known = names(program, state)
     free = (name for number in count() if (name := f"{HOLDER}{number}") not in known)
     holders = dict(zip(scopes, free, strict=False))
-    rows = (
-        Assignment(principal=f"user:{holders[role]}", role=role, scope=scope)
-        for role, within in scopes.items()
-        for scope in within
-    )
-    members = ((holder, entity) for holder in holders.values() for entity in joined)
+    pairs = ((role, scope) for role, within in scopes.items() for scope in within)
+    rows = (Assignment(principal=f"user:{holders[role]}", role=role, scope=scope) for role, scope in pairs)
+    members = product(holders.values(), joined)
     held = replace(state, assignments=(*state.assignments, *rows), members=(*state.members, *members))
     reference = Reference(program, held)
     counts: dict[Key, list[int]] = {key: [0] * len(scopes) for key in program.rules}
