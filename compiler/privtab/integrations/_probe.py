@@ -159,7 +159,6 @@ class _Loop:
 
     def __init__(self, app: Any) -> None:
         self.app = app
-        self.open()
 
     def open(self) -> None:
         """Start the application. Raises UsageError if it does not start."""
@@ -172,6 +171,7 @@ class _Loop:
         try:
             started.result(START_TIMEOUT)
         except TimeoutError:
+            self.life.cancel()
             raise UsageError(f"the application did not start within {START_TIMEOUT:g} s") from None
 
     def run(self, coroutine: Coroutine[Any, Any, None]) -> bool:
@@ -223,6 +223,7 @@ class _Loop:
 def _started(app: Any) -> Iterator[_Loop]:
     loop = _Loop(app)
     try:
+        loop.open()
         yield loop
     finally:
         loop.close()
