@@ -6,8 +6,10 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
+from itertools import product
 from pathlib import Path
+
+from playwright.sync_api import sync_playwright
 
 HOME = Path(__file__).resolve().parent.parent
 SERVE = [
@@ -33,13 +35,11 @@ PAGES = {
     "compare": "compare?version=gravitino/1.2.0",
     "filter": "filter?user=bob&operation=load&type=table&dialect=postgres",
 }
-SIZES = {"wide": "1280,720", "narrow": "500,1100"}
-"""Narrower ones Chromium has no window for."""
-SCHEMES = {"light": [], "dark": ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"]}
+WIDTHS = {"wide": 1280, "narrow": 390}
 
 
 def main(folder: Path) -> None:
-    """Write a picture of each page at each size in each scheme."""
+    """Write a picture of each page at each width in each scheme."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
         sys.exit("Chromium is not installed")
@@ -47,22 +47,20 @@ def main(folder: Path) -> None:
     command = [sys.executable, "-m", "privtab", *SERVE]
     with (
         subprocess.Popen(command, cwd=HOME, stdout=subprocess.PIPE, text=True) as server,
-        tempfile.TemporaryDirectory() as profile,
+        sync_playwright() as playwright,
     ):
         try:
             base = json.loads(server.stdout.readline())["url"]  # type: ignore[union-attr]
-            for name, page in PAGES.items():
-                for scheme, options in SCHEMES.items():
-                    for width, size in SIZES.items():
-                        picture = folder / f"explore-{name}-{width}-{scheme}.png"
-                        settings = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", *options]
-                        subprocess.run(
-                            [chromium, *settings, f"--user-data-dir={profile}", f"--window-size={size}", f"--screenshot={picture}", f"{base}/{page}"],
-                            check=True, capture_output=True,
-                        )  # fmt: skip
-                        sys.stdout.write(f"{picture}\n")
+            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            for (scheme, (width, pixels)), (name, page) in product(
+                product(("light", "dark"), WIDTHS.items()), PAGES.items()
+            ):
+                with browser.new_page(color_scheme=scheme, viewport={"width": pixels, "height": 900}) as opened:
+                    opened.goto(f"{base}/{page}")
+                    opened.screenshot(path=folder / f"explore-{name}-{width}-{scheme}.png")
         finally:
             server.terminate()
+    sys.stdout.write(f"{len(PAGES) * len(WIDTHS) * 2} pictures in {folder}\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// Names as they are typed: the pages work without it.
+// Names as they are typed, and Escape closes what is open: the pages work without it.
 "use strict";
 for (const input of document.querySelectorAll("input[data-names]")) {
   const list = document.createElement("datalist");
@@ -15,3 +15,9 @@ for (const input of document.querySelectorAll("input[data-names]")) {
   input.addEventListener("focus", ask, { once: true });
   input.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(ask, 150); });
 }
+addEventListener("keydown", (event) => {
+  const open = event.key === "Escape" && document.activeElement.closest("details[open]");
+  if (!open) return;
+  open.open = false;
+  open.querySelector("summary").focus();
+});

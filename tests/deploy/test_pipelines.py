@@ -62,6 +62,18 @@ def test_the_action_takes_inputs_as_variables_alone() -> None:
     assert all("uses" not in step for step in action["runs"]["steps"]), "other actions are pinned by their commit"
 
 
+def test_a_merge_queue_has_something_to_compare_with() -> None:
+    """Its event has no `base_ref`: without the other, a group would pass uncompared."""
+    (base,) = [
+        step["env"]["PRIVTAB_BASE"]
+        for step in loaded("ci/action.yml")["runs"]["steps"]
+        if "PRIVTAB_BASE" in step["env"]
+    ]
+    assert base.removeprefix("${{").split("||")[0].strip() == "github.event.merge_group.base_sha"
+    (rule, _) = loaded("ci/gitlab.yml")["privtab"]["rules"]
+    assert rule["if"] == '$CI_PIPELINE_SOURCE == "merge_request_event"', "trains are such pipelines"
+
+
 def test_commands_of_the_hooks_exist() -> None:
     for hook in loaded(".pre-commit-hooks.yaml"):
         assert problems(shlex.split(hook["entry"])[1:]) == []

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -260,7 +263,7 @@ def test_a_claim_that_the_probe_refutes_is_no_guard(guard: Guard) -> None:
     found = {one.route.path.split("/")[1]: (str(one.status), one.why) for one in coverage(app, probe=True).routes}
     assert found == {
         "cached": ("not guarded", "GET gives 200, and no guard was asked"),
-        "swallowed": ("not guarded", "GET gives 200, although a guard was asked"),
+        "swallowed": ("not guarded", "GET gives 200, which the handler answered after the denial"),
         "late": ("not guarded", "GET gives 401, and no guard was asked"),
         "broken": ("not guarded", "GET gives 500, and no guard was asked"),
     }
@@ -282,6 +285,153 @@ def test_a_handler_without_end_counts_as_no_answer(guard: Guard, monkeypatch: py
         await asyncio.sleep(0.9)
 
     assert statuses(app, probe=True) == {"GET /first": "ungated", "GET /second": "ungated"}
+
+
+def test_a_refusal_of_its_own_after_a_denial_is_no_proof(guard: Guard) -> None:
+    """What answers 404 because nothing is found, or nobody is signed in, may answer somebody else."""
+    app = fastapi_app()
+    read = Requires("read", "dataset", arg="path", guard=guard)
+
+    def missing() -> PlainTextResponse:
+        return PlainTextResponse("nothing here", 404)
+
+    def is_denied(path: str) -> bool:
+        try:
+            guard.require(None, "read", ("dataset", path))
+        except AccessDenied:
+            return True
+        return False
+
+    def swallowing(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def wrapper(path: str) -> Any:
+            try:
+                return function(path=path)
+            except AccessDenied:
+                return missing()
+
+        return wrapper
+
+    def cleaned_up() -> Iterator[None]:
+        yield
+
+    @app.get("/returned/{path:path}")
+    async def returned(path: str) -> Any:
+        try:
+            async with guard.allowed("read", ("dataset", path)):
+                pass
+        except AccessDenied:
+            await asyncio.sleep(0)
+            return missing()
+
+    @app.get("/looked-up/{path:path}")
+    def looked_up(path: str) -> None:
+        is_denied(path)
+        raise HTTPException(404)
+
+    @app.get("/depends/{path:path}", dependencies=[Depends(is_denied)])
+    def depends(path: str) -> Any:
+        return missing()
+
+    @app.get("/signed-in/{path:path}", dependencies=[Depends(is_denied), Depends(signed_in)])
+    def after_signing_in(path: str) -> None:
+        pass
+
+    @app.get("/decorated/{path:path}")
+    @swallowing
+    @guard.requires("read", "dataset", arg="path")
+    def decorated(path: str) -> None:
+        pass
+
+    # What the denial ends:
+
+    @app.get("/hidden/{path:path}")
+    async def hidden(path: str) -> None:
+        try:
+            async with guard.allowed("read", ("dataset", path)):
+                pass
+        except AccessDenied:
+            await asyncio.sleep(0)
+            raise HTTPException(404) from None
+
+    @app.get("/asks-twice/{path:path}")
+    async def asks_twice(path: str) -> None:
+        is_denied(path)
+        try:
+            async with guard.allowed("list", "project:web"):
+                pass
+        finally:
+            await asyncio.sleep(0)
+
+    @app.get("/cleaned-up/{path:path}", dependencies=[Depends(cleaned_up), Depends(read)])
+    def after_cleaning_up(path: str) -> None:
+        pass
+
+    found = {one.route.path.split("/")[1]: (str(one.status), one.why) for one in coverage(app, probe=True).routes}
+    answered = "which the handler answered after the denial"
+    assert found == {
+        "returned": ("not guarded", f"GET gives 404, {answered}"),
+        "looked-up": ("not guarded", f"GET gives 404, {answered}"),
+        "depends": ("not guarded", f"GET gives 404, {answered}"),
+        "signed-in": ("not guarded", f"GET gives 401, {answered}"),
+        "decorated": ("not guarded", f"GET gives 404, {answered}"),
+        "hidden": ("proved", ""),
+        "asks-twice": ("proved", ""),
+        "cleaned-up": ("proved", ""),
+    }
+
+
+def test_the_application_is_started_before_it_is_asked_and_ended_afterwards(guard: Guard) -> None:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        happened.append("start")
+        yield {"loop": asyncio.get_running_loop()}
+        happened.append("end")
+
+    happened: list[str] = []
+    app = fastapi_app(lifespan=lifespan)
+
+    @app.get("/{path:path}")
+    async def read(path: str, request: WebRequest) -> None:
+        assert request.state.loop is asyncio.get_running_loop(), "what is made at start belongs to one loop"
+        async with guard.allowed("read", ("dataset", path)):
+            pass
+
+    assert not happened
+    assert statuses(app) == {"GET /{path:path}": "ungated"}
+    assert statuses(AsgiMiddleware(app, routes=[], guard=guard, unmapped="allow"), probe=True) == {
+        "GET /{path:path}": "proved"
+    }
+    assert happened == ["start", "end"]
+
+    @asynccontextmanager
+    async def failing(app: FastAPI | None) -> AsyncIterator[None]:
+        if app is not None:
+            raise OSError("no database at db:5432")
+        yield
+
+    with pytest.raises(UsageError, match="the application does not start: OSError: no database at db:5432"):
+        statuses(fastapi_app(lifespan=failing), probe=True)
+
+
+def test_a_handler_that_blocks_the_loop_does_not_end_the_probe(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privtab.integrations._probe.TIMEOUT", 0.2)
+    app = fastapi_app()
+    end = threading.Event()
+
+    @app.get("/first")
+    async def first() -> None:
+        end.wait(20)
+
+    @app.get("/{path:path}")
+    @guard.requires("read", "dataset", arg="path")
+    def second(path: str) -> None:
+        pass
+
+    try:
+        assert statuses(app, probe=True) == {"GET /first": "ungated", "GET /{path:path}": "proved"}
+    finally:
+        end.set()
 
 
 # --- Starlette, ASGI ---
@@ -441,6 +591,18 @@ def test_routes_of_flask(guard: Guard, ran: list[str]) -> None:
     assert statuses(app, probe=True) == proved
     assert ran == ["above", "above", "put", "head", "put"], "by GET, HEAD and PUT"
     assert app.config["PROPAGATE_EXCEPTIONS"] is None
+    # An application's own answer to a denial is a refusal, but for that of the handler itself.
+    hiding = flask_app(guard, ran)
+    hiding.register_error_handler(AccessDenied, lambda _: ("nothing here", 404))
+
+    @hiding.route("/own/<path:dataset>")
+    def own(dataset: str) -> Any:
+        try:
+            guard.require(None, "read", ("dataset", dataset))
+        except AccessDenied:
+            return "nothing here", 404
+
+    assert statuses(hiding, probe=True) == proved | {"GET /own/{dataset:path}": "not guarded"}
     # Behind middleware, and mounted where another server's application is.
     rules = [route("GET PUT", "/numbers/{n}", "list", "project:web")]
     app.wsgi_app = WsgiMiddleware(app.wsgi_app, routes=rules, guard=guard)  # type: ignore[method-assign]
@@ -491,6 +653,13 @@ def urls(guard: Guard, ran: list[str]) -> Iterator[ModuleType]:
             with guard.allowed("create", ("dataset", f"web/{number}")):
                 return HttpResponse(str(number))
 
+        def put(self, _: Any, number: int) -> HttpResponse:
+            try:
+                guard.require(None, "create", ("dataset", f"web/{number}"))
+            except AccessDenied:
+                return HttpResponse("nothing here", status=404)
+            return HttpResponse(str(number))
+
     module = ModuleType("shop_urls")
     inner = [path("numbers/<int:number>", Numbers.as_view()), re_path(r"^years/(?P<year>[0-9]{4})/$", bare)]
     module.urlpatterns = [  # type: ignore[attr-defined]
@@ -519,6 +688,7 @@ def test_routes_of_django(urls: ModuleType, handler: Callable[[], Any], ran: lis
         "ANY /datasets/{dataset:path}": ("guarded", "decorator", "dataset/read"),
         "GET /v1/numbers/{number:int}": ("guarded", "decorator", "dataset/read"),
         "POST /v1/numbers/{number:int}": ("ungated", "", ""),
+        "PUT /v1/numbers/{number:int}": ("ungated", "", ""),
         "ANY /v1/years/{year}/": ("ungated", "", ""),
         "ANY /v1/{rest:str}": ("ungated", "", ""),
         "ANY /v1/late": ("not reached", "decorator", "dataset/read"),
@@ -531,6 +701,7 @@ def test_routes_of_django(urls: ModuleType, handler: Callable[[], Any], ran: lis
     assert seen["ANY /datasets/{dataset:path}"] == ("proved", "decorator", "dataset/read")
     assert seen["GET /v1/numbers/{number:int}"] == ("proved", "decorator", "dataset/read")
     assert seen["POST /v1/numbers/{number:int}"] == ("proved", "code", "dataset/create")
+    assert seen["PUT /v1/numbers/{number:int}"] == ("not guarded", "", "")
     assert seen["ANY /v1/{rest:str}"] == ("ungated", "", "")
     assert set(ran) == {"bare"}
 

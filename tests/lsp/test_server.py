@@ -174,7 +174,7 @@ def test_hover_tells_of_privileges_sets_types_and_rows(client: LspClient, policy
     assert "path: `shop/shelf`" in hover("requires: READ (she|lf), note")
     fill = hover("can fi|ll (shelf)")
     assert "**shelf/fill**" in fill
-    assert "- `WRITE (shelf)`\n- `READ (shelf)` and `owner (shelf)`" in fill
+    assert "- `WRITE (shelf)`\n- `READ (shelf) and owner (shelf)`" in fill
     assert "**book/create**" in hover("cre|ate: {requires")
     assert client.at("hover", policy, POLICY, "inheri|tance: down") is None
 
@@ -219,6 +219,31 @@ def test_completion_offers_keys_and_words_of_the_language(client: LspClient, pol
     assert {"shop", "shelf", "book", "any"} == completions(
         client, policy, POLICY.replace("roles:", "  |"), 'to)"}\n  |'
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "some", "none"),
+    [
+        ("  - {user: |", {"ann", "look"}, {"READ"}),
+        ("  - {user: ann, action: |", {"look", "fill", "read"}, {"READ", "shelf:", "ann"}),
+        ("  - {user: ann, action: [look, |", {"look", "fill", "read"}, {"READ"}),
+        ("  - {user: ann, action: look, resource: |", {"shelf:", "shelf:s/a", "book:s/a/b"}, {"look"}),
+        ("  - {user: ann, action: look, resource: book:s/|", {"book:s/a/b"}, {"look"}),
+        ("  - user: ann\n    action: look\n    reason: [|", {"READ", "ALL"}, {"look"}),
+        ("  - {|", set(), {"READ", "look"}),
+    ],
+)
+def test_completion_in_scenarios_offers_what_the_key_takes(
+    client: LspClient, policy: str, folder: Path, line: str, some: set[str], none: set[str]
+) -> None:
+    uri = client.open(folder / "shop.scenarios.yaml")
+    mark = f"cases:\n{line}"
+    try:
+        found = completions(client, uri, SCENARIOS.replace("cases:", mark, 1), mark)
+    finally:
+        client.notify("textDocument/didClose", textDocument={"uri": uri})
+    assert some <= found
+    assert not none & found
 
 
 def test_definitions_and_references_reach_scenarios(client: LspClient, policy: str, folder: Path) -> None:

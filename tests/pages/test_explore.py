@@ -3,10 +3,8 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import shutil
 import subprocess
 import sys
-import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,7 @@ import generated_programs
 import pytest
 import required_flag_policy
 import worlds
-from explored import HOSTILE, LONG, Html, encoded, problems, shop, world_in
+from explored import HOSTILE, LONG, PLAIN, Html, encoded, problems, shop, url, world_in
 from starlette.testclient import TestClient
 
 from privtab.analysis import explain, what_can
@@ -55,35 +53,6 @@ def client(world: World) -> Iterator[TestClient]:
         application(Explorer(world=world)), base_url="http://127.0.0.1:8080", follow_redirects=False
     ) as asking:
         yield asking
-
-
-def url(name: str, **values: str) -> str:
-    return "/" + linked(name, [(key.replace("_", "-"), value) for key, value in values.items()])
-
-
-PLAIN = (
-    "/",
-    "/table",
-    url("decision", user="ann", operation="read", entity="item:s/a/x"),
-    url("decision", user="ben", operation="read", entity="item:s/a/x"),
-    url("decision", user="dan", operation="move", entity="item:s/a/x", **{"with": "to=shelf:s/b"}),
-    url("decision", user="dan", operation="reed", entity="item:s/a/x"),
-    url("who-can", operation="read", entity="item:s/a/x"),
-    url("who-can", operation="read", entity="item:s/a/x", by="principal"),
-    url("what-can", user="ann"),
-    url("what-can", user="role:clerk", entity="shelf:s/a"),
-    "/heat",
-    url("heat", within="store:s", type="item"),
-    url("heat", within="nothing:s"),
-    url("what-if", about="user:ann"),
-    url("what-if", add="grants?grantee=user:dan&effect=allow&privilege=READ&entity=shelf:s/a"),
-    url("what-if", remove="memberships?user=ann&group=crew"),
-    url("what-if", reading="item/read=writers"),
-    url("compare", version="older"),
-    url("compare", variant="strict"),
-    url("compare", state="earlier.yaml"),
-    url("filter", user="ann", operation="read", type="item", dialect="postgres"),
-)
 
 
 def test_every_page_is_sound_and_every_link_leads_somewhere(client: TestClient) -> None:
@@ -461,41 +430,3 @@ def test_without_a_state_the_table_and_differences_are_there(world: World) -> No
         assert found is not None
         assert found.status == status
         assert problems(Html(found.text)) == []
-
-
-# --- in a browser --------------------------------------------------------------------------------------------------------
-
-AXE = """
-<script>{axe}</script>
-<script>axe.run(document, {{rules: {{"region": {{enabled: true}}}}}}).then((found) => {{
-  document.documentElement.innerHTML = "<pre id=found></pre>";
-  document.getElementById("found").textContent = "FOUND" + JSON.stringify(found.violations.map((v) => [v.id, v.nodes[0].html, v.nodes[0].failureSummary])) + "END";
-}});</script>
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dark", [False, True])
-def test_axe_finds_no_accessibility_error(client: TestClient, tmp_path: Path, dark: bool) -> None:
-    chromium, npm = shutil.which("chromium"), shutil.which("npm")
-    if chromium is None or npm is None:
-        pytest.skip("needs chromium and npm")
-    packed = subprocess.run([npm, "pack", "axe-core@4"], cwd=tmp_path, capture_output=True, check=False)
-    if packed.returncode:
-        pytest.skip(f"axe-core cannot be had: {packed.stderr.decode()[-200:]}")
-    with tarfile.open(next(tmp_path.glob("*.tgz"))) as archive:
-        axe = archive.extractfile("package/axe.min.js").read().decode()  # type: ignore[union-attr]
-    for number, path in enumerate(PLAIN[::3] if dark else PLAIN):
-        text = client.get(path).text.replace("</html>", AXE.format(axe=axe) + "</html>")
-        file = tmp_path / f"{number}.html"
-        file.write_text(text, encoding="utf-8")
-        options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
-        options += ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] if dark else []
-        ran = subprocess.run(
-            [chromium, *options, "--virtual-time-budget=20000", "--dump-dom", file.as_uri()],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        found = ran.stdout.partition("FOUND")[2].partition("END")[0]
-        assert found == "[]", path

@@ -11,7 +11,7 @@ from privtab.cli._engines import opened
 from privtab.cli.explore import caller_of, request_of
 from privtab.ir.nodes import Program
 from privtab.moments import now
-from privtab.pages.explore.world import World
+from privtab.pages.explore.world import World, linked
 from privtab.pipeline import load_program
 from privtab.state.load import from_tables
 from privtab.state.nodes import State
@@ -116,6 +116,37 @@ def shop(folder: Path) -> World:
         versions={"older": lambda: load_program(path, variant="strict")},
         states={"earlier.yaml": (earlier.rows, earlier.places)},
     )
+
+
+def url(name: str, **values: str) -> str:
+    """A page of the explorer, with `_` for `-` in names of values."""
+    return "/" + linked(name, [(key.replace("_", "-"), value) for key, value in values.items()])
+
+
+PLAIN = (
+    "/",
+    "/table",
+    url("decision", user="ann", operation="read", entity="item:s/a/x"),
+    url("decision", user="ben", operation="read", entity="item:s/a/x"),
+    url("decision", user="dan", operation="move", entity="item:s/a/x", **{"with": "to=shelf:s/b"}),
+    url("decision", user="dan", operation="reed", entity="item:s/a/x"),
+    url("who-can", operation="read", entity="item:s/a/x"),
+    url("who-can", operation="read", entity="item:s/a/x", by="principal"),
+    url("what-can", user="ann"),
+    url("what-can", user="role:clerk", entity="shelf:s/a"),
+    "/heat",
+    url("heat", within="store:s", type="item"),
+    url("heat", within="nothing:s"),
+    url("what-if", about="user:ann"),
+    url("what-if", add="grants?grantee=user:dan&effect=allow&privilege=READ&entity=shelf:s/a"),
+    url("what-if", remove="memberships?user=ann&group=crew"),
+    url("what-if", reading="item/read=writers"),
+    url("compare", version="older"),
+    url("compare", variant="strict"),
+    url("compare", state="earlier.yaml"),
+    url("filter", user="ann", operation="read", type="item", dialect="postgres"),
+)
+"""A page of each kind, with what is asked and without."""
 
 
 class Html(HTMLParser):

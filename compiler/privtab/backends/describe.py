@@ -103,7 +103,8 @@ def set_texts(described: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield "", _alternatives(described["minimal_sets"])
     if described["each_minimal_sets"] is not None:
         yield "each: ", _alternatives(described["each_minimal_sets"])
-    yield from ((f"with {flag}: ", _alternatives(sets)) for flag, sets in described.get("when", {}).items())
+    for when, key in (("with", "when"), ("each with", "each_when")):
+        yield from ((f"{when} {flag}: ", _alternatives(sets)) for flag, sets in described.get(key, {}).items())
 
 
 def _alternatives(sets: Iterable[Iterable[str]]) -> list[str]:

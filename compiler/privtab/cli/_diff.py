@@ -107,26 +107,28 @@ def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice])
         yield Side(file=committed, name=f"HEAD:{name}"), Side(file=source.load(policy_path), name=name)
 
 
-def programs(before: Side, after: Side) -> tuple[Program, Program]:
-    """The programs of two sides. A policy that does not exist gets the declarations of the other side, and no rows."""
+def programs(before: Side, after: Side, known: Program | None = None) -> tuple[Program, Program]:
+    """The programs of two sides, of which that of `after` may be known. A policy that does not exist gets the other's declarations, and no rows."""
     if before.stored or after.stored:
         from privtab.registry.deploy.push import comparable
 
         # Use the order of a bundle for types and operations on both sides.
-        return comparable(_program(before)), comparable(_program(after))
+        return comparable(_program(before)), comparable(_program(after, known))
     if before.file is None or after.file is None:
-        existing = _program(after if before.file is None else before)
+        existing = _program(after, known) if before.file is None else _program(before)
         empty = replace(existing, rules={})
         return (empty, existing) if before.file is None else (existing, empty)
     if before.file.text == after.file.text and before.choice == after.choice:
-        program = _program(after)
+        program = _program(after, known)
         return program, program
-    if min(len(before.file.text), len(after.file.text)) >= LARGE and spare_processes():
+    if known is None and min(len(before.file.text), len(after.file.text)) >= LARGE and spare_processes():
         return _load_in_parallel(before, after)
-    return _program(before), _program(after)
+    return _program(before), _program(after, known)
 
 
-def _program(side: Side) -> Program:
+def _program(side: Side, known: Program | None = None) -> Program:
+    if known is not None:
+        return known
     if side.stored:
         return load_policy(side.name, variant=side.choice.variant, readings=side.choice.readings)
     assert side.file is not None

@@ -118,5 +118,4 @@ def _changes(policy: PolicyArguments, since: str, program: Program) -> Diff:
     if len(found) != 1:
         raise UsageError(f"`--since {since}` is not one policy")
     (before, after), *_ = found
-    old, _ = programs(before, after)
-    return diff(old, program, shown=(before.display_name, after.display_name))
+    return diff(*programs(before, after, program), shown=(before.display_name, after.display_name))

@@ -82,8 +82,8 @@ def run(
 ) -> None:
     """List each route of an application with the row that guards it; exit with 1 if a route has no decision.
 
-    The application is imported, not served. `--probe` calls it in this process, once for each route and method, as an identity
-    that holds nothing, while every guard denies. Where a guard is missing its handler runs: with `--probe all` it may change or
+    The application is imported, not served. `--probe` starts it and calls it in this process, once for each route and method, as an
+    identity that holds nothing, while every guard denies. Where a guard is missing its handler runs: with `--probe all` it may change or
     delete something, so use a test environment.
 
     Example:
@@ -94,7 +94,8 @@ def run(
     """
     from privtab.integrations._coverage import covered, no_gateway
     from privtab.integrations._declared import read_declared, read_openapi
-    from privtab.integrations._inspect import inspected, load_app, place_of
+    from privtab.integrations._handlers import place_of
+    from privtab.integrations._inspect import inspected, load_app
     from privtab.integrations._probe import probed
     from privtab.ir.serialise import vocabulary
 

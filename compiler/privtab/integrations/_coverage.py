@@ -28,7 +28,7 @@ class Status(StrEnum):
     """Whether a route has a decision."""
 
     PROVED = "proved"
-    """A guard was asked, and its refusal was the answer."""
+    """A guard was asked, and its denial ended the request."""
     GUARDED = "guarded"
     """A guard stands before it; it was not asked."""
     OPEN = "open"
@@ -144,7 +144,7 @@ def _judged(
     rows = tuple((cover.by, row_of(cover.needs)) for cover in covers)
     opened = entry.open if entry is not None else None
     seen = answers or ()
-    asked = dict.fromkeys(f"{entity.type}/{action}" for answer in seen for action, entity in answer.asked)
+    asked = dict.fromkeys(f"{entity.type}/{action}" for answer in seen for action, entity in answer.denials.asked)
     status, why = _status(route, covers, seen, only_declared=answers is not None and not route.covers)
     if status is Status.PROVED and entry is not None and entry.needs is not None and row_of(entry.needs) not in asked:
         status, why = Status.UNGUARDED, f"asks {listed(asked)}, not `{row_of(entry.needs)}`"
@@ -165,13 +165,13 @@ def _status(
     wrong = [
         answer
         for answer in seen
-        if not answer.proves and not (refuses and not answer.asked and answer.status in (400, 403))
+        if not answer.proves and not (refuses and not answer.denials.asked and answer.status in (400, 403))
     ]
     if any(answer.proves for answer in seen):  # of the methods of one handler, it need not take all
-        wrong = [answer for answer in wrong if answer.asked or answer.status != 405]
+        wrong = [answer for answer in wrong if answer.denials.asked or answer.status != 405]
     match seen, wrong, covers:
         case [_, *_], [answer, *_], _:
-            return (Status.UNGUARDED if covers or answer.asked else Status.UNGATED), str(answer)
+            return (Status.UNGUARDED if covers or answer.denials.asked else Status.UNGATED), str(answer)
         case [_, *_], _, _ if len(seen) < len(route.methods) and not route.covers:
             return Status.UNGATED, "other methods were not asked: `--probe all` asks by them"
         case [_, *_], _, _ if len(seen) < len(route.methods):

@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, TypeAlias, TypeVar, cast
@@ -44,15 +45,25 @@ def mark(guarding: Callable[..., Any], template: RequestTemplate) -> None:
     setattr(guarding, NEEDS, (template, *getattr(guarding, NEEDS, ())))
 
 
-ASKED: ContextVar[list[tuple[str, Entity]] | None] = ContextVar("privtab_asked", default=None)
+@dataclass(slots=True)
+class Denials:
+    """What guards were asked during one request of the probe, and denied."""
+
+    asked: list[tuple[str, Entity]] = field(default_factory=list)
+    overcome: bool = False
+    """Whether the handler went on after the last denial: what it answered is its own."""
+
+
+DENIALS: ContextVar[Denials | None] = ContextVar("privtab_denials", default=None)
 """Where requests are noted while an application is probed."""
 
 
 def _refuse(action: str, resource: EntityLike) -> NoReturn:
     """Note a request and deny it. Raises AccessDenied, or InvalidRequest for what is no entity."""
     found = entity(resource)
-    if (asked := ASKED.get()) is not None:
-        asked.append((action, found))
+    if (denials := DENIALS.get()) is not None:
+        denials.asked.append((action, found))
+        denials.overcome = False
     raise AccessDenied(Request(user=NOBODY.user, action=action, resource=found), Decision(allowed=False))
 
 

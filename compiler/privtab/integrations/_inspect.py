@@ -8,16 +8,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
 from importlib import import_module
 from itertools import islice, product
 from pathlib import Path
-from types import SimpleNamespace
+from types import CodeType, SimpleNamespace
 from typing import Any, get_args
 
 from privtab.diagnostics import Span
 from privtab.errors import InvalidRequest, UsageError
-from privtab.integrations._guard import NEEDS, NOBODY, USER
+from privtab.integrations._guard import NOBODY, USER
+from privtab.integrations._handlers import ANY, DEEPEST, EVERY, codes_of, handler_of, marks, methods_of, span_of
 from privtab.integrations._needs import RequestTemplate
 from privtab.integrations._routes import (
     WRAPPED,
@@ -30,14 +30,10 @@ from privtab.integrations._routes import (
 )
 from privtab.integrations.asgi import WEBSOCKET, AsgiMiddleware
 
-ANY = "ANY"
-"""The method of a route that takes every method."""
-EVERY = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 MADE_UP = ("privtab-probe", "7", "1b4e28ba-2fa1-11d2-883f-0016d3cca427", "90210", "1.5", "2030-01-01", "a", "true")
 """Values for parameters of paths, of every type that routers tell apart."""
 MOST_TRIED = 1_000
 MOST_SAMPLES = 4
-DEEPEST = 50
 _PLACEHOLDER = re.compile(r"\{\w+(:\w+)?\}")
 
 
@@ -63,6 +59,8 @@ class AppRoute:
     """The methods that the handler takes: with GET also HEAD, all of them for ANY."""
     samples: tuple[str, ...] = ()
     """Paths with made-up parameters that reach the handler."""
+    codes: tuple[CodeType, ...] = ()
+    """The code of the handler, of its decorators and of its dependencies."""
     problem: str | None = None
     """Why no request reaches it."""
 
@@ -138,6 +136,8 @@ class _Leaf:
     methods: tuple[str, ...]
     endpoint: Any = None
     covers: tuple[Cover, ...] = ()
+    codes: tuple[CodeType, ...] = ()
+    """The code of the dependencies."""
     values: tuple[str, ...] = MADE_UP
 
     def routes(self) -> Iterator[AppRoute]:
@@ -146,15 +146,17 @@ class _Leaf:
             if method == "HEAD" and "GET" in self.methods:
                 continue
             methods = EVERY if method == ANY else (method, *({"HEAD"} & {*self.methods} if method == "GET" else ()))
-            handler = _handler(self.endpoint, method)
-            needed = marks(handler) if all(marks(_handler(self.endpoint, other)) for other in methods) else ()
+            handler = handler_of(self.endpoint, method)
+            handlers = [handler_of(self.endpoint, other) for other in methods]
+            needed = marks(handler) if all(map(marks, handlers)) else ()
             yield self._checked(
                 AppRoute(
                     method=method,
                     path=_written(self.at.prefix + self.path) or "/",
                     methods=methods,
-                    span=_span(handler),
+                    span=span_of(handler),
                     covers=(*self.covers, *(Cover(by="decorator", needs=needs) for needs in needed)),
+                    codes=(*self.codes, *(code for run in (self.endpoint, *handlers) for code in codes_of(run))),
                 )
             )
 
@@ -217,57 +219,6 @@ class _Leaf:
         by = f"middleware of {prefix}".removesuffix(" of ")
         templates: list[RequestTemplate | None] = [template for template in needs.values() if template is not None]
         yield from (Cover(by=by, needs=template) for template in templates or [None] * bool(needs))
-
-
-def marks(function: Any) -> tuple[RequestTemplate, ...]:
-    """What a function requests before it runs, if a guard says so."""
-    while isinstance(function, partial):
-        function = function.func
-    found: tuple[RequestTemplate, ...] = getattr(function, NEEDS, ())
-    return found
-
-
-def _class_of(endpoint: Any) -> Any:
-    return endpoint if inspect.isclass(endpoint) else getattr(endpoint, "view_class", None)
-
-
-def _handler(endpoint: Any, method: str) -> Any:
-    """The function that handles a method: the endpoint, or a method of its class."""
-    if (of_class := _class_of(endpoint)) is None or marks(endpoint):
-        return endpoint
-    found = getattr(of_class, method.lower(), None)
-    return getattr(of_class, "get", None) if found is None and method == "HEAD" else found
-
-
-def _methods_of(endpoint: Any) -> tuple[str, ...]:
-    """The methods of a class of handlers; ANY for a function."""
-    if (of_class := _class_of(endpoint)) is None:
-        return (ANY,)
-    found = [getattr(of_class, method.lower(), None) for method in EVERY]
-    # Django's own answer to OPTIONS runs no handler.
-    own = [handler is not None and not handler.__module__.startswith("django.views.generic.base") for handler in found]
-    return tuple(method for method, is_own in zip(EVERY, own, strict=True) if is_own) or (ANY,)
-
-
-def _span(handler: Any) -> Span | None:
-    """The first line of a handler in the working directory: those of frameworks are no place for a finding."""
-    while isinstance(handler, partial):
-        handler = handler.func
-    code = getattr(inspect.unwrap(handler), "__code__", None) if callable(handler) else None
-    return None if code is None else _place(code.co_filename, code.co_firstlineno)
-
-
-def _place(path: str, line: int) -> Span | None:
-    file = Path(path)
-    if not file.is_relative_to(Path.cwd()):
-        return None
-    return Span(path=file.relative_to(Path.cwd()).as_posix(), line=line, column=1, end_line=line, end_column=1)
-
-
-def place_of(name: str) -> Span:
-    """The place of findings about an application by its name: its module, or else the name itself."""
-    file = getattr(sys.modules.get(name.partition(":")[0]), "__file__", None)
-    return (file and _place(file, 1)) or Span(path=name, line=1, column=1, end_line=1, end_column=1)
 
 
 _ANGLES = re.compile(r"<(?:(\w+)(?:\([^>]*\))?:)?(\w+)>")
@@ -355,7 +306,8 @@ class _Walk:
 
         for route in leaves(app.routes):
             path = getattr(route, "path", "")
-            covers = tuple(self.dependencies(route, shared, overrides))
+            codes: list[CodeType] = []
+            covers = tuple(self.dependencies(route, shared, overrides, codes))
             if hasattr(route, "routes"):  # a mounted application
                 yield from self.app(route.app, at.below(select, route, path))
                 continue
@@ -365,13 +317,21 @@ class _Walk:
                     below, inner = below.within(inner), inner.app
             endpoint = getattr(route, "endpoint", None)
             is_websocket = "WebSocket" in type(route).__name__
-            methods = (WEBSOCKET,) if is_websocket else tuple(sorted(route.methods or _methods_of(endpoint)))
+            methods = (WEBSOCKET,) if is_websocket else tuple(sorted(route.methods or methods_of(endpoint)))
             values = (*_choices(route), *MADE_UP)
-            yield _Leaf(at=below, path=path, methods=methods, endpoint=endpoint, covers=covers, values=values)
+            yield _Leaf(
+                at=below,
+                path=path,
+                methods=methods,
+                endpoint=endpoint,
+                covers=covers,
+                codes=tuple(codes),
+                values=values,
+            )
         for group in getattr(router, "_iter_low_priority_routes", tuple)():
             group = getattr(group, "original_route", group)  # noqa: PLW2901
             for route in getattr(group, "routes", ()):
-                covers = tuple(self.dependencies(group, shared, overrides))
+                covers = tuple(self.dependencies(group, shared, overrides, []))
                 yield _Leaf(
                     at=at, path=f"{route.path.rstrip('/')}/{{path:path}}", methods=("GET", "HEAD"), covers=covers
                 )
@@ -379,14 +339,15 @@ class _Walk:
             yield from _opaque(default, replace(at, wraps=False))
 
     def dependencies(
-        self, route: Any, shared: Mapping[int, frozenset[Any]], overrides: dict[Any, Any]
+        self, route: Any, shared: Mapping[int, frozenset[Any]], overrides: dict[Any, Any], codes: list[CodeType]
     ) -> Iterator[Cover]:
-        """What the dependencies of a FastAPI route request, but for those that the application overrides."""
+        """What the dependencies of a FastAPI route request, but for those that the application overrides; `codes` gets their code."""
         of_routers = shared.get(id(getattr(route, "original_route", route)), ())
         waiting = [dependant] if (dependant := getattr(route, "dependant", None)) is not None else []
         while waiting:
             dependant = waiting.pop()
             for inner in dependant.dependencies:
+                codes += codes_of(overrides.get(inner.call, inner.call))
                 if inner.call in overrides:
                     continue
                 waiting.append(inner)
@@ -464,7 +425,7 @@ class _Walk:
                     yield path, pattern.callback
 
         for path, view in walk(resolver.url_patterns, "/"):
-            yield _Leaf(at=at.below(select, view), path=path, methods=_methods_of(view), endpoint=view)
+            yield _Leaf(at=at.below(select, view), path=path, methods=methods_of(view), endpoint=view)
 
 
 def _wrapped_by(app: Any) -> Any:

@@ -6,26 +6,30 @@ import asyncio
 import inspect
 import json
 import re
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from dis import opname
 from io import BytesIO
-from threading import Thread
+from types import CodeType, FrameType
 from typing import Any
 from urllib.parse import urlencode
 
-from privtab.errors import AccessDenied
+from privtab.errors import AccessDenied, UsageError
 from privtab.integrations._answers import LOG
-from privtab.integrations._guard import ASKED, Guard
+from privtab.integrations._guard import DENIALS, Denials, Guard
 from privtab.integrations._inspect import AppRoute, Inspected, environ_of, scope_of
 from privtab.integrations.asgi import WEBSOCKET
-from privtab.request import Entity
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing, if handlers keep to HTTP."""
 REFUSALS = (401, 403, 404)
 TIMEOUT = 10.0
 """Longest wait for an answer in seconds."""
+START_TIMEOUT = 60.0
+"""Longest wait in seconds for an application to start or to end."""
 CSRF = {"cookie": f"csrftoken={'a' * 32}", "x-csrftoken": "a" * 32}
 """Django takes the same secret in the cookie and in the header."""
 
@@ -35,18 +39,19 @@ class Answer:
     """What came of one request: what guards were asked, the status, and whether a guard's refusal ended it without an answer."""
 
     method: str
-    asked: list[tuple[str, Entity]] = field(default_factory=list)
+    denials: Denials = field(default_factory=Denials)
     status: int | None = None
     refused: bool = False
 
     @property
     def proves(self) -> bool:
-        """Whether a guard was asked, and its refusal was the end."""
-        return bool(self.asked) and (self.refused or self.status in REFUSALS)
+        """Whether a guard was asked, and its refusal was the end: that of a handler which goes on is the handler's own."""
+        return bool(self.denials.asked) and not self.denials.overcome and (self.refused or self.status in REFUSALS)
 
     def __str__(self) -> str:
-        said = "refusal" if self.refused else "answer" if self.status is None else str(self.status)
-        return f"{self.method} gives {'no ' * (said == 'answer')}{said}, {'although a' if self.asked else 'and no'} guard was asked"
+        said = "no answer" if self.status is None else "refusal" if self.refused else str(self.status)
+        asked = "although a guard was asked" if self.denials.asked else "and no guard was asked"
+        return f"{self.method} gives {said}, {'which the handler answered after the denial' if self.denials.overcome else asked}"
 
 
 def probed(
@@ -54,12 +59,13 @@ def probed(
 ) -> dict[int, tuple[Answer, ...]]:
     """The answers by the position of the route, for each that requests with made-up parameters reach; without `everything`, of methods that change nothing.
 
-    `headers`: what authentication needs that stands before the guards.
+    `headers`: what authentication needs that stands before the guards. Raises UsageError if the application does not start.
     """
     asks_asgi = inspect.iscoroutinefunction(inspected.app) or inspect.iscoroutinefunction(type(inspected.app).__call__)
     found: dict[int, tuple[Answer, ...]] = {}
     documents = list(_documents(inspected))
-    with _standing_in(inspected):
+    codes = frozenset(code for route in inspected.routes for code in route.codes)
+    with _watching(codes), _started(inspected.app) if asks_asgi else nullcontext() as loop, _standing_in(inspected):
         for number, route in enumerate(inspected.routes):
             answers = []
             for method in route.methods if route.samples else ():
@@ -68,13 +74,10 @@ def probed(
                 answer = Answer(method=method)
                 query, sent, body = _inputs(documents, route, method)
                 sent = CSRF | sent | {name.lower(): value for name, value in (headers or {}).items()}
-                ask = _ask_asgi if asks_asgi else _ask_wsgi
                 call = (inspected.app, answer, route.samples[0], query, sent, body)
-                # In a thread, so that a handler without an end keeps nobody waiting.
-                thread = Thread(target=ask, args=call, daemon=True)
-                thread.start()
-                thread.join(TIMEOUT)
-                answers.append(Answer(method=method, asked=[*answer.asked]) if thread.is_alive() else answer)
+                # A handler without an end keeps nobody waiting.
+                ended = _in_thread(_ask_wsgi, *call) if loop is None else loop.run(_ask_asgi(loop.state, *call))
+                answers.append(answer if ended else Answer(method=method, denials=Denials([*answer.denials.asked])))
             if answers:
                 found[number] = tuple(answers)
     return found
@@ -98,14 +101,151 @@ def _standing_in(inspected: Inspected) -> Iterator[None]:
                 settings[key] = value
 
 
-def _is_refusal(error: BaseException) -> bool:
-    return isinstance(error, AccessDenied) or (
-        isinstance(error, BaseExceptionGroup) and error.subgroup(AccessDenied) is not None
-    )
+# --- whether a handler goes on after a denial ---
 
 
-def _ask_asgi(app: Any, answer: Answer, path: str, query: str, headers: Mapping[str, str], body: bytes) -> None:
-    ASKED.set(answer.asked)
+@contextmanager
+def _watching(codes: frozenset[CodeType]) -> Iterator[None]:
+    """In threads started from now on, note whether these handlers and dependencies are left by the denial."""
+
+    def called(frame: FrameType, event: str, argument: Any) -> Any:
+        del event, argument
+        if frame.f_code not in codes:
+            return None
+        frame.f_trace_lines = False
+        return frame.f_trace or _Leaving()  # coroutines are called for each part
+
+    before = threading.gettrace()
+    threading.settrace(called)
+    try:
+        yield
+    finally:
+        threading.settrace(before)
+
+
+class _Leaving:
+    """Sees how a function is left: by returning, or by which exception."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
+        """See `sys.settrace`."""
+        if event == "exception":
+            self.error = argument[1]
+        elif event == "return" and (denials := DENIALS.get()) is not None and denials.asked:
+            last = opname[frame.f_code.co_code[frame.f_lasti]]
+            if last != "YIELD_VALUE":
+                denials.overcome = last.startswith("RETURN_") or not _is_refusal(self.error)
+        return self
+
+
+def _is_refusal(error: BaseException | None) -> bool:
+    """Whether it is a denial, or was raised where one was caught."""
+    match error:
+        case None | AccessDenied():
+            return error is not None
+        case BaseExceptionGroup(exceptions=errors) if any(map(_is_refusal, errors)):
+            return True
+        case _:
+            return _is_refusal(error.__cause__ or error.__context__)
+
+
+# --- requests ---
+
+
+class _Loop:
+    """An event loop in a thread, with the application started in it as servers do by ASGI's lifespan."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    def open(self) -> None:
+        """Start the application. Raises UsageError if it does not start."""
+        self.state: dict[str, Any] = {}
+        self.loop = asyncio.new_event_loop()
+        self.stopping = asyncio.Event()
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+        started: Future[None] = Future()
+        self.life = asyncio.run_coroutine_threadsafe(self._live(started), self.loop)
+        try:
+            started.result(START_TIMEOUT)
+        except TimeoutError:
+            self.life.cancel()
+            raise UsageError(f"the application did not start within {START_TIMEOUT:g} s") from None
+
+    def run(self, coroutine: Coroutine[Any, Any, None]) -> bool:
+        """Whether it ended in time."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        if wait([future], TIMEOUT).done:
+            return True
+        future.cancel()
+        if not wait([asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self.loop)], TIMEOUT).done:
+            self.open()  # it blocks the loop
+        return False
+
+    def close(self) -> None:
+        """End the application."""
+        self.loop.call_soon_threadsafe(self.stopping.set)
+        wait([self.life], START_TIMEOUT)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+    async def _live(self, started: Future[None]) -> None:
+        """The application's lifespan, from its start until the loop is closed."""
+
+        async def receive() -> Any:
+            if not started.done():
+                return {"type": "lifespan.startup"}
+            await self.stopping.wait()
+            return {"type": "lifespan.shutdown"}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            said = str(message.get("message", "")).strip().rpartition("\n")[2]
+            match message["type"]:
+                case "lifespan.startup.complete":
+                    started.set_result(None)
+                case "lifespan.startup.failed":
+                    started.set_exception(UsageError(f"the application does not start{said and ': '}{said}"))
+                case "lifespan.shutdown.failed":
+                    LOG.warning("the application does not end as it should: %s", said)
+
+        scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}
+        try:
+            await self.app(scope, receive, send)
+        except BaseException as error:  # noqa: BLE001  (one that knows no lifespan may raise anything)
+            LOG.info("the application's lifespan raised %r", error)
+        finally:
+            if not started.done():
+                started.set_result(None)
+
+
+@contextmanager
+def _started(app: Any) -> Iterator[_Loop]:
+    loop = _Loop(app)
+    try:
+        loop.open()
+        yield loop
+    finally:
+        loop.close()
+
+
+def _in_thread(ask: Callable[..., None], *arguments: Any) -> bool:
+    thread = threading.Thread(target=ask, args=arguments, daemon=True)
+    thread.start()
+    thread.join(TIMEOUT)
+    return not thread.is_alive()
+
+
+async def _ask_asgi(
+    state: Mapping[str, Any],
+    app: Any,
+    answer: Answer,
+    path: str,
+    query: str,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> None:
+    DENIALS.set(answer.denials)
     is_websocket = answer.method == WEBSOCKET
     raw = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
     scope = scope_of(answer.method, "", path) | {
@@ -118,39 +258,35 @@ def _ask_asgi(app: Any, answer: Answer, path: str, query: str, headers: Mapping[
         "query_string": query.encode(),
         "headers": [(b"host", b"127.0.0.1")] * ("host" not in headers) + raw,
         "subprotocols": [],
-        "state": {},
+        "state": dict(state),
     }
-    first = (
+    waiting = [
         {"type": "websocket.connect"} if is_websocket else {"type": "http.request", "body": body, "more_body": False}
-    )
-    waiting = [first]
+    ]
+    started = asyncio.Event()
 
-    async def ask() -> None:
-        started = asyncio.Event()
+    async def receive() -> Any:
+        if waiting:
+            return waiting.pop()
+        await started.wait()  # who leaves before the answer begins may get none
+        return {"type": "websocket.disconnect" if is_websocket else "http.disconnect", "code": 1000}
 
-        async def receive() -> Any:
-            if waiting:
-                return waiting.pop()
-            await started.wait()  # who leaves before the answer begins may get none
-            return {"type": "websocket.disconnect" if is_websocket else "http.disconnect", "code": 1000}
+    async def send(message: MutableMapping[str, Any]) -> None:
+        match message["type"]:
+            case "http.response.start" | "websocket.http.response.start":
+                answer.status = message["status"]
+            case "websocket.accept":
+                answer.status = 101
+            case "websocket.close":
+                answer.status = answer.status or 403
+        started.set()
 
-        async def send(message: MutableMapping[str, Any]) -> None:
-            match message["type"]:
-                case "http.response.start" | "websocket.http.response.start":
-                    answer.status = message["status"]
-                case "websocket.accept":
-                    answer.status = 101
-                case "websocket.close":
-                    answer.status = answer.status or 403
-            started.set()
-
+    with _ending(answer):
         await app(scope, receive, send)
-
-    _run(lambda: asyncio.run(ask()), answer)
 
 
 def _ask_wsgi(app: Any, answer: Answer, path: str, query: str, headers: Mapping[str, str], body: bytes) -> None:
-    ASKED.set(answer.asked)
+    DENIALS.set(answer.denials)
     environ = environ_of(answer.method, "", path)
     environ |= {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers.items()}
     environ |= {"QUERY_STRING": query, "CONTENT_LENGTH": str(len(body)), "wsgi.input": BytesIO(body)}
@@ -160,17 +296,16 @@ def _ask_wsgi(app: Any, answer: Answer, path: str, query: str, headers: Mapping[
         answer.status = int(status.split(maxsplit=1)[0])
         return lambda _: None
 
-    def ask() -> None:
+    with _ending(answer):
         chunks = app(environ, start_response)
         next(iter(chunks), None)  # generators begin with their first chunk
         getattr(chunks, "close", lambda: None)()
 
-    _run(ask, answer)
 
-
-def _run(ask: Any, answer: Answer) -> None:
+@contextmanager
+def _ending(answer: Answer) -> Iterator[None]:
     try:
-        ask()
+        yield
     except BaseException as error:  # noqa: BLE001  (whatever the application raises, it is no answer)
         answer.refused = _is_refusal(error)
         answer.status = answer.status or 500

@@ -21,9 +21,18 @@ from privtab.syntax.expression import RESERVED, parse_condition
 from privtab.syntax.schema import policy_schema
 from privtab.syntax.yaml_tree import events_so_far
 
-ItemKind: TypeAlias = Kind | Literal["key", "word", "keyword"]
+ItemKind: TypeAlias = Kind | Literal["key", "word", "keyword", "entity", "user"]
 _CURSOR = "cursorOfTheEditor"
 _WORD = re.compile(r"[\w.:\-]*\Z")
+_OF_KEY: dict[str | int, ItemKind] = {
+    "user": "user",
+    "action": "operation",
+    "privilege": "privilege",
+    "reason": "privilege",
+    "missing": "privilege",
+}
+_OF_KEY |= dict.fromkeys(("resource", "entity", "items", "visible"), "entity")
+"""What stands at the keys of a case, and of the rows of its state."""
 _KEYWORDS = (*sorted(RESERVED), "service admin")
 
 
@@ -64,6 +73,28 @@ def complete(text: str, offset: int, names: DeclaredNames, operations: dict[str,
     if "operation" in kinds:
         found |= {n: Item(text=n, kind="operation", about=listed(types)) for n, types in operations.items()}
     return list(found.values())
+
+
+def complete_case(text: str, offset: int, names: DeclaredNames, operations: dict[str, tuple[str, ...]]) -> list[Item]:
+    """What may follow in a file of scenarios: operations and names of the policy, users and entities that the file names elsewhere."""
+    begin = re.search(r"[\w.:%/\-]*\Z", text[:offset])
+    place = next((place for place, _ in _places(text[: begin.start() if begin else offset])), None)
+    keys = [] if place is None or place.is_key else [step for step in place.path if step in _OF_KEY]
+    match _OF_KEY[keys[-1]] if keys else None:
+        case "operation":
+            return [Item(text=name, kind="operation", about=listed(types)) for name, types in operations.items()]
+        case "privilege":
+            return [_privilege(name, names) for name in names.declared]
+        case "user":
+            others = re.findall(r"\buser: *([\w.@\-]+)", text[:offset] + "\n" + text[offset:])
+            return [Item(text=name, kind="user", about="") for name in sorted(set(others))]
+        case "entity":
+            types = "|".join(names.entities)
+            others = re.findall(rf"\b(?:{types}):[\w.%/\-]+", text)
+            found = [Item(text=f"{name}:", kind="type", about="") for name in names.entities]
+            return found + [Item(text=name, kind="entity", about="") for name in sorted(set(others))]
+        case _:
+            return []
 
 
 def _privilege(name: str, names: DeclaredNames) -> Item:

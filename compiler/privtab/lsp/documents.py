@@ -136,6 +136,13 @@ class Documents:
         """The last text of the policy of a document that could be read as one."""
         return None if document.policy is None else self._readable.get(document.policy)
 
+    def typed(self, document: Document) -> PolicyDocument | None:
+        """The same while scenarios are typed and cannot be read, which may be for the policy that their name says."""
+        about = document.policy or default_policy(document.path)
+        if about is not None and document.policy is None:
+            self.get(about.resolve())
+        return None if about is None else self._readable.get(about.resolve())
+
     def program(self, document: Document) -> Program | None:
         """The program of the last text of the policy of a document that was valid."""
         policy = self.policy(document)

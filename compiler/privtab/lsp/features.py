@@ -11,7 +11,7 @@ from lsprotocol import types as t
 
 from privtab.errors import PrivtabError
 from privtab.fmt import format_source
-from privtab.lsp.completion import complete
+from privtab.lsp.completion import complete, complete_case
 from privtab.lsp.documents import PolicyDocument
 from privtab.lsp.hover import hover, outline
 from privtab.lsp.occurrences import Occurrence
@@ -32,6 +32,8 @@ _COMPLETIONS = {
     "key": t.CompletionItemKind.Property,
     "word": t.CompletionItemKind.Value,
     "keyword": t.CompletionItemKind.Keyword,
+    "entity": t.CompletionItemKind.Reference,
+    "user": t.CompletionItemKind.Variable,
 }
 
 
@@ -73,17 +75,18 @@ def hovered(ls: PolicyServer, params: t.HoverParams) -> t.Hover | None:
 
 
 def completed(ls: PolicyServer, params: t.CompletionParams) -> list[t.CompletionItem]:
-    """List what may stand at a position of a policy."""
+    """List what may stand at a position of a policy, or of scenarios for one."""
     document = ls.document(params.text_document.uri)
-    policy = None if document is None else ls.documents.readable(document)
-    if not isinstance(document, PolicyDocument) or policy is None or policy.names is None:
+    policy = None if document is None else ls.documents.typed(document)
+    if document is None or policy is None or policy.names is None:
         return []
     operations: dict[str, tuple[str, ...]] = {}
     for name in policy.occurrences:
         if name.kind == "operation" and name.declares:
             operations[name.name] = tuple(dict.fromkeys((*operations.get(name.name, ()), *sorted(name.types or ()))))
     offset = ls.place(params.position, document.source)
-    items = complete(document.source.text, offset, policy.names, operations)
+    find = complete if isinstance(document, PolicyDocument) else complete_case
+    items = find(document.source.text, offset, policy.names, operations)
     return [
         t.CompletionItem(label=item.text, kind=_COMPLETIONS[item.kind], detail=item.about or None) for item in items
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from privtab.backends.describe import describe_rule
+from privtab.backends.describe import describe_rule, set_texts
 from privtab.hints import listed
 from privtab.ir.nodes import Program, Rule
 from privtab.lsp.occurrences import Occurrence, meet
@@ -71,26 +71,20 @@ def _privilege(name: str, names: DeclaredNames) -> str | None:
 
 def _row(rule: Rule, program: Program) -> str:
     row = describe_rule(program, rule)
-    sets = {"needs one of these sets" if row["requires"] else "for every caller": row["minimal_sets"]}
-    sets |= {f"with `{flag}`": found for flag, found in row.get("when", {}).items()}
-    if row["each"]:
-        sets["each item"] = row["each_minimal_sets"]
-    sets |= {f"each item with `{flag}`": found for flag, found in row.get("each_when", {}).items()}
     source = row["source"]
     line = "" if source is None or source["line"] is None else f", line {source['line']}"
     return _lines(
         f"**{rule.entity}/{rule.operation}**" + (" (core)" if row["from"] == "core" else ""),
-        *(f"{title}:\n{_alternatives(found)}" for title, found in sets.items()),
+        *(
+            "\n".join([title or "needs one of these:", *(f"- `{text}`" for text in found)])
+            for title, found in set_texts(row)
+        ),
         "" if row.get("minimal_sets_complete", True) else "there are more of them than can be listed",
         f"on success: {listed(row['effects'])}" if row["effects"] else "",
         f"deprecated: {row['deprecated']}" if row["deprecated"] else "",
         row["note"] or "",
         "" if source is None else f"source: {source['document']}{line}",
     )
-
-
-def _alternatives(sets: Iterable[Iterable[str]]) -> str:
-    return "\n".join(f"- {' and '.join(f'`{atom}`' for atom in atoms) or 'anyone'}" for atoms in sets) or "- never"
 
 
 def _lines(*lines: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, product
 from typing import TypeAlias
 
 from privtab.analysis.what_can import what_can
@@ -16,7 +17,7 @@ from privtab.scenarios.callers import at_or_below
 from privtab.state.nodes import Assignment, Placement, State
 
 HOLDER = "holder"
-"""The user who is asked about; a made-up state names nobody else."""
+"""How the users who hold one role each are named, with a number."""
 Key: TypeAlias = tuple[str, str]
 """An operation: (entity type, operation)."""
 
@@ -46,10 +47,10 @@ def default_roles(program: Program) -> RoleMatrix | None:
         name: [None if role.scope is None else next(e for e, _ in named if e.type == role.scope)]
         for name, role in program.roles.items()
     }
-    # A row about each entity: what a state does not name is not asked about.
-    state = State(members=tuple((HOLDER, entity) for entity, _ in named), entities=placed)
     about = "What a user may do who holds the role alone, within its scope, as a member of what contains the entity."
-    return _matrix(program, state, scopes, HOLDER, about, lambda number: "yes" if number else "")
+    # A membership in each entity: what a state does not name is not asked about.
+    entities, state = [entity for entity, _ in named], State(entities=placed)
+    return _matrix(program, state, scopes, entities, about, lambda number: "yes" if number else "")
 
 
 def roles_of_state(program: Program, state: State) -> RoleMatrix | None:
@@ -63,17 +64,15 @@ def roles_of_state(program: Program, state: State) -> RoleMatrix | None:
             scopes.setdefault(holder.removeprefix("role:"), [None])
     if not scopes:
         return None
-    known = names(program, state)
-    holder = next(name for number in range(len(known) + 1) if (name := f"{HOLDER}{number or ''}") not in known)
     asked = (condition for rule in program.rules.values() for condition in (rule.gate, rule.requires, rule.each))
     types = {atom.target.type for part in asked if part for atom in atoms(part) if isinstance(atom, Member)}
-    joined = [(holder, entity) for entity in universe(program, state, types) if entity.type in types] if types else []
+    joined = [entity for entity in universe(program, state, types) if entity.type in types] if types else []
     about = "On how many of the entities that the state names a user may do it who holds the role alone, as a member of what contains them."
     return _matrix(
         program,
-        replace(state, members=(*state.members, *joined)),
+        state,
         {role: list(dict.fromkeys(scopes[role])) for role in sorted(scopes)},
-        holder,
+        joined,
         about,
         lambda number: str(number) if number else "",
     )
@@ -83,16 +82,22 @@ def _matrix(
     program: Program,
     state: State,
     scopes: Mapping[str, Sequence[Entity | None]],
-    holder: str,
+    joined: Sequence[Entity],
     about: str,
     cell: Callable[[int], str],
 ) -> RoleMatrix:
-    """What `holder` may do who has one role at a time, within its scopes."""
+    """What users may do who hold one role each, within its scopes, and are members of some entities."""
+    known = names(program, state)
+    free = (name for number in count() if (name := f"{HOLDER}{number}") not in known)
+    holders = dict(zip(scopes, free, strict=False))
+    pairs = ((role, scope) for role, within in scopes.items() for scope in within)
+    rows = (Assignment(principal=f"user:{holders[role]}", role=role, scope=scope) for role, scope in pairs)
+    members = product(holders.values(), joined)
+    held = replace(state, assignments=(*state.assignments, *rows), members=(*state.members, *members))
+    reference = Reference(program, held)
     counts: dict[Key, list[int]] = {key: [0] * len(scopes) for key in program.rules}
-    for at, (role, within) in enumerate(scopes.items()):
-        rows = (Assignment(principal=f"user:{holder}", role=role, scope=scope) for scope in within)
-        held = replace(state, assignments=(*state.assignments, *rows))
-        for allowed in what_can(Reference(program, held), held, holder).allowed:
+    for at, holder in enumerate(holders.values()):
+        for allowed in what_can(reference, held, holder).allowed:
             counts[allowed.resource.type, allowed.operation][at] += 1
     return RoleMatrix(
         roles=tuple(scopes), cells={key: tuple(map(cell, numbers)) for key, numbers in counts.items()}, about=about

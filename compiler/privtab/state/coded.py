@@ -183,13 +183,23 @@ def only_in_one(columns: Iterable[tuple[Column, Column]]) -> tuple[list[int], li
         joined.append(appended(_coded(first), _coded(second)))
     found = groups(joined)
     first_groups, second_groups = found[:first_length], found[first_length:]
-    return _missing(first_groups, second_groups), _missing(second_groups, first_groups)
+    # States that follow one another differ in few places: what begins and ends both tables is in both.
+    shorter = min(len(first_groups), len(second_groups))
+    begin = _alike(first_groups[:shorter], second_groups[:shorter])
+    end = _alike(first_groups[::-1][: shorter - begin], second_groups[::-1][: shorter - begin])
+    return _missing(first_groups, second_groups, begin, end), _missing(second_groups, first_groups, begin, end)
 
 
-def _missing(rows: Codes, others: Codes) -> list[int]:
-    """The first of each of the rows that is not among the others."""
-    distinct, first = np.unique(rows, return_index=True)
-    numbers: list[int] = np.sort(first[~np.isin(distinct, others)]).tolist()
+def _alike(first: Codes, second: Codes) -> int:
+    """How many rows at the beginning of two tables of one length are equal."""
+    different = first != second
+    return int(different.argmax()) if different.any() else len(first)
+
+
+def _missing(rows: Codes, others: Codes, begin: int, end: int) -> list[int]:
+    """The first of each of the rows that is not among the others, but for so many at the beginning and at the end."""
+    distinct, first = np.unique(rows[begin : len(rows) - end], return_index=True)
+    numbers: list[int] = np.sort(first[~np.isin(distinct, others[np.isin(others, distinct)])] + begin).tolist()
     return numbers
 
 

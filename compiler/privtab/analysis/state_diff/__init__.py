@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cached_property
 from itertools import combinations, product
 from math import prod
+from typing import TypeAlias
 
 from privtab.analysis.state_diff.causes import Causes, ChangeImpact
 from privtab.analysis.state_diff.entities import Division, EntityClass, EntityTree
@@ -19,6 +20,7 @@ from privtab.analysis.state_diff.rows import changed_rows, with_windows
 from privtab.analysis.state_diff.subjects import Question, Side, Subject, SubjectSets
 from privtab.analysis.what_can import questions
 from privtab.attributes import NONE_GIVEN, GivenAttributes
+from privtab.entitlements.alike import Alike, Key
 from privtab.ir.formula import atoms, item_condition
 from privtab.ir.nodes import RESOURCE, HasBelow, OwnsBelow, Program, Rule
 from privtab.ir.shapes import rule_flags
@@ -32,6 +34,9 @@ from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import State
 
 __all__ = ["ChangedAccess", "ChangedRow", "StateDiff", "changed_rows", "state_diff"]
+
+Difference: TypeAlias = tuple[bool, int, GivenAttributes, frozenset[Subject]]
+"""Whether something is gained, with which of several sets of flags, if a request gives which values, and who gains or loses it."""
 
 MOST_QUESTIONS = 1_000_000
 """Limit on the questions that are decided in both states; this takes a minute or two."""
@@ -113,6 +118,11 @@ class Comparison:
         self.least_below = min([*depths, *([1] if depths and program.flat else [])], default=None)
         """The fewest names in the address of an entity that a condition asks about with all below it; None if none does."""
         self._questions: dict[tuple[str, bool], list[Question]] = {}
+        self._alike: Alike | None = None
+        self._differing: dict[tuple[int, Key], list[Difference]] = {}
+        """What was found for the subjects that are compared, by the number of what is asked."""
+        self._numbers: dict[object, int] = {}
+        """Equal for questions that ask the same, under whatever name."""
 
     def all(self, tell: Callable[[int, int], None] | None = None) -> Iterator[ChangedAccess]:
         """Every changed access."""
@@ -164,6 +174,9 @@ class Comparison:
         """The changed access of subjects that are affected at or below the same paths."""
         division, under = self.classes(subjects, roots)
         sets = (SubjectSets(self.sides[0], subjects), SubjectSets(self.sides[1], subjects))
+        # Where entities lie elsewhere, or types nest, a path does not tell everything.
+        self._alike = None if self.program.flat or self.tree.nested else sets[0].alike(sets[1])
+        self._differing = {}
         for type_ in ("", *self.program.entities):
             plain, others = self.questions_of_type(type_)
             for cut in sorted(under):
@@ -283,42 +296,63 @@ class Comparison:
     ) -> Iterator[ChangedAccess]:
         """The changed access to a class of entities."""
         objects = {slot: found.first for slot, found in classes.items()}
+        key = None if self._alike is None else self._alike.key(objects)
         causes = None
         for variants in questions_of_rules:
-            found_before: dict[bool, list[tuple[frozenset[str], frozenset[Subject]]]] = {True: [], False: []}
-            for question in variants:
-                if question.requested(objects[RESOURCE]) is None:
-                    continue
-                changed = self._changed(question, objects, sets)
-                for gained in (True, False):
-                    known = (subjects for flags, subjects in found_before[gained] if flags < question.flags)
-                    left = frozenset[str]().union(*(subjects for _, subjects in changed[gained]))
-                    found_before[gained].append((question.flags, left))
-                    left = left.difference(*known)
-                    for given, by_values in changed[gained]:
-                        new = left & by_values
-                        left -= new
-                        if not new:
-                            continue
-                        if self.wants_causes:
-                            causes = causes or self.causes.at({**objects})
-                            by_rows = causes.of(question, new, given, gained=gained)
-                        else:
-                            by_rows = iter([(tuple(sorted(new)), ())])
-                        for subjects, rows in by_rows:
-                            yield ChangedAccess(
-                                gained=gained,
-                                rule=question.rule,
-                                sensitive=(question.rule.entity, question.rule.operation) in self.sensitive,
-                                unnamed=question.unnamed,
-                                shape=question.shape,
-                                flags=tuple(sorted(question.flags)),
-                                given=given,
-                                subjects=subjects,
-                                entities=classes[RESOURCE],
-                                objects={slot: found for slot, found in classes.items() if slot != RESOURCE},
-                                rows=rows,
-                            )
+            if key is None or any(question.given for question in variants):
+                found = [*self._differences(variants, objects, sets)]
+            else:
+                asked = self._number(variants), key
+                if asked not in self._differing:
+                    self._differing[asked] = [*self._differences(variants, objects, sets)]
+                found = self._differing[asked]
+            for gained, position, given, new in found:
+                question = variants[position]
+                if self.wants_causes:
+                    causes = causes or self.causes.at({**objects})
+                    by_rows = causes.of(question, new, given, gained=gained)
+                else:
+                    by_rows = iter([(tuple(sorted(new)), ())])
+                for subjects, rows in by_rows:
+                    yield ChangedAccess(
+                        gained=gained,
+                        rule=question.rule,
+                        sensitive=(question.rule.entity, question.rule.operation) in self.sensitive,
+                        unnamed=question.unnamed,
+                        shape=question.shape,
+                        flags=tuple(sorted(question.flags)),
+                        given=given,
+                        subjects=subjects,
+                        entities=classes[RESOURCE],
+                        objects={slot: found for slot, found in classes.items() if slot != RESOURCE},
+                        rows=rows,
+                    )
+
+    def _number(self, variants: Sequence[Question]) -> int:
+        if id(variants) not in self._numbers:  # which are kept
+            meaning = tuple((question.condition, question.flags, question.unnamed) for question in variants)
+            self._numbers[id(variants)] = self._numbers.setdefault(meaning, len(self._numbers))
+        return self._numbers[id(variants)]
+
+    def _differences(
+        self, variants: Sequence[Question], objects: Mapping[str, Entity], sets: tuple[SubjectSets, SubjectSets]
+    ) -> Iterator[Difference]:
+        """Who gains and loses what a rule decides about some objects, with the fewest flags and values for which they do."""
+        found_before: dict[bool, list[tuple[frozenset[str], frozenset[Subject]]]] = {True: [], False: []}
+        for position, question in enumerate(variants):
+            if question.requested(objects[RESOURCE]) is None:
+                continue
+            changed = self._changed(question, objects, sets)
+            for gained in (True, False):
+                known = (subjects for flags, subjects in found_before[gained] if flags < question.flags)
+                left = frozenset[str]().union(*(subjects for _, subjects in changed[gained]))
+                found_before[gained].append((question.flags, left))
+                left = left.difference(*known)
+                for given, by_values in changed[gained]:
+                    new = left & by_values
+                    left -= new
+                    if new:
+                        yield gained, position, given, new
 
     def _changed(
         self, question: Question, objects: Mapping[str, Entity], sets: tuple[SubjectSets, SubjectSets]

@@ -28,9 +28,10 @@ class Causes:
     """Finds the rows that make a difference among all changed rows of two states."""
 
     def __init__(
-        self, program: Program, sides: tuple[Side, Side], rows: Iterable[ChangedRow], addresses: Addresses
+        self, program: Program, sides: tuple[Side, Side], rows: Sequence[ChangedRow], addresses: Addresses
     ) -> None:
         self.program = program
+        self.rows = tuple(rows)
         self.addresses = addresses
         self.sides = sides
         self.uses = sides[0].uses
@@ -162,6 +163,9 @@ class CauseFinder:
         self, question: Question, subjects: Collection[Subject], given: GivenAttributes, *, gained: bool
     ) -> Iterator[Cause]:
         """The subjects divided by their smallest set of rows that makes the difference if a request gives some values."""
+        if len(self._causes.rows) == 1:
+            yield tuple(sorted(subjects)), self._causes.whole(self._causes.rows)
+            return
         request = question.request(self._objects, given)
         parts: dict[Rows, list[Subject]] = defaultdict(list)
         for subject in sorted(subjects):

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from privtab.analysis.caller import Caller
 from privtab.attributes import NONE_GIVEN, Attribute, AttributeKind, GivenAttributes, Value
+from privtab.entitlements.alike import Alike
 from privtab.entitlements.bearers import USER, UserBearers
 from privtab.entitlements.evaluator import Evaluator
 from privtab.entitlements.subjects import Subject as EntitledSubject
@@ -294,6 +295,10 @@ class SubjectSets:
             return [NONE_GIVEN]
         requested = question.objects(objects)
         return list(islice(question.given.all(self._caller.about(requested), requested), most + 1))
+
+    def alike(self, other: SubjectSets) -> Alike:
+        """Which entities are alike for the same subjects, in this state and in another one."""
+        return Alike([self._evaluator, other._evaluator])
 
     def allowed(self, request: Request) -> frozenset[Subject]:
         """The subjects that may do what is asked, regardless of its user."""

@@ -1,0 +1,164 @@
+"""The pages in a browser: by keyboard alone, on a phone, in the light and in the dark."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import uvicorn
+from explored import PLAIN, shop, url
+
+from privtab.pages.explore.server import Explorer, application
+
+playwright = pytest.importorskip("playwright.sync_api")
+pytestmark = pytest.mark.slow
+
+CONTROLS = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']"
+REACHABLE = f"""() => [...document.querySelectorAll({CONTROLS!r})]
+  .filter((found) => found.checkVisibility()).map((found, n) => (found.dataset.test = `${{n}}`))"""
+FOCUSED = """() => {
+  const found = document.activeElement, style = getComputedStyle(found), box = found.getBoundingClientRect();
+  const isSeen = box.width > 0 && box.right > 0 && box.left >= 0 && box.left < innerWidth && box.bottom > 0 && box.top < innerHeight;
+  return [found.dataset.test ?? null, style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2, isSeen, found.outerHTML.slice(0, 200)];
+}"""
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    app = application(Explorer(world=shop(tmp_path_factory.mktemp("shop"))))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if (chromium := shutil.which("chromium")) is None:
+        pytest.skip("needs chromium")
+    with playwright.sync_playwright() as running:
+        found = running.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser: Any, base: str) -> Iterator[Any]:
+    with browser.new_context(base_url=base) as context:
+        yield context.new_page()
+
+
+@pytest.mark.parametrize("path", {path.partition("?")[0]: path for path in PLAIN}.values())
+def test_every_control_is_reached_by_tab_and_shows_its_focus(page: Any, path: str) -> None:
+    page.goto(path)
+    controls = set(page.evaluate(REACHABLE))
+    reached: list[str] = []
+    for _ in range(len(controls) + 3):
+        page.keyboard.press("Tab")
+        number, is_outlined, is_seen, shown = page.evaluate(FOCUSED)
+        if number is None or number in reached:
+            break
+        reached.append(number)
+        assert is_outlined, shown
+        assert is_seen, shown
+    assert set(reached) == controls
+    assert reached == sorted(reached, key=int), "in the order in which they are read"
+
+
+def test_a_row_is_ticked_away_by_keyboard(page: Any) -> None:
+    page.goto(url("what-if", about="user:ann"))
+    tick = page.get_by_role("checkbox", name="crew")
+    tick.focus()
+    page.keyboard.press("Space")
+    assert tick.is_checked()
+    page.keyboard.press("Enter")  # sends the form, as its button does
+    page.wait_for_url("**remove=**")
+    assert page.get_by_role("heading", name="The change").is_visible()
+    leave_out = page.get_by_role("link", name="leave out")
+    leave_out.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url(lambda where: "remove=" not in where)
+
+
+def test_a_decision_is_asked_by_keyboard_with_the_names_that_are_offered(page: Any) -> None:
+    page.goto("/")
+    page.get_by_label("May this user").focus()
+    page.keyboard.type("an")
+    page.locator("datalist option[value=ann]").first.wait_for(state="attached")
+    page.keyboard.type("n")
+    for text in ("read", "item:s/a/x"):
+        page.keyboard.press("Tab")
+        page.keyboard.type(text)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/decision?**")
+    assert page.get_by_text("ALLOW").first.is_visible()
+
+
+def test_the_skip_link_leads_past_the_pages(page: Any) -> None:
+    page.goto("/")
+    page.keyboard.press("Tab")
+    assert page.get_by_text("Skip to the content").is_visible()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('main') !== null")
+
+
+def test_escape_closes_what_opens(page: Any) -> None:
+    page.goto(url("decision", user="ann", operation="read", entity="item:s/a/x"))
+    summary = page.locator("summary").first
+    summary.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('details[open]') !== null")
+    page.keyboard.press("Escape")
+    assert page.locator("details[open]").count() == 0
+    assert summary.evaluate("(found) => found === document.activeElement")
+
+
+def test_a_phone_scrolls_in_one_direction(browser: Any, base: str) -> None:
+    width = 320
+    with browser.new_context(base_url=base, viewport={"width": width, "height": 800}) as context:
+        page = context.new_page()
+        for path in PLAIN:
+            page.goto(path)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+            chips = page.evaluate("[...document.querySelectorAll('.chip')].map((chip) => chip.clientWidth)")
+            assert min(chips, default=99) > 20, f"{path}: a letter a line"
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder, npm = tmp_path_factory.mktemp("axe"), shutil.which("npm")
+    if npm is None:
+        pytest.skip("needs npm")
+    packed = subprocess.run([npm, "pack", "axe-core@4"], cwd=folder, capture_output=True, check=False)
+    if packed.returncode:
+        pytest.skip(f"axe-core cannot be had: {packed.stderr.decode()[-200:]}")
+    with tarfile.open(next(Path(folder).glob("*.tgz"))) as archive:
+        return archive.extractfile("package/axe.min.js").read().decode()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("scheme", "width", "paths"), [("light", 390, PLAIN), ("dark", 1280, PLAIN[::3])])
+def test_axe_finds_no_accessibility_error(
+    browser: Any, base: str, axe: str, scheme: str, width: int, paths: Sequence[str]
+) -> None:
+    how = {"color_scheme": scheme, "bypass_csp": True, "viewport": {"width": width, "height": 800}}
+    with browser.new_context(base_url=base, **how) as context:
+        page = context.new_page()
+        for path in paths:
+            page.goto(path)
+            page.add_script_tag(content=axe)
+            found = page.evaluate(
+                "axe.run().then((found) => found.violations.map((v) => [v.id, v.nodes[0].html, v.nodes[0].failureSummary]))"
+            )
+            assert found == [], path
