@@ -1,4 +1,4 @@
-"""A door over a state in shards: as over a whole one, and nothing is allowed or shown by what is not there."""
+"""Doors over a state in shards, where nothing is allowed or shown by what is not there; and doors that are deployed."""
 
 from __future__ import annotations
 
@@ -47,13 +47,21 @@ TABLES = [
 
 
 @pytest.fixture(scope="module")
-def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sharded")
     for name, text in (("lake.yaml", bundle_service.LAKE), ("engine.yaml", DOOR), ("state.yaml", STATE)):
         (folder / name).write_text(text, encoding="utf-8")
-    door, state = (str(folder / name) for name in ("engine.yaml", "state.yaml"))
-    command = ["compile", str(folder / "lake.yaml"), "--door", door, "--sharded", "--state", state]
-    assert run([*command, "-o", str(folder / "built")]) == 0
+    return folder
+
+
+def with_door(folder: Path) -> list[str]:
+    """A policy with a door and a state, as commands take them."""
+    return [str(folder / "lake.yaml"), "--door", str(folder / "engine.yaml"), "--state", str(folder / "state.yaml")]
+
+
+@pytest.fixture(scope="module")
+def bundles(folder: Path) -> dict[str, Path]:
+    assert run(["compile", *with_door(folder), "--sharded", "-o", str(folder / "built")]) == 0
     found = (folder / "built").glob("*/*/*.tar.gz")
     return {path.name.removesuffix(".tar.gz").replace(".", "_"): path for path in found}
 
@@ -78,3 +86,17 @@ def test_what_lies_in_an_absent_shard_is_denied_and_hides_its_list(bundles: dict
         assert ask(opa, "batch", "ann", tables=TABLES) == []
         assert ask(opa, "batch", "ann", tables=[table for table in TABLES if table["lake"] != "n"]) == [0, 3]
         assert [ask(opa, "allow", "ann", table=table) for table in TABLES[:2]] == [True, False]
+
+
+def test_a_deployed_policy_has_its_door_until_one_without_it(folder: Path, tmp_path: Path) -> None:
+    deploy = ["deploy", *with_door(folder), "--skip-tests", "about doors"]
+    assert run([*deploy, "--registry", str(tmp_path / "registry")]) == 0
+    channel = tmp_path / "registry" / "channels" / "dev" / "lake"
+    with OpaServer({part: channel / f"{part}.tar.gz" for part in ("policy", "state")}) as opa:
+        assert ask(opa, "batch", "ann", tables=TABLES) == [0, 1, 5]
+    with OpaServer() as opa:
+        assert run([*deploy, "--push", opa.url]) == 0
+        assert ask(opa, "batch", "ann", tables=TABLES) == [0, 1, 5]
+        assert run([*deploy[:2], *deploy[-2:], "--push", opa.url]) == 0
+        closed = requests.get(f"{opa.url}/v1/data/privtab/lake/doors", timeout=10).json()
+        assert "result" not in closed

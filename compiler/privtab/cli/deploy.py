@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from privtab.cli._options import (
+    DoorOption,
     PartialOption,
     PolicyArguments,
     ScopeOption,
     SigningKeyOption,
     WaiversOption,
+    doors,
     load_state,
     waivers_of,
 )
@@ -60,9 +62,8 @@ def _reason(name: str, meaning: str) -> Any:
 class DeployOptions(PolicyArguments):
     """What is deployed, and through which gates."""
 
-    state: Annotated[Path | None, option("--state -s STATE", "State to deploy too. (default: keep the channel's)")] = (
-        None
-    )
+    door: DoorOption = None
+    state: Annotated[Path | None, option("--state -s STATE", "State to deploy too. (default: the channel's)")] = None
     fail_on: Annotated[
         Literal["wider", "any", "none"],
         option("--fail-on wider|any|none", "Changes that stop the deployment unless waived."),
@@ -211,7 +212,7 @@ def _push(deploy: DeployOptions, release: ReleaseOptions, url: str, report: Depl
         if program is not None:
             report.stop("stopped; nothing was pushed")
         return ExitCode.FINDINGS
-    artifacts = policy_artifacts(program)
+    artifacts = policy_artifacts(program, doors=doors(program, deploy.door))
     if deploy.dry_run:
         report.tell(f"would push policy {artifacts.revision}; nothing was pushed")
         report.outcome = "dry-run"
@@ -273,6 +274,7 @@ class _Deployment:
                     sharded=self.options.sharded,
                     signing=None if key is None else signing_key(self.registry, key, self.options.scope, before),
                     choices=self.options.chosen(),
+                    doors=doors(program, self.options.door),
                 )
             if self.options.dry_run:
                 for bundle in packed.bundles():
