@@ -98,10 +98,7 @@ def _alternative_json(door: Door, before: Sequence[Alternative], alternative: Al
 
 
 def _kind_view(name: str, kind: Kind, program: Program) -> dict[str, Any]:
-    """How a kind is written in Rego: its conditions, the list of its items, and the keys of an entity.
-
-    They are made of `names`, bound to `variables`, of all items at once; or for each item with `lines` that bind what they need.
-    """
+    """How a kind is written in Rego. The keys of entities are made of `names`, bound to `variables`, or with `lines` for each."""
     names, variables, lines = [], [], []
     nests = kind.type in nested_on(program.entities)
     if not nests and all(place is None or place.items is None for place in kind.path):
