@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from unusual_names import UNUSABLE as LISTED
 
-from privtab import characters
-from privtab.characters import PLAIN, UNUSABLE, is_unicode, unusable
+from privtab import names
+from privtab.names import PLAIN, UNUSABLE, is_unicode, unusable
 
 
 def test_the_function_and_the_class_of_regular_expressions_mean_the_same() -> None:
@@ -19,4 +19,4 @@ def test_the_function_and_the_class_of_regular_expressions_mean_the_same() -> No
     assert found == {character for character in every if unusable(character)}
     assert found == {character for character in LISTED if is_unicode(character)}
     assert not found & {*PLAIN}
-    assert all(characters.unusable(character) for character in LISTED)
+    assert all(names.unusable(character) for character in LISTED)

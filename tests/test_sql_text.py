@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from privtab.characters import unusable
+from privtab.names import unusable
 from privtab.sql_text import DIALECTS, Placeholder, TextError, identifier, literal, read, written
 
 HOSTILE = (

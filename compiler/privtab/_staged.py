@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
+import re
 import secrets
+import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from privtab.errors import BundleWriteError
+from privtab.errors import BundleWriteError, FileError
 
 _MOST_LINKS = 40
 """As many as Linux follows on one way."""
@@ -214,3 +218,60 @@ def sync_folder(path: Path) -> None:
             os.fsync(handle)
     finally:
         os.close(handle)
+
+
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """The YAML and JSON files in a folder and below it, sorted."""
+    return (path for path in sorted(folder.rglob("*")) if path.suffix in SUFFIXES and path.is_file())
+
+
+def is_marked(path: Path, key: str, *, unreadable: bool) -> bool:
+    """Whether a file is marked with the key. `unreadable`: the answer for a file that cannot be read."""
+    try:
+        return has_mark(path.read_text(encoding="utf-8-sig"), key)
+    except (OSError, UnicodeDecodeError):
+        return unreadable
+
+
+def has_mark(text: str, key: str) -> bool:
+    """Whether a document in YAML or JSON has a key, in any way of writing it."""
+    # At the start of a line, or after the bracket that begins the document.
+    if re.search(rf"""^\ufeff?(?:\{{\s*)?["']?{key}["']?\s*:""", text, re.MULTILINE):
+        return True
+    return f'"{key}"' in text and text.lstrip().startswith("{") and _has_key(text, key)
+
+
+def _has_key(text: str, key: str) -> bool:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and key in document
+
+
+@contextmanager
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """Yield a temporary folder that replaces `target` on success and is removed on failure."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    suffix = secrets.token_hex(4)
+    temporary = target.parent.resolve() / f".{target.name}.{suffix}"
+    temporary.mkdir()
+    try:
+        yield temporary
+        if target.exists():
+            replaced = target.parent / f".{target.name}.{suffix}.old"
+            target.rename(replaced)
+            temporary.rename(target)
+            if replaced.is_dir():
+                shutil.rmtree(replaced, ignore_errors=True)
+            else:
+                replaced.unlink()
+        else:
+            temporary.rename(target)
+    except OSError as error:
+        raise FileError(f"cannot write {target}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

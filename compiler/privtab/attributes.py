@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, assert_never, cast
 
-from privtab.characters import unusable
 from privtab.errors import InvalidRequest
 from privtab.hints import hint
+from privtab.names import unusable
 
 AttributeKind: TypeAlias = Literal["user", "entity", "request"]
 """What has an attribute: the caller, an object of the request, or the request itself."""

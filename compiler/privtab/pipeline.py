@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from privtab import _resources, model, source, syntax, user_cache
 from privtab._once import once
+from privtab._staged import SUFFIXES, files_below, is_marked
 from privtab._worker import LARGE, beside
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import FileError, PolicyInvalid, UsageError
@@ -18,7 +19,6 @@ from privtab.hints import did_you_mean
 from privtab.ir.nodes import Program
 from privtab.lint.config import OWN_FILE, settings_for
 from privtab.lint.settings import Settings
-from privtab.marked_files import SUFFIXES, files_below, is_marked
 from privtab.model.lower import lower
 from privtab.source import SourceFile
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from privtab.characters import unusable
 from privtab.errors import InvalidRequest
-from privtab.names import unencoded
+from privtab.names import unencoded, unusable
 
 FilterKind: TypeAlias = Literal["row_filter", "column_mask"]
 FILTER_KINDS: tuple[FilterKind, ...] = ("row_filter", "column_mask")

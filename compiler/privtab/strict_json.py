@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from privtab.characters import is_unicode
+from privtab.names import is_unicode
 
 
 def loads(text: str | bytes) -> Any:

@@ -6,7 +6,7 @@ import re
 
 import yaml
 
-from privtab.characters import code_point
+from privtab.names import code_point
 
 DEEPEST = 100
 """Limit on the levels of nested values: readers are recursive, and libyaml's time grows with the square of the depth."""

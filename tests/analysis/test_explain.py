@@ -16,8 +16,8 @@ from privtab.analysis.provenance import Chain
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
+from privtab.state.names import Places
 from privtab.state.nodes import TABLES, Assignment, Grant, State
-from privtab.state.places import Places
 from privtab.state.raw import RawRow
 
 TABLE = Entity("table", "m/c/s/t")

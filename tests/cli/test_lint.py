@@ -12,7 +12,7 @@ import pytest
 import yaml
 from rich.cells import cell_len
 
-from privtab.lint.codes import codes
+from privtab.lint.settings import codes
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -18,8 +18,8 @@ import worlds
 from privtab import pipeline
 from privtab.engines import arrays, kernel
 from privtab.engines.batches import Batches
+from privtab.engines.build_arrays import packed, unpacked
 from privtab.engines.index import Index
-from privtab.engines.packed import packed, unpacked
 from privtab.engines.python import MANY, PythonEngine
 from privtab.errors import InvalidRequest
 from privtab.pipeline import policy_artifacts

@@ -18,7 +18,7 @@ from privtab.analysis.who_can import who_can
 from privtab.backends.stubs import render
 from privtab.conform.candidates import Candidates
 from privtab.engines.batches import Batches
-from privtab.engines.packed import unpacked
+from privtab.engines.build_arrays import unpacked
 from privtab.errors import PrivtabError
 from privtab.ir.nodes import Has, Program
 from privtab.ir.support import UNSUPPORTED, Feature, Tool, check_support

@@ -27,8 +27,8 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.source import SourceFile
 from privtab.state.load import from_tables
+from privtab.state.names import NOWHERE
 from privtab.state.nodes import State
-from privtab.state.places import NOWHERE
 from privtab.state.validate import validate_with_places
 
 FEATURES = (

@@ -112,7 +112,9 @@ def test_rows_that_hold_without_holdings_let_no_nameless_user_pass(opa_binary: P
             put_state(session, url, world.program, state)
             low = ["top:t", "low:t/x"]
             batches = [("low", operation, low) for operation in ("look", "touch", "read", "ask")]
-            batches += [("user", "get", ["top:t", f"user:t/{name}"]) for name in ("ann", "%2A", "%25", "%3F%3F", "*", "??")]
+            batches += [
+                ("user", "get", ["top:t", f"user:t/{name}"]) for name in ("ann", "%2A", "%25", "%3F%3F", "*", "??")
+            ]
             for type_, operation, keys in batches:
                 for groups in ([], ["staff"]) if system == "open" else ([],):
                     body = {

@@ -16,8 +16,8 @@ from row_cases import Rows, cases
 from unusual_names import UNUSABLE
 from wasm_engine import WasmEngine
 
-from privtab.characters import is_unicode
 from privtab.errors import InvalidRequest
+from privtab.names import is_unicode
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.nodes import State

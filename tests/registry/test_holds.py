@@ -20,7 +20,7 @@ from example_bundles import ExampleBundles
 
 from privtab.cli._app import run
 from privtab.errors import RegistryConflict, RegistryError
-from privtab.registry import Registry, holds, names
+from privtab.registry import Registry, names, records
 from privtab.registry.maintenance import check, sweep
 from privtab.registry.nodes import encoded
 
@@ -92,7 +92,7 @@ def test_a_release_of_bundles_being_removed_is_refused(
     two_policies: tuple[Registry, list[str]], monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     registry, ids = two_policies
-    monkeypatch.setattr(holds, "PATIENCE", 0.2)
+    monkeypatch.setattr(records, "PATIENCE", 0.2)
     outcomes = interrupted(
         monkeypatch,
         registry.store,
@@ -157,7 +157,7 @@ def note(registry: Registry, purpose: str, digests: list[str], age: timedelta) -
 
 def test_a_hold_of_a_dead_process_expires(local: tuple[Registry, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     registry, ids = local
-    monkeypatch.setattr(holds, "PATIENCE", 0.0)
+    monkeypatch.setattr(records, "PATIENCE", 0.0)
     digest = registry.revision("shop", "policy", ids[1]).digest
     young = note(registry, "remove", [digest], timedelta(minutes=50))
     with pytest.raises(RegistryConflict, match="is removing one of these bundles"):
@@ -177,7 +177,7 @@ def test_a_writer_that_slept_too_long_does_not_rely_on_its_hold(
     local: tuple[Registry, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry, ids = local
-    monkeypatch.setattr(holds, "LONGEST", -1.0)
+    monkeypatch.setattr(records, "LONGEST", -1.0)
     with pytest.raises(RegistryConflict, match="took so long"):
         registry.release("dev", "shop", policy=ids[1])
     assert registry.channel("dev", "shop").policy == ids[0]
@@ -205,7 +205,7 @@ import json, sys
 from contextlib import ExitStack
 from pathlib import Path
 from privtab.errors import RegistryConflict, RegistryError
-from privtab.registry import Registry, names
+from privtab.registry import Registry, names, records
 
 url, options, channel, paths, rounds = json.loads(sys.argv[1])
 registry = Registry.open(url, **options)

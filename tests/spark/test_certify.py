@@ -18,15 +18,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from privtab import pipeline
+from privtab._staged import atomic_folder
 from privtab.errors import UsageError
 from privtab.moments import FIRST, Window, now
 from privtab.moments import text as moment_text
 from privtab.report.html import visible
 from privtab.request import Entity
 from privtab.spark import certify
-from privtab.spark.certification import findings, making
+from privtab.spark.certification import certifying, findings
 from privtab.spark.certification.certifying import script_json
-from privtab.spark.folders import atomic_folder
 from privtab.state.nodes import Assignment, Grant, State
 
 NASTY = "<script>alert(1)</script>"
@@ -244,7 +244,7 @@ def test_spark_computes_a_too_large_matrix_unless_the_driver_is_requested(
 ) -> None:
     program, _ = generated_programs.read(POLICY)
     assert program is not None
-    monkeypatch.setattr(making, "MOST", 5)
+    monkeypatch.setattr(certifying, "MOST", 5)
     certified: dict[str, Any] = {}
     messages: list[str] = []
     for plan, spoken in (
@@ -262,7 +262,7 @@ def test_spark_computes_a_too_large_matrix_unless_the_driver_is_requested(
         assert spoken in messages
         assert started == [True] * (plan == "auto")
     assert certified["auto"].totals == certified["process"].totals
-    monkeypatch.setattr(making, "ROWS", 5)
+    monkeypatch.setattr(certifying, "ROWS", 5)
     assert (
         certify(program, STATE, tmp_path / "rows", spark=spark, progress=messages.append).totals
         == certified["auto"].totals

@@ -14,7 +14,7 @@ import worlds
 from pyspark.sql import SparkSession
 from worlds.attributes import request_attributes
 
-from privtab.engines.packed import packed, unpacked
+from privtab.engines.build_arrays import packed, unpacked
 from privtab.entitlements import evaluator
 from privtab.errors import FileError, InvalidRequest, StateInvalid, UsageError
 from privtab.ir.nodes import Program

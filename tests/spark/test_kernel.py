@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from privtab.engines.packed import mapped, packed, unpacked
+from privtab.engines.build_arrays import mapped, packed, unpacked
 from privtab.errors import DecisionUnavailable
 from privtab.spark import decide, kernel, shipping
 from privtab.spark.arguments import read_arguments

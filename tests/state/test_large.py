@@ -27,8 +27,8 @@ from privtab.state import raw
 from privtab.state.holdings import Holdings
 from privtab.state.index import index_bytes
 from privtab.state.load import from_tables, load
+from privtab.state.names import Places
 from privtab.state.nodes import TABLES, ColumnRows, State, StateFinding
-from privtab.state.places import Places
 from privtab.state.raw import COLUMNS
 from privtab.state.validate import validate_with_places
 

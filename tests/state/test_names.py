@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privtab.characters import unusable
 from privtab.ir.nodes import Program
-from privtab.names import encode_name
+from privtab.names import encode_name, unusable
 from privtab.request import Entity
 from privtab.state.names import Problem, StateNames
 

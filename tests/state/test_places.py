@@ -4,8 +4,8 @@ from pathlib import Path
 
 from privtab import pipeline
 from privtab.state.load import from_tables, load
+from privtab.state.names import NOWHERE, place_text
 from privtab.state.nodes import RowLocation
-from privtab.state.places import NOWHERE, place_text
 from privtab.state.validate import validate, validate_with_places
 
 STATE = """\

@@ -23,11 +23,10 @@ from privtab.errors import AccessDenied, PrivtabError, StateInvalid, StoreError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.request import Decision
-from privtab.store.database import Database, address, create_tables
+from privtab.store.database import BEGINNING, HEAD, Database, address, create_tables
 from privtab.store.excerpt import Excerpt
 from privtab.store.journal import Head, Writer, read_head
 from privtab.store.planning import ChangeRequest, plan
-from privtab.store.schema import BEGINNING, HEAD
 from privtab.store.store import Outcome, Store
 
 NAME = "x" * 5_000

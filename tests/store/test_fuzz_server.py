@@ -171,7 +171,7 @@ def creation(document: Mapping[str, Any], number: int) -> Generated:
 
 def with_known_row(path: str, store: Store, chance: random.Random) -> str:
     """A path that names a row, for some requests with one that is there."""
-    from privtab.store.schema import row_id
+    from privtab.store.database import row_id
 
     table = path.split("/")[4] if path.count("/") == 5 else ""
     rows = store.rows().get(table, []) if table else []

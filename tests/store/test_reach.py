@@ -26,8 +26,8 @@ from privtab.request import Entity, Request
 from privtab.state.load import from_tables, to_tables
 from privtab.state.validate import validate
 from privtab.store.authority import OPERATIONS, Authority
+from privtab.store.database import row_id
 from privtab.store.guarded import ChangeKind, DesiredChange, GuardedStore, WriteOptions
-from privtab.store.schema import row_id
 from privtab.store.store import Store
 from privtab.store.view import View
 

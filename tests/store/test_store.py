@@ -19,8 +19,8 @@ from privtab.pipeline import load_program
 from privtab.request import Entity
 from privtab.state.load import from_tables, load
 from privtab.state.validate import validate
+from privtab.store.database import TABLES_VERSION
 from privtab.store.journal import Journal
-from privtab.store.schema import TABLES_VERSION
 from privtab.store.store import Outcome, Store
 
 HOSTILE = (

@@ -15,8 +15,8 @@ from privtab.ir.nodes import ByType, Compare, Has, Rule, Self
 from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
 from privtab.request import NOT_SET, Decision, Request
+from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import State
-from privtab.state.places import NOWHERE, Places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from privtab.analysis.assumed_facts import AssumedFacts
 from privtab.analysis.authorised import AuthorisedChanges, Authority
 from privtab.analysis.caller import Caller, EquivalenceClasses, listing
 from privtab.analysis.effects import (
@@ -29,7 +28,7 @@ from privtab.analysis.effects import (
     granting_rules,
     grants_on_existing_entities,
 )
-from privtab.analysis.goals import Goal, RelevantFacts
+from privtab.analysis.goals import AssumedFacts, Goal, RelevantFacts
 from privtab.analysis.what_can import Choices
 from privtab.entitlements.universe import names, universe
 from privtab.ir.formula import item_condition, leaves, recipients

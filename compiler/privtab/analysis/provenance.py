@@ -17,10 +17,9 @@ from privtab.reference.evaluate import EvaluationContext, Source
 from privtab.request import Entity
 from privtab.state.attribute_rows import texts
 from privtab.state.chains import ROLE
-from privtab.state.names import StateNames
+from privtab.state.findings import row_sentence
+from privtab.state.names import NOWHERE, Places, StateNames
 from privtab.state.nodes import Effect, Grant, RowLocation, State
-from privtab.state.places import NOWHERE, Places
-from privtab.state.wording import row_sentence
 
 StepKind: TypeAlias = Literal[
     "grant",

@@ -14,7 +14,7 @@ from itertools import combinations
 from privtab.analysis.caller import Caller, listing
 from privtab.entitlements.bearers import ANYONE, Bearers, PrincipalBearers, SubjectsOnDemand, UserBearers
 from privtab.entitlements.evaluator import Evaluator
-from privtab.entitlements.opening import forms, held
+from privtab.entitlements.subjects import forms, held
 from privtab.entitlements.universe import users
 from privtab.errors import Undecided, UsageError
 from privtab.ir.canonical import Listing

@@ -1,4 +1,4 @@
-"""Answer checked bodies for one system, in the format of the specification. Independent of HTTP."""
+"""Answer checked bodies for one system, in the format of the specification. Independent of HTTP. What was decided may be logged as OPA logs it."""
 
 from __future__ import annotations
 
@@ -6,25 +6,67 @@ import asyncio
 import base64
 import hashlib
 import json
+import os
 import time
 import uuid
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from privtab import moments, strict_json
 from privtab.authzen import messages
-from privtab.authzen.decision_log import DecisionLog
 from privtab.authzen.messages import Body, Evaluations, Malformed, Search, SearchKind, Semantic, request
 from privtab.authzen.points import DecisionPoint, Directory
 from privtab.client import Revision
-from privtab.errors import InvalidRequest, PrivtabError
+from privtab.errors import DecisionUnavailable, FileError, InvalidRequest, PrivtabError
 from privtab.names import last_name
 from privtab.request import Decision, Entity, Request
 from privtab.sql_text import FILTER_KINDS, operation_of
 from privtab.vocabulary import Vocabulary
+
+
+class DecisionLog:
+    """A file to which entries are appended. What cannot be logged is not answered."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises FileError if the file cannot be written."""
+        self._path = path
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            raise FileError(f"decisions cannot be logged in {path}: {error.strerror}") from error
+
+    def write(
+        self, system: str, requests: Sequence[Request], answers: Sequence[bool], revision: Revision, began: int
+    ) -> None:
+        """Log the answers to some requests. Raises DecisionUnavailable if that fails.
+
+        `revision`: what decided. `began`: when the requests were to be decided, a moment.
+        """
+        bundles = {"policy": revision.policy, "state": revision.state}
+        entry: Mapping[str, Any] = {
+            "msg": "Decision Log",
+            "decision_id": str(uuid.uuid4()),
+            "timestamp": moments.text(began),
+            "path": f"privtab/{system}/decisions",
+            "input": {"requests": [request.to_json() for request in requests]},
+            "result": list(answers),
+            "bundles": {name: {"revision": text} for name, text in bundles.items() if text is not None},
+            "metrics": {"timer_server_handler_ns": moments.now() - began},
+        }
+        line = json.dumps(entry, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
+        try:
+            written = os.write(self._file, line)
+            if written < len(line):
+                # The rest of a line cannot follow the line of another thread.
+                os.write(self._file, b"\n")
+                raise OSError(0, "only a part was written")
+        except OSError as error:
+            raise DecisionUnavailable(f"the decision cannot be logged in {self._path}: {error.strerror}") from error
+
 
 ResponseBody: TypeAlias = dict[str, Any]
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from privtab import source
+from privtab._staged import SUFFIXES, has_mark
 from privtab._worker import Worker, spare_processes
 from privtab.analysis.diff.nodes import DeclarationChange, Diff, Verdict, Witness
 from privtab.analysis.diff.summary import (
@@ -34,7 +35,6 @@ from privtab.errors import FileError, UsageError
 from privtab.ir.nodes import Program
 from privtab.lint.config import OWN_FILE, SHARED_FILE, settings_in
 from privtab.lint.settings import Settings
-from privtab.marked_files import SUFFIXES, has_mark
 from privtab.pipeline import MARK, find_policies, find_policy, policy_paths, program_of
 from privtab.source import SourceFile
 
@@ -110,7 +110,7 @@ def sides(before: str | None, after: str | None, choices: tuple[Choice, Choice])
 def programs(before: Side, after: Side) -> tuple[Program, Program]:
     """The programs of two sides. A policy that does not exist gets the declarations of the other side, and no rows."""
     if before.stored or after.stored:
-        from privtab.registry.deploy.program import comparable
+        from privtab.registry.deploy.push import comparable
 
         # Use the order of a bundle for types and operations on both sides.
         return comparable(_program(before)), comparable(_program(after))

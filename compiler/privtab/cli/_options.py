@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from privtab.doors.document import Door
     from privtab.ir.nodes import Program
     from privtab.signatures import Trust
+    from privtab.state.names import Places
     from privtab.state.nodes import State, StateFinding
-    from privtab.state.places import Places
 
 PolicyOption = Annotated[
     str,

@@ -340,8 +340,8 @@ def serve_store(
         from privtab.serving.tokens import Tokens
         from privtab.store.server import app
         from privtab.store.server.app import StoreScope, StoreServer, routes
-        from privtab.store.server.metrics import Metrics
-        from privtab.store.server.point import StoreDecisionPoint, wait_for_change
+        from privtab.store.server.calls import Metrics
+        from privtab.store.server.releases import StoreDecisionPoint, wait_for_change
         from privtab.store.store import Store
     from privtab.pipeline import policy_artifacts
     from privtab.store.authority import Authority

@@ -31,7 +31,7 @@ from privtab.cli._output import (
 from privtab.cli._parameters import argument, failing_words, option, policies
 from privtab.cli._stored import as_stored, is_stored, load_policy, load_rows
 from privtab.errors import UsageError
-from privtab.state.places import NOWHERE, place_text
+from privtab.state.names import NOWHERE, place_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from privtab.analysis.state_diff import ChangedRow, StateDiff
     from privtab.analysis.state_diff.summary import Group
     from privtab.ir.nodes import Program
+    from privtab.state.names import Places
     from privtab.state.nodes import State
-    from privtab.state.places import Places
     from privtab.state.raw import RawState
 
 
@@ -218,7 +218,7 @@ def _print(
             print_json({"before": shown[0], "after": shown[1], **document})
             return
         case "markdown":
-            from privtab.analysis.state_diff.markdown import markdown
+            from privtab.analysis.state_diff.rows import markdown
 
             print_text(markdown(found, shown, decisions=decisions, most=MOST_LINES if limit is None else limit))
         case _:

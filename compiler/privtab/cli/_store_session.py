@@ -22,7 +22,7 @@ from privtab.effects import Change
 from privtab.errors import StateInvalid, StoreConflict, StoreError, UsageError
 from privtab.printable import count
 from privtab.request import Entity
-from privtab.state.wording import row_text
+from privtab.state.findings import row_text
 
 if TYPE_CHECKING:
     from privtab.store.guarded import DesiredChange, GuardedStore

@@ -91,7 +91,7 @@ def load_policy(
         from privtab.pipeline import load_program
 
         return load_program(policy, variant=variant, readings=readings)
-    from privtab.registry.deploy.program import program_in
+    from privtab.registry.deploy.push import program_in
 
     if variant or readings:
         raise UsageError(f"{policy} is compiled already: `--variant` and `--reading` are for tables")
@@ -178,7 +178,7 @@ def as_stored(program: Program, state: State) -> State:
 
 def _imported(program: Program | None, location: str) -> RawState:
     """The rows that an import document gives of another system, now."""
-    from privtab.spark.state.opening import import_state
+    from privtab.spark.state.bundles import import_state
     from privtab.state.load import from_tables, to_tables
 
     found = _IMPORT.fullmatch(location)

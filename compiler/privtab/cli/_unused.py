@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from privtab.ir.nodes import Program
     from privtab.logs.row_use import Observed, Unused
     from privtab.logs.schema import Reading
+    from privtab.state.names import Places
     from privtab.state.nodes import State
-    from privtab.state.places import Places
     from privtab.state.raw import RawRow
 
 KEEP = Path("privtab-keep.yaml")
@@ -195,7 +195,7 @@ def _gone(found: Unused, observed: Observed) -> dict[str, list[int]]:
 def _difference(program: Program, observed: Observed, gone: dict[str, list[int]]) -> StateDiff:
     from privtab.analysis.state_diff import state_diff
     from privtab.analysis.state_diff.chosen import without_rows
-    from privtab.state.places import NOWHERE
+    from privtab.state.names import NOWHERE
 
     after = without_rows(observed.whole, [(table, number) for table, numbers in gone.items() for number in numbers])
     return state_diff(program, observed.whole, after, places=(observed.places, NOWHERE), moment=observed.moment)
@@ -249,8 +249,8 @@ def _telling(row: RawRow) -> tuple[tuple[str, str | None], ...]:
 def markdown(answer: Answer, most: int) -> str:
     """The answer as a comment on a review. `most`: the most lines of each list; 0 for all."""
     from privtab.analysis.diff.markdown import as_code, as_text
-    from privtab.analysis.state_diff.markdown import markdown as of_difference
-    from privtab.state.places import place_text
+    from privtab.analysis.state_diff.rows import markdown as of_difference
+    from privtab.state.names import place_text
 
     found = answer.found
     lines = ["## What logged decisions did not need", "", *(f"- {as_text(line)}" for line in answer.summary()), ""]

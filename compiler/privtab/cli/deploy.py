@@ -319,7 +319,7 @@ class _Deployment:
     def _comparison(self, before: Channel, program: Program, path: Path) -> Gate:
         """The comparison with the channel's current release."""
         from privtab.registry.deploy.gates import FailingOn, diff_gate
-        from privtab.registry.deploy.program import program_in
+        from privtab.registry.deploy.push import program_in
 
         running = None
         if before.policy is not None:

@@ -294,7 +294,7 @@ class _ExplanationPrinter:
 
     def _place(self, change: Change) -> str:
         from privtab.analysis.changes import RemoveDenial
-        from privtab.state.places import place_text
+        from privtab.state.names import place_text
 
         if not isinstance(change, RemoveDenial):
             return ""

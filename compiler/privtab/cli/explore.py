@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from privtab.ir.nodes import Program
     from privtab.pages.explore.world import World
     from privtab.request import Request
+    from privtab.state.names import Places
     from privtab.state.nodes import State
-    from privtab.state.places import Places
 
 PANEL = "Ask"
 
@@ -84,7 +84,7 @@ def _world(
     from privtab.cli._engines import opened
     from privtab.pages.explore.world import World
     from privtab.pipeline import policy_revision
-    from privtab.state.places import NOWHERE
+    from privtab.state.names import NOWHERE
 
     program, moment = policy.program(), moment_of(at)
     if since_state and state is None:

@@ -29,8 +29,7 @@ from privtab.cli._output import (
 from privtab.cli._parameters import PathsArgument, option, words_of
 from privtab.diagnostics import Diagnostic, Severity, Span, shown_columns
 from privtab.errors import UsageError
-from privtab.lint.codes import CatalogueEntry, codes, unknown
-from privtab.lint.settings import FailOn, LintFormat, LintResult
+from privtab.lint.settings import CatalogueEntry, FailOn, LintFormat, LintResult, codes, unknown
 from privtab.printable import count
 from privtab.report.nodes import Case, Failure, Rule, Suite
 

@@ -92,8 +92,7 @@ def run(
         return
     with needing("`privtab serve`", "compiler", "serve"):
         from privtab.authzen.app import AppSettings, Scope, application
-        from privtab.authzen.decision_log import DecisionLog
-        from privtab.authzen.service import Service
+        from privtab.authzen.service import DecisionLog, Service
         from privtab.serving.tokens import Tokens
     _check_sources(policy, state, bundles, opa)
     if decision_log is not None and opa is not None:

@@ -42,9 +42,9 @@ from privtab.cli._store_session import (
 from privtab.cli._stored import load_rows, opened_store
 from privtab.errors import PrivtabError, StateInvalid, UsageError
 from privtab.printable import count
+from privtab.state.findings import row_text
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import RawReader
-from privtab.state.wording import row_text
 
 if TYPE_CHECKING:
     from privtab.request import Request

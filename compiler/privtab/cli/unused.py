@@ -10,7 +10,7 @@ from privtab.cli._options import LogsArgument, MappingOption, PackageOption, Que
 from privtab.cli._output import deliver, fail_if, out, print_error, print_if_data, show_diagnostics, styled, table
 from privtab.cli._parameters import failing_words, option
 from privtab.printable import count
-from privtab.state.places import place_text
+from privtab.state.names import place_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

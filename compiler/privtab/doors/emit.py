@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from privtab.backends.rego import links, quoted, template
-from privtab.characters import PLAIN
 from privtab.doors.document import KEYWORDS, Alternative, Answer, Conditions, Door, Form, Kind, Shape
 from privtab.doors.places import Place
 from privtab.ir.nodes import Program, nested_on
+from privtab.names import PLAIN
 from privtab.sql_text import DENIAL
 
 _WORD = re.compile(r"[a-zA-Z_]\w*")

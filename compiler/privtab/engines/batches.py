@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privtab import characters
+from privtab import names
 from privtab._collection import no_collection
 from privtab.arrow import Codes, Truth
 from privtab.engines.arrays import Arrays
@@ -37,12 +37,25 @@ from privtab.engines.columns import (
     without_end,
 )
 from privtab.engines.conditions import RESOURCE
-from privtab.engines.forms import NO, Form, Truths, Value, combinations, separate
 from privtab.engines.given import NONE_GIVEN, GivenColumns
 from privtab.engines.index import Index
 from privtab.engines.kernel import Batch, Kernel, in_columns
 from privtab.engines.rows import RowEngine
-from privtab.engines.varying import Answers, Rows, allow_rows, decide_rows, lengths, with_nameless, with_unusable
+from privtab.engines.varying import (
+    NO,
+    Answers,
+    Form,
+    Rows,
+    Truths,
+    Value,
+    allow_rows,
+    combinations,
+    decide_rows,
+    lengths,
+    separate,
+    with_nameless,
+    with_unusable,
+)
 from privtab.errors import InvalidRequest
 from privtab.names import LEFT_OUT
 from privtab.request import NOT_SET, Entity, Request, flag_name
@@ -382,9 +395,7 @@ def _well_formed(request: Request) -> bool:
         isinstance(flags, frozenset | set)
         and isinstance(groups, tuple | list)
         and isinstance(withs, Mapping)
-        and all(
-            isinstance(name, str) and name and characters.unusable(name) is None for name in (*flags, *groups, *withs)
-        )
+        and all(isinstance(name, str) and name and names.unusable(name) is None for name in (*flags, *groups, *withs))
         and (roles is None or (isinstance(roles, tuple | list) and all(isinstance(name, str) for name in roles)))
         and all(isinstance(entity, Entity) for entity in withs.values())
     )

@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 
 from privtab import arrow
 from privtab.arrow import Codes, Truth, text_bytes
-from privtab.characters import UNUSABLE
 from privtab.engines.arrays import Arrays, TypeArrays
-from privtab.names import ESCAPES
+from privtab.names import ESCAPES, UNUSABLE
 
 TextPool: TypeAlias = pa.Array | pa.ChunkedArray | Sequence[str | None]
 """A column of texts."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, assert_never
 
 from privtab.attributes import Scalar
-from privtab.characters import UNUSABLE, unusable
+from privtab.names import UNUSABLE, unusable
 
 T = TypeVar("T")
 

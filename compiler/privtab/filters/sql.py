@@ -15,7 +15,6 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from privtab.characters import RANGES
 from privtab.errors import UnsupportedError, UsageError
 from privtab.filters.expression import (
     CLASS,
@@ -32,6 +31,7 @@ from privtab.filters.expression import (
     size,
 )
 from privtab.hints import hint
+from privtab.names import RANGES
 
 ParameterStyle: TypeAlias = Literal["qmark", "format", "pyformat", "named", "numeric", "dollar"]
 """How parameters are written: `?`, `%s`, `%(p1)s`, `:p1`, `:1` (PEP 249) or `$1`."""

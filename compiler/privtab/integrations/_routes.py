@@ -10,11 +10,11 @@ from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
-from privtab.characters import unusable
 from privtab.errors import InvalidRequest, UsageError
 from privtab.integrations._answers import LOG, HttpResponse, Tell, answer, unmapped
 from privtab.integrations._guard import GUARD, AnyAsker, Guard
 from privtab.integrations._needs import EntityTemplate, RequestTemplate, request_template
+from privtab.names import unusable
 
 A = TypeVar("A")
 U = TypeVar("U")

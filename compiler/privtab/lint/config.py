@@ -19,8 +19,7 @@ from privtab._staged import others_with_access
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import SettingsInvalid, UsageError
 from privtab.hints import nearest
-from privtab.lint.codes import codes, unknown
-from privtab.lint.settings import FailOn, Level, LintFormat, Override, Settings
+from privtab.lint.settings import FailOn, Level, LintFormat, Override, Settings, codes, unknown
 from privtab.source import SourceFile
 from privtab.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence

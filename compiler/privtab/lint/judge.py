@@ -10,8 +10,7 @@ from pathlib import Path
 from privtab.diagnostics import Diagnostic, Located, in_order
 from privtab.findings import unreadable
 from privtab.hints import nearest
-from privtab.lint.codes import FIRST_CONFIGURABLE, codes, unknown
-from privtab.lint.settings import Settings
+from privtab.lint.settings import FIRST_CONFIGURABLE, Settings, codes, unknown
 from privtab.report.nodes import Suppressed
 from privtab.source import SourceFile
 from privtab.syntax.cell_errors import comments

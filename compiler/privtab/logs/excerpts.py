@@ -23,8 +23,8 @@ from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Request
 from privtab.state.chains import GROUP, ROLE
 from privtab.state.located import locations, lying_in
+from privtab.state.names import Places
 from privtab.state.nodes import TABLES, Cells, ColumnRows, RowLocation, State
-from privtab.state.places import Places
 
 USER = "user:"
 OF_PRINCIPALS = {

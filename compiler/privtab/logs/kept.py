@@ -10,8 +10,8 @@ from privtab.analysis.state_diff.chosen import find_rows
 from privtab.diagnostics import Diagnostic, in_order
 from privtab.errors import UsageError
 from privtab.source import SourceFile
+from privtab.state.names import Places
 from privtab.state.nodes import State
-from privtab.state.places import Places
 from privtab.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.syntax.yaml_tree import Node, compose
 

@@ -20,7 +20,7 @@ from privtab.ir.nodes import Program
 from privtab.logs.deciding import Decider
 from privtab.pipeline import policy_artifacts
 from privtab.registry import Registry
-from privtab.registry.deploy.program import program_in
+from privtab.registry.deploy.push import program_in
 from privtab.state.findings import stops
 from privtab.state.index import index
 from privtab.state.load import from_tables, to_tables

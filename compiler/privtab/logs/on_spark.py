@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from privtab.engines.packed import digest, packed
+from privtab.engines.build_arrays import digest, packed
 from privtab.logs.moments import Moments
 from privtab.logs.reading import batches_of
 from privtab.logs.replaying import QUESTIONS, Replay, replay

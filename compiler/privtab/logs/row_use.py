@@ -19,10 +19,10 @@ from privtab.logs.proposal import DENIAL, Proposal, propose, removal_order
 from privtab.logs.usage import Seen, Tell, Usage, Use, usage
 from privtab.moments import ALWAYS, Window, shown
 from privtab.state.chains import ROLE
+from privtab.state.findings import row_sentence
 from privtab.state.load import cells_of
+from privtab.state.names import Places
 from privtab.state.nodes import Cells, RowLocation, State
-from privtab.state.places import Places
-from privtab.state.wording import row_sentence
 
 LATER, YOUNG, AGAIN = "does not hold now", "younger than the log", "holds at other times, too"
 """Why rows are never proposed, besides a reason to keep them: their window is not open, the log did not see all of it, or a second row says the same."""

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from privtab import strict_json
-from privtab.characters import is_unicode
 from privtab.logs.schema import Reading
+from privtab.names import is_unicode
 
 PIECE = 1 << 18
 LARGEST = 64 << 20

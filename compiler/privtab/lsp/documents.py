@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 
 from privtab import pipeline, source, syntax
+from privtab._staged import has_mark
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.errors import FileError, PolicyInvalid, PrivtabError, SettingsInvalid
 from privtab.ir.nodes import Program
 from privtab.lsp.occurrences import Occurrence, in_policy, in_scenarios
-from privtab.marked_files import has_mark
 from privtab.model.names import DeclaredNames, resolve_names
 from privtab.scenarios.collect import MARK, check_script, default_policy, is_scenarios, read_script
 from privtab.source import SourceFile

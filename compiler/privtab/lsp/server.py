@@ -15,7 +15,7 @@ from pygls.uris import from_fs_path, to_fs_path
 
 from privtab import __version__
 from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.lint.codes import codes
+from privtab.lint.settings import codes
 from privtab.lsp.documents import NOT_CHECKED, Document, Documents
 from privtab.lsp.occurrences import Occurrence
 from privtab.source import SourceFile

@@ -29,8 +29,8 @@ from privtab.pushdown.target import TargetModule
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, Request
 from privtab.state.findings import in_order
+from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import ALL_TABLES, Assignment, Grant, RowLocation, State, StateFinding
-from privtab.state.places import NOWHERE, Places
 
 _NOWHERE = Span(path="", line=1, column=1, end_line=1, end_column=1)
 

@@ -27,8 +27,8 @@ from privtab.pushdown.rights import (
 from privtab.pushdown.target import Options, target_module
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
+from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import State
-from privtab.state.places import NOWHERE, Places
 
 
 @dataclass(frozen=True, slots=True, order=True)

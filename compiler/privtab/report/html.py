@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from privtab._resources import templates
-from privtab.characters import code_point
+from privtab.names import code_point
 
 SHADES = 6
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from privtab import source
+from privtab._staged import SUFFIXES, is_marked
 from privtab.diagnostics import Diagnostic, Severity, in_order
 from privtab.errors import PolicyInvalid, UsageError
 from privtab.ir.formula import followed, item_condition
 from privtab.ir.nodes import Can, Program, Rule
-from privtab.marked_files import SUFFIXES, is_marked
 from privtab.pipeline import check_policy, find_policies, system_folder
 from privtab.scenarios.author import Author
 from privtab.scenarios.cases import read_cases, read_walkthroughs

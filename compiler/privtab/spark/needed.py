@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from privtab import arrow
 from privtab.arrow import Truth
+from privtab.engines.build_arrays import digest
+from privtab.engines.build_arrays import packed as flat
 from privtab.engines.lookups import TextDictionary
-from privtab.engines.packed import digest
-from privtab.engines.packed import packed as flat
 from privtab.ir.nodes import Program
 from privtab.spark import kernel
 from privtab.spark.arguments import RequestColumns
@@ -30,8 +30,7 @@ from privtab.spark.portions import kept
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import PackedState, ShippedBytes
 from privtab.spark.state.row_checks import each_row
-from privtab.spark.state.schemas import entity_column
-from privtab.spark.state.tables import packed, unpacked
+from privtab.spark.state.tables import entity_column, packed, unpacked
 from privtab.spark.states import batches_of, cache_key, memoised
 from privtab.spark.states import readable as readable_state
 from privtab.state.findings import stops

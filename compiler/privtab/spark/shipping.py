@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from privtab.engines.packed import digest, mapped, packed, unpacked
+from privtab.engines.build_arrays import digest, mapped, packed, unpacked
 from privtab.errors import DecisionUnavailable
 
 if TYPE_CHECKING:

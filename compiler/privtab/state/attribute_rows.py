@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from privtab.attributes import MOST_TEXT, Attribute, Value
-from privtab.characters import unusable
 from privtab.hints import did_you_mean, listed
 from privtab.ir.nodes import Program
+from privtab.names import unusable
 from privtab.request import Entity
 from privtab.state.links import without_wrong
 from privtab.state.names import Problem

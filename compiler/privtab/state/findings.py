@@ -7,12 +7,16 @@ the table that could not be read); a warning or a note does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from privtab.ir.nodes import Program
+from privtab.moments import WINDOW
 from privtab.printable import printable
 from privtab.state.nodes import ENTITIES, TABLES, StateFinding
+from privtab.state.raw import COLUMNS
 
 CODES = {
     "S001": "unreadable-file",
@@ -152,3 +156,47 @@ def _shown(value: object) -> str:
 def _order(finding: StateFinding) -> tuple[str, int, str, int, str, str]:
     place = finding.place
     return place.path, place.line or 0, place.table, place.row, finding.code, finding.message
+
+
+_PLAIN = re.compile(r"[A-Za-z][\w/.:%+-]*[\w]", re.ASCII)
+
+_SENTENCES: Mapping[str, Callable[[Mapping[str, str]], str]] = {
+    "members": lambda row: f"{row['user']} is a member of {row['of']}",
+    "memberships": lambda row: f"{row['user']} is in group:{row['group']}",
+    "assignments": lambda row: (
+        f"{row['principal'].removeprefix('user:')} holds role:{row['role']}"
+        + (f" within {row['scope']}" if "scope" in row else "")
+    ),
+    "grants": lambda row: (
+        f"{row['privilege']} {'denied' if row['effect'] == 'deny' else 'granted'} to {row['grantee']} at {row['entity']}"
+    ),
+    "owners": lambda row: f"{row['entity']} is owned by {row['owner']}",
+    "service_admins": lambda row: f"{row['user']} is a service admin",
+    "attributes": lambda row: f"{row['attribute']} of {row.get('entity') or row['user']} is {row['value']}",
+    "entities": lambda row: (
+        f"{row['entity']} lies in {row['parent']}" + (f" as {row['name']}" if "name" in row else "")
+    ),
+}
+
+
+def row_sentence(table: str, row: Mapping[str, str]) -> str:
+    """A row as a sentence, `SELECT granted to role:analyst at schema:hive/sales`; an optional column without a text has no key."""
+    window = " ".join(f"{name} {row[name]}" for name in WINDOW if name in row)
+    return _SENTENCES[table](row) + (f", {window}" if window else "")
+
+
+def row_text(table: str, cells: Mapping[str, str | None]) -> str:
+    """A row with its columns in order, as YAML reads it.
+
+    >>> row_text("owners", {"owner": "user:a b", "entity": "lake:l"})
+    'owners:{entity: lake:l, owner: "user:a b"}'
+    """
+    order = {name: number for number, name in enumerate(COLUMNS[table].all)}
+    named = sorted(cells.items(), key=lambda cell: order.get(cell[0], len(order)))
+    written = ", ".join(f"{name}: {_cell(text or '')}" for name, text in named)
+    return f"{table}:{{{written}}}"
+
+
+def _cell(text: str) -> str:
+    """A cell as YAML reads it: in quotes where it is not plain."""
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

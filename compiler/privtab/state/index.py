@@ -45,7 +45,7 @@ def without_revision(program: Program, state: State) -> dict[str, Any]:
 
 
 def parts_of(program: Program, state: State) -> dict[str, Any]:
-    """The parts of the index of a state, without its revision; those of coded columns are columns, too (`json_columns.Part`)."""
+    """The parts of the index of a state, without its revision; those of coded columns are columns, too (`large_index.Part`)."""
     state = closed(program, state)
     with no_collection():
         if not by_columns(program, state):

@@ -17,16 +17,14 @@ import pyarrow.compute as pc
 
 from privtab import arrow
 from privtab.arrow import Codes, Truth
-from privtab.characters import LONGEST_NAME
 from privtab.moments import ALWAYS, FIRST, LAST, WINDOW, Window, edge_text, moment
 from privtab.moments import text as text_of
-from privtab.names import KINDS
+from privtab.names import KINDS, LONGEST_NAME
 from privtab.request import Entity
 from privtab.state.checker import MAX_FINDINGS_OF_KIND, Checker
 from privtab.state.coded import CodedColumn, groups, numbered
-from privtab.state.names import Problem, StateNames
+from privtab.state.names import Problem, SelectedRows, StateNames
 from privtab.state.nodes import ColumnRows, StateFinding
-from privtab.state.places import SelectedRows
 from privtab.state.raw import COLUMNS, ENTITIES
 from privtab.state.raw_table import RawTable
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from privtab.ir.nodes import Program
 from privtab.ir.semantics import HierarchyKind
 from privtab.state.chains import GROUP, MOST_LINKS, ROLE
-from privtab.state.names import Problem
+from privtab.state.names import Problem, SelectedRows
 from privtab.state.nodes import State
-from privtab.state.places import SelectedRows
 from privtab.state.raw import RawState
 
 if TYPE_CHECKING:

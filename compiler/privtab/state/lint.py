@@ -11,9 +11,8 @@ from privtab.moments import Window, text
 from privtab.request import Entity
 from privtab.state.findings import in_order
 from privtab.state.located import locations
-from privtab.state.names import StateNames, uses
+from privtab.state.names import Places, StateNames, uses
 from privtab.state.nodes import State, StateFinding
-from privtab.state.places import Places
 
 Found: TypeAlias = tuple[str, int, str, str, str]
 """Table, row from 0 on, code, message, advice."""

@@ -14,9 +14,8 @@ from privtab.state.checker import Checker
 from privtab.state.findings import in_order
 from privtab.state.links import holding_roles, without_wrong, without_wrong_links
 from privtab.state.located import wrong_places
-from privtab.state.names import Problem
+from privtab.state.names import Places, Problem
 from privtab.state.nodes import ENTITIES, Cells, Placement, State, StateFinding
-from privtab.state.places import Places
 from privtab.state.raw import RawRow, RawState
 
 

@@ -28,12 +28,12 @@ from privtab.locations import Locations
 from privtab.names import PRIVILEGE_ATTRIBUTE, encode_name, last_name
 from privtab.reference.evaluate import Reference
 from privtab.request import Decision, Entity, Request
+from privtab.state.findings import row_text
 from privtab.state.located import locations
 from privtab.state.names import uses
 from privtab.state.nodes import State
 from privtab.state.principal_rows import entity_named, may_be, place_of, types_of_kind
 from privtab.state.raw import COLUMNS
-from privtab.state.wording import row_text
 from privtab.store.excerpt import Excerpt
 
 Verb: TypeAlias = Literal["add", "remove"]

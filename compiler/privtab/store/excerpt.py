@@ -26,6 +26,7 @@ from privtab.state.nodes import ENTITIES, State
 from privtab.state.principal_rows import types_of_kind
 from privtab.state.raw import COLUMNS
 from privtab.state.raw import ENTITIES as ENTITY_COLUMNS
+from privtab.store.database import CUT, row_id
 from privtab.store.lookups import (
     INDEXED,
     MOST_ROWS,
@@ -39,7 +40,6 @@ from privtab.store.lookups import (
     select_below,
     select_ids,
 )
-from privtab.store.schema import CUT, row_id
 
 _NAMING = {
     "group": (

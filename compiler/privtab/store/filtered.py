@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import Column, Index, Integer, MetaData, Table, Text
 
 from privtab.errors import UsageError
-from privtab.store.database import Database, address
-from privtab.store.schema import METADATA, TEXT
+from privtab.store.database import METADATA, TEXT, Database, address
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 

@@ -13,12 +13,22 @@ from sqlalchemy import Connection, bindparam, select
 from privtab import moments
 from privtab.effects import Change
 from privtab.errors import StoreError, UsageError
-from privtab.serving.page import page
+from privtab.serving.endpoint import page
+from privtab.state.findings import row_text
 from privtab.state.raw import COLUMNS
-from privtab.state.wording import row_text
-from privtab.store.database import Database, address, check_version
+from privtab.store.database import (
+    BEGINNING,
+    HEAD,
+    JOURNAL,
+    STATE,
+    Database,
+    address,
+    canonical,
+    check_version,
+    entry_hash,
+    row_id,
+)
 from privtab.store.lookups import Rows
-from privtab.store.schema import BEGINNING, HEAD, JOURNAL, STATE, canonical, entry_hash, row_id
 
 MOST_CHANGES = 5_000
 """Rows of one entry: a load of more rows makes several entries, in one transaction."""

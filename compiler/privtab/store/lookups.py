@@ -16,7 +16,7 @@ from privtab.state.load import cells_of
 from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS, RawRow, RawState
 from privtab.state.validate import validate
-from privtab.store.schema import CUT, INDEXES, STATE, cut, row_id
+from privtab.store.database import CUT, INDEXES, STATE, cut, row_id
 
 MOST_TEXTS = 400
 """Texts that one statement looks for."""

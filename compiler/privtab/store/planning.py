@@ -16,17 +16,17 @@ from privtab.locations import Locations
 from privtab.names import KINDS
 from privtab.reference.evaluate import Reference
 from privtab.request import Decision, Entity, Request
+from privtab.state.findings import row_text
 from privtab.state.load import cells_of, from_tables
 from privtab.state.located import locations
 from privtab.state.nodes import State
 from privtab.state.principal_rows import about_principal, entity_named, may_be
 from privtab.state.raw import COLUMNS, RawState
-from privtab.state.wording import row_text
 from privtab.store.authority import check_delegated, check_named, check_reach
 from privtab.store.conflicts import check_conflicts
+from privtab.store.database import row_id
 from privtab.store.excerpt import Excerpt
 from privtab.store.lookups import Rows, checked
-from privtab.store.schema import row_id
 
 Tables: TypeAlias = Mapping[str, Sequence[Mapping[str, str]]]
 """Rows by table, each with its cells by column."""

@@ -15,22 +15,31 @@ from sqlalchemy import Connection
 from privtab import __version__
 from privtab._collection import no_collection
 from privtab._once import once
-from privtab.characters import unusable
 from privtab.effects import Change
 from privtab.errors import InvalidRequest, PrivtabError, StoreConflict, StoreError, UsageError
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json, vocabulary
+from privtab.names import unusable
 from privtab.request import Decision, Entity, Request
 from privtab.state.load import from_tables
 from privtab.state.names import uses
 from privtab.state.raw import RawState
 from privtab.store.authority import naming
-from privtab.store.database import Database, GroupCommit, Take, address, create_tables, version
+from privtab.store.database import (
+    BEGINNING,
+    HEAD,
+    Database,
+    GroupCommit,
+    Take,
+    address,
+    canonical,
+    create_tables,
+    version,
+)
 from privtab.store.excerpt import Excerpt
 from privtab.store.journal import MOST_CHANGES, Entry, Head, Journal, Writer, entries, read_head, row_of_request
 from privtab.store.lookups import Reader, Rows, about, checked
 from privtab.store.planning import ChangeRequest, Plan, Proposal, Tables, plan, raw, replaced
-from privtab.store.schema import BEGINNING, HEAD, canonical
 
 
 def read_ahead(program: Program, reader: Reader, shown: str, requests: Iterable[Request]) -> None:

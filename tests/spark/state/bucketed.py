@@ -11,7 +11,7 @@ from typing import Any
 import spark_sessions
 
 from privtab.cli._app import run
-from privtab.spark.packages import with_packages
+from privtab.spark.jobs._session import with_packages
 
 
 def main(endpoint: str, package: str, commands: str) -> None:

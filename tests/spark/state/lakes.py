@@ -7,7 +7,7 @@ from typing import Any
 
 import spark_sessions
 
-from privtab.spark.packages import with_packages
+from privtab.spark.jobs._session import with_packages
 
 GRANTS = "role_name string, privilege string, lake string, name string"
 

@@ -9,11 +9,10 @@ from typing import Any
 
 from unusual_names import UNUSABLE
 
-from privtab.characters import is_unicode
 from privtab.entitlements.universe import Universe
 from privtab.ir.nodes import Program, Rule, WithSlot
 from privtab.ir.serialise import vocabulary
-from privtab.names import LEFT_OUT
+from privtab.names import LEFT_OUT, is_unicode
 from privtab.request import NOT_SET, Entity, Request
 from worlds import active, attributes, flat
 from worlds.names import entity, names

@@ -7,12 +7,10 @@ from dataclasses import replace
 from itertools import product
 from typing import Literal, NamedTuple, assert_never
 
-from privtab.analysis.diff.counterexample import Separation, separation
-from privtab.analysis.diff.effects import combine_verdicts, compare_effects, verdict
-from privtab.analysis.diff.mapping import Renaming
-from privtab.analysis.diff.nodes import Cell, DeclarationChange, Pair, RowChange, Verdict, Witness
-from privtab.analysis.diff.shapes import PathForm, Shape
-from privtab.analysis.diff.witness import WitnessCheck
+from privtab.analysis.diff.declared import combine_verdicts, compare_effects, verdict
+from privtab.analysis.diff.nodes import Cell, DeclarationChange, Pair, PathForm, RowChange, Shape, Verdict, Witness
+from privtab.analysis.diff.renames import Renaming
+from privtab.analysis.diff.witness import Separation, WitnessCheck, separation
 from privtab.errors import Undecided
 from privtab.ir import filters
 from privtab.ir.exact import ImplicationChecker

@@ -28,8 +28,8 @@ from privtab.names import LEFT_OUT
 from privtab.paths import count_names
 from privtab.request import Entity
 from privtab.state.located import placed
+from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import State
-from privtab.state.places import NOWHERE, Places
 
 __all__ = ["ChangedAccess", "ChangedRow", "StateDiff", "changed_rows", "state_diff"]
 

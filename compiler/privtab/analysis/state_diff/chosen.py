@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 from privtab.errors import UsageError
 from privtab.hints import nearest
+from privtab.state.findings import row_sentence
 from privtab.state.load import cells_of
+from privtab.state.names import Places
 from privtab.state.nodes import ALL_TABLES, RowLocation, State
-from privtab.state.places import Places
 from privtab.state.raw import RawRow, RawState
-from privtab.state.wording import row_sentence
 
 T = TypeVar("T")
 _LINE = re.compile(r"(?P<path>.+):(?P<line>[0-9]{1,9})")

@@ -12,8 +12,8 @@ from privtab.attributes import GivenAttributes
 from privtab.ir.nodes import RESOURCE, Rule
 from privtab.paths import PathShape
 from privtab.request import Entity
+from privtab.state.findings import row_sentence
 from privtab.state.nodes import RowLocation
-from privtab.state.wording import row_sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,8 @@ from privtab.analysis.caller import Caller
 from privtab.attributes import NONE_GIVEN, Attribute, AttributeKind, GivenAttributes, Value
 from privtab.entitlements.bearers import USER, UserBearers
 from privtab.entitlements.evaluator import Evaluator
-from privtab.entitlements.opening import forms, held
 from privtab.entitlements.subjects import Subject as EntitledSubject
-from privtab.entitlements.subjects import Subjects
+from privtab.entitlements.subjects import Subjects, forms, held
 from privtab.entitlements.universe import USERS, named_principals
 from privtab.ir.comparisons import representatives
 from privtab.ir.formula import asked_condition, compared_terms, leaves

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 from privtab._resources import environment
 from privtab.attributes import AttributeKind
 from privtab.backends import Compilation
-from privtab.backends.rego.body import Body, Clause, Functions, RowView
-from privtab.backends.rego.filters import filter_views
-from privtab.characters import PLAIN, UNUSABLE
+from privtab.backends.rego.body import Body, Clause, Functions, RowView, filter_views
 from privtab.ir.formula import (
     call_condition,
     compared_terms,
@@ -30,7 +28,7 @@ from privtab.ir.formula import (
 from privtab.ir.names import inheriting
 from privtab.ir.nodes import ALWAYS, And, Can, Compare, Formula, Program, Rule, Self, When, nested_on
 from privtab.ir.serialise import source_text, vocabulary
-from privtab.names import ANY_PRIVILEGE, LEFT_OUT
+from privtab.names import ANY_PRIVILEGE, LEFT_OUT, PLAIN, UNUSABLE
 from privtab.paths import SEVERAL
 from privtab.sql_text import DENIAL, DIALECTS, NO_IDENTIFIER
 

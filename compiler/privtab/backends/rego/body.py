@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias, assert_never
 
 from privtab._nodes import dataclass as node
+from privtab.ir.filters import filter_lists
 from privtab.ir.formula import anchor, several
 from privtab.ir.nodes import (
     ALWAYS,
@@ -29,6 +31,7 @@ from privtab.ir.nodes import (
     Rule,
     Self,
     ServiceAdmin,
+    SqlFilter,
     Target,
     Term,
     When,
@@ -36,6 +39,7 @@ from privtab.ir.nodes import (
 )
 from privtab.names import LEFT_OUT, small_letters
 from privtab.paths import SEVERAL
+from privtab.sql_text import FilterKind, Word
 
 
 @node(frozen=True, slots=True, kw_only=True)
@@ -428,3 +432,34 @@ def _mention(name: str) -> re.Pattern[str]:
 def _object_line(variable: str, name: str, types: str) -> str:
     line = f'{variable} := lib.with_object("{name}", {types})'
     return line if len(line) < _WIDTH else f'{variable} := lib.with_object(\n\t\t"{name}",\n\t\t{types},\n\t)'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterView:
+    """A filter: its name, the operation that decides it, and the parts of its text as expressions."""
+
+    name: str
+    operation: str
+    parts: tuple[str, ...]
+
+
+def filter_views(program: Program, functions: Functions) -> Mapping[tuple[str, FilterKind], tuple[FilterView, ...]]:
+    """The views of a program's filters, by type and kind."""
+    return {
+        key: tuple(
+            FilterView(name=one.name, operation=one.operation, parts=tuple(_parts(program, functions, one)))
+            for one in listed
+        )
+        for key, listed in filter_lists(program).items()
+    }
+
+
+def _parts(program: Program, functions: Functions, one: SqlFilter) -> Iterator[str]:
+    body = Body(functions, program.rules[one.entity, one.operation])
+    for part in one.parts:
+        if isinstance(part, str):
+            yield json.dumps(part, ensure_ascii=False)  # texts have no line separators
+        elif isinstance(part, Word):
+            yield f"{'identifier' if part.text == 'column' else 'literal'}({part.text})"
+        else:
+            yield f"literal({body.value(part)})"

@@ -20,11 +20,11 @@ from privtab.key_values import key_values
 from privtab.pages.explore.views import MOST_LINES, Values
 from privtab.pages.explore.world import Asked, World, linked, one_of
 from privtab.printable import count
+from privtab.state.findings import row_sentence
 from privtab.state.load import from_tables, to_tables
 from privtab.state.nodes import ALL_TABLES, ENTITIES, State
 from privtab.state.raw import COLUMNS
 from privtab.state.validate import validate
-from privtab.state.wording import row_sentence
 
 MOST_QUESTIONS = 100_000
 """Limit on the questions that one page decides in two states."""

@@ -25,8 +25,8 @@ from privtab.pages.explore.world import MOST_NAMES, Asked, World, entity_of, lin
 from privtab.printable import count
 from privtab.request import Entity
 from privtab.state.load import cells_of
+from privtab.state.names import place_text
 from privtab.state.nodes import ALL_TABLES, State
-from privtab.state.places import place_text
 
 Values: TypeAlias = dict[str, Any]
 """What a template shows."""

@@ -18,8 +18,8 @@ from privtab.pages.policy import PolicyPage, Row
 from privtab.pages.roles import default_roles
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
+from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import State
-from privtab.state.places import NOWHERE, Places
 
 if TYPE_CHECKING:
     from privtab.engines.python import OpenEngine

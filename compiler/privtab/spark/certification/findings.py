@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from privtab.moments import now
 from privtab.names import quoted
+from privtab.state.findings import row_sentence
 from privtab.state.load import cells_of
-from privtab.state.wording import row_sentence
 
 if TYPE_CHECKING:
     from privtab.ir.nodes import Program

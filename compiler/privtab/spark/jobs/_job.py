@@ -111,7 +111,7 @@ def atomic_output(output: str, *, overwrite: bool) -> Iterator[str]:
     target = Path(output.removeprefix("file://"))
     if target.exists() and not overwrite:
         raise UsageError(f"{target} exists: name another folder, or add `--overwrite`")
-    from privtab.spark.folders import atomic_folder
+    from privtab._staged import atomic_folder
 
     with atomic_folder(target) as place:
         part = place / "part"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
-from privtab.engines.packed import digest, packed
+from privtab.engines.build_arrays import digest, packed
 from privtab.errors import UsageError
 from privtab.request import Entity
 from privtab.spark.frames import is_frame, of_spark, union

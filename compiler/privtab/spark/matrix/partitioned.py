@@ -18,11 +18,10 @@ from privtab.engines.conditions import ALWAYS, atoms_of
 from privtab.entitlements.universe import Universe
 from privtab.ir.nodes import Program
 from privtab.request import Entity
-from privtab.spark.frames import union
+from privtab.spark.frames import decoded, last_name, union
 from privtab.spark.matrix.matrix import DDL, Matrix
 from privtab.spark.matrix.opening import StateSource, open_matrix, user_names_of
 from privtab.spark.matrix.question import Question
-from privtab.spark.paths import decoded, last_name
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.portions import (
     DEEPEST,
@@ -36,10 +35,9 @@ from privtab.spark.portions import (
     part,
     split,
 )
-from privtab.spark.state.hierarchy import closed as with_chains
-from privtab.spark.state.schemas import CANONICAL, LOCATED, TABLES
+from privtab.spark.state.row_checks import closed as with_chains
 from privtab.spark.state.shards import by_root
-from privtab.spark.state.tables import from_arrow, whole
+from privtab.spark.state.tables import CANONICAL, LOCATED, TABLES, from_arrow, whole
 from privtab.state.names import uses
 from privtab.state.written import as_written
 

@@ -8,10 +8,10 @@ from privtab._lazy import lazily
 
 if TYPE_CHECKING:
     from privtab.spark.state.builder import build
-    from privtab.spark.state.builds import Build, opened
-    from privtab.spark.state.opening import import_state, state_tables
+    from privtab.spark.state.bundles import import_state, state_tables
     from privtab.spark.state.read import Read, read_state
     from privtab.spark.state.tables import SparkState
+    from privtab.spark.state.worker import Build, opened
 
 __all__ = ["Build", "Read", "SparkState", "build", "import_state", "opened", "read_state", "state_tables"]
 

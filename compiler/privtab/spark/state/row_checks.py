@@ -7,25 +7,34 @@ finding are read one by one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
+from pyspark.sql import functions as fn
 
 from privtab.ir.nodes import Program
-from privtab.moments import WINDOW
+from privtab.ir.semantics import HierarchyKind
+from privtab.moments import FIRST, LAST, WINDOW, Window, edge_texts, moment
+from privtab.request import Entity
 from privtab.spark.shipping import ShippedBytes, WorkerCache, contents
-from privtab.spark.state.schemas import CANONICAL, FINDING
-from privtab.spark.state.tables import canonical
+from privtab.spark.state.tables import CANONICAL, FINDING, canonical, schema, windows_in
+from privtab.spark.state.together import collected_links
+from privtab.state.chains import GROUP, ROLE
 from privtab.state.coded import CodedColumn
+from privtab.state.hierarchy import Texts, following
 from privtab.state.large import CheckedTable, ColumnChecker
 from privtab.state.names import uses
 from privtab.state.nodes import StateFinding
 from privtab.state.raw import COLUMNS, NotText, RawReader, RawState
 from privtab.state.raw_table import RawTable, take
 from privtab.state.validate import checker_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 
 _PLACES: WorkerCache[str, Mapping[str, str]] = WorkerCache()
 _FINDINGS = pa.list_(pa.struct([(name, pa.string()) for name in ("code", "severity", "message", "help")]))
@@ -184,3 +193,67 @@ class _ProgramKey:
 @lru_cache(maxsize=4)
 def _checker(known: _ProgramKey) -> ColumnChecker:
     return ColumnChecker(checker_of(known.program, RawState(), alone=True))
+
+
+Keys: TypeAlias = Callable[[Entity], list[str]]
+
+
+def closed(kinds: Sequence[HierarchyKind], keys: Keys, tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """The tables with the rows that follow. A table may be missing.
+
+    `kinds`: the hierarchy of the policy. `keys`: the keys on the path of an entity; it is sent to the workers.
+    """
+    found = dict(tables)
+    if "groups" in kinds and "memberships" in tables:
+        links = collected_links(tables["memberships"], "user", GROUP)
+        found["memberships"] = _longer("memberships", tables["memberships"], "group", links, keys)
+    if "roles" in kinds and "assignments" in tables:
+        links = collected_links(tables["assignments"], "principal", ROLE)
+        found["assignments"] = _longer("assignments", tables["assignments"], "role", links, keys)
+    return found
+
+
+def _longer(table: str, rows: DataFrame, container: str, links: list[Any], keys: Keys) -> DataFrame:
+    if not links:
+        return rows
+    prefix = ROLE if table == "assignments" else GROUP
+    inner = sorted({str(link[0]).removeprefix(prefix) for link in links})
+    window = windows_in(rows)
+    columns = [*CANONICAL[table], *window]
+    linked = [tuple(link[name] for name in columns) for link in links]
+    worker = partial(_derived, table, linked, keys, columns)
+    own = rows.select(*(f"`{name}`" for name in columns))
+    some = own.filter(fn.col(container).isin(inner))
+    return own.unionAll(some.mapInArrow(worker, schema(table, window))).distinct()
+
+
+def _derived(
+    table: str, links: list[tuple[Any, ...]], keys: Keys, columns: list[str], batches: Iterator[Any]
+) -> Iterator[Any]:
+    """For `mapInArrow`: the rows that follow from the rows of a table."""
+    read = partial(_row, table)
+    follow = following(table, map(read, links), keys)
+    for batch in batches:
+        rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        found = [_cells(table, cells, window, len(columns)) for cells, window in follow(map(read, rows))]
+        arrays = [pa.array([row[at] for row in found], pa.string()) for at in range(len(columns))]
+        yield pa.RecordBatch.from_arrays(arrays, names=columns)
+
+
+def _row(table: str, row: tuple[Any, ...]) -> tuple[Texts, Window]:
+    """A row as `State` has it, from canonical columns, and from `from` and `until` if the table has them."""
+    width = len(CANONICAL[table])
+    begin, end = row[width:] or (None, None)
+    window = Window(FIRST if begin is None else moment(begin), LAST if end is None else moment(end))
+    if table == "memberships":
+        return row[:width], window
+    principal, role, type_, path = row[:width]
+    return (principal, role, None if type_ is None else f"{type_}:{path}"), window
+
+
+def _cells(table: str, cells: Texts, window: Window, columns: int) -> tuple[str | None, ...]:
+    """A row with canonical columns, in as many columns as its table has."""
+    if table == "assignments":
+        scope = cells[-1]
+        cells = (*cells[:-1], *((None, None) if scope is None else scope.split(":", 1)))
+    return (*cells, *edge_texts(window)[: columns - len(CANONICAL[table])])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as fn
 
-from privtab.engines.packed import digest, packed
+from privtab.engines.build_arrays import digest, packed
 from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.ir.semantics import HierarchyKind

@@ -25,9 +25,8 @@ from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, WINDOW
 from privtab.spark.frames import union
 from privtab.spark.state.files import Root
-from privtab.spark.state.schemas import CANONICAL, FINDINGS
 from privtab.spark.state.shards import TABLES, Findings, by_root, granted, root_state, texts_of
-from privtab.spark.state.tables import CELLS, cells, from_arrow, whole
+from privtab.spark.state.tables import CANONICAL, CELLS, FINDINGS, cells, from_arrow, whole
 from privtab.state.coded import CodedColumn
 from privtab.state.findings import CODES
 from privtab.state.nodes import ColumnRows, State
@@ -35,6 +34,17 @@ from privtab.state.shards import PEOPLE, part_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privtab.errors import FileError
+from privtab.spark.state.files import place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 
 RESULTS = f"`kind` string, `root` string, {FINDINGS}"
 
@@ -178,3 +188,59 @@ def people_state(program: Program, table: pa.Table) -> State:
     owned = arrow.texts([f"{next(iter(program.entities))}:-"] if len(who) else [])
     entity = CodedColumn(np.zeros(len(who), np.int64), owned)
     return replace(from_arrow(tables), owners=ColumnRows("owners", {"entity": entity, "owner": who}))
+
+
+MANIFEST, PREVIOUS = "manifest.json", "manifest.previous.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """A complete build, as described by its manifest, and what this run changed."""
+
+    folder: str
+    manifest: Mapping[str, Any]
+    rebuilt: tuple[str, ...] = ()
+    """Root keys of the shards that were rebuilt."""
+    removed: tuple[str, ...] = ()
+    people: bool = False
+    """Whether the `people` part changed."""
+    signed: tuple[str, ...] = ()
+    """The parts (`people`, root keys) that were signed in this run, or whose signatures were removed."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Duration by stage."""
+
+    @property
+    def shards(self) -> Mapping[str, Mapping[str, Any]]:
+        """By root key: file, revision, bytes, and numbers of rows."""
+        found: Mapping[str, Mapping[str, Any]] = self.manifest["shards"]
+        return found
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether this run changed nothing, because the rows and signatures were those of the previous build."""
+        return not (self.rebuilt or self.removed or self.people or self.signed)
+
+    def file(self, key: str) -> Path | str:
+        """The location of the bundle of `people` or of a root key."""
+        part = self.manifest["people"] if key == "people" else self.shards[key]
+        root = place(self.folder)
+        return root.path(part["file"]) if root.local else f"{root.url}/{part['file']}"
+
+    def findings(self, spark: SparkSession) -> DataFrame:
+        """The findings about the rows, with the columns of `schemas.FINDINGS`."""
+        rows = read_results(spark, place(self.folder), self.manifest["results"])
+        return rows.filter("kind = 'finding'").drop("kind", "root")
+
+
+def opened(folder: str | Path) -> Build:
+    """The build in a folder; raises FileError if there is no complete one."""
+    root = place(folder)
+    manifest = root.read_json(MANIFEST)
+    if manifest is None or manifest.get("kind") != "shards":
+        raise FileError(f"no built state in {folder}: `{MANIFEST}` is missing or of another kind")
+    return Build(folder=root.url, manifest=manifest)
+
+
+def read_results(spark: SparkSession, root: Root, results: str) -> DataFrame:
+    """The results of a build, from the workers and from the driver."""
+    return spark.read.schema(RESULTS).option("recursiveFileLookup", "true").parquet(root.spark(results))

@@ -27,17 +27,18 @@ from privtab.errors import (
 )
 from privtab.printable import printable_json
 from privtab.serving.access_log import note
-from privtab.serving.endpoint import JSON, LOG, HttpError, answered, authorize, read_json_body
-from privtab.serving.page import PAGE_HEADERS
+from privtab.serving.endpoint import JSON, LOG, PAGE_HEADERS, HttpError, answered, authorize, read_json_body
 from privtab.serving.tokens import Tokens
+from privtab.store.database import row_id
 from privtab.store.guarded import ChangeKind, DesiredChange, GuardedStore, WriteOptions, proposal_json
 from privtab.store.journal import journal_page
 from privtab.store.planning import Plan
-from privtab.store.schema import row_id
 from privtab.store.server.calls import (
+    CONTENT_TYPE,
     Call,
     JsonResponse,
     Malformed,
+    Metrics,
     NotFound,
     read_desired,
     read_entity,
@@ -45,7 +46,6 @@ from privtab.store.server.calls import (
     read_rows,
     read_tables,
 )
-from privtab.store.server.metrics import CONTENT_TYPE, Metrics
 from privtab.store.server.openapi import MOST_LISTED, PREFIX, TABLES, openapi
 from privtab.store.store import Outcome
 

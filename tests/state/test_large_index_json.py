@@ -10,7 +10,7 @@ import pytest
 from privtab import arrow
 from privtab.state.index import revision as revision_of
 from privtab.state.index import stamped_bytes
-from privtab.state.json_columns import Level, Part, quoted
+from privtab.state.large_index import Level, Part, quoted
 
 ODD = """a"b\\c\td\x7fé\ud7ff😀"""
 
@@ -32,7 +32,7 @@ def test_long_objects_are_written_in_pieces(rows_at_once: int, monkeypatch: pyte
     around = (('":{', "}},"), ('":{', "},"), ('":true', ","))
     names = [arrow.texts([f"{letter}{n}" for n in range(5)]) for letter in "pkn"]
     levels = tuple(Level(texts, '"', *style) for texts, style in zip(names, around, strict=True))
-    monkeypatch.setattr("privtab.state.json_columns.MAX_BLOCK_ROWS", rows_at_once)
+    monkeypatch.setattr("privtab.state.large_index.MAX_BLOCK_ROWS", rows_at_once)
     text = b"".join(Part(lambda: [columns], levels, "}}").json(ascii_only=True))
     assert text.decode() == json.dumps(value, separators=(",", ":"))
 
