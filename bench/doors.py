@@ -52,6 +52,10 @@ def report(_: Sequence[str], repetitions: int) -> Report:
             ways: dict[str, tuple[int, Callable[[], list[int]]]] = {
                 "the door: one decision of the policy": (TABLES, lambda: caller.ask(f"{DOOR}/batch", whole)),
                 "hand-written Rego for this operation": (TABLES, lambda: caller.ask("by_hand_door/batch", whole)),
+                "hand-written, with denials, owners, groups, what lies below, and odd names denied": (
+                    TABLES,
+                    lambda: caller.ask("by_hand_door/seen", whole),
+                ),
                 "the door: a request for each": (TABLES, one_by_one),
                 "hand-written, a decision for each by `with`": (FEW, lambda: caller.ask("by_hand_door/each", few)),
             }
@@ -103,4 +107,4 @@ def _world() -> tuple[dict[str, list[dict[str, str]]], dict[str, object]]:
             {"grantee": p, "effect": "allow", "privilege": "SELECT", "entity": e} for p, e in dict.fromkeys(grants)
         ],
     }
-    return rows, {"shows": shows, "principals": principals}
+    return rows, {"shows": shows, "principals": principals, "denies": {}, "owners": {}, "below": {}}

@@ -115,7 +115,7 @@ ALLOWED = {
         "state",
         "syntax",
     },
-    "registry": {"analysis", "bundle", "client", "ir", "lint", "pipeline", "scenarios", "serving", "state"},
+    "registry": {"analysis", "bundle", "client", "doors", "ir", "lint", "pipeline", "scenarios", "serving", "state"},
     "cli": {
         "analysis",
         "authzen",

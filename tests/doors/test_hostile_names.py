@@ -52,6 +52,8 @@ PRIVILEGES = {
 }
 OPEN = {"ShowTables", "FilterTables", "SelectFromColumns"}
 """What everybody who sees the catalog may ask of `information_schema`."""
+SLASHED = ("c", "s", "a/b")
+"""A table that ann sees."""
 
 
 class Generator:
@@ -76,6 +78,8 @@ class Generator:
                     "entity": f"{type_}:{'/'.join(map(encode_name, path))}",
                 }
             )
+        entity = f"table:{'/'.join(map(encode_name, SLASHED))}"
+        rows.append({"grantee": "user:ann", "effect": "allow", "privilege": "SELECT", "entity": entity})
         return {"grants": rows}
 
     def name(self) -> str:
@@ -220,6 +224,13 @@ def test_positions_in_lists_are_those_of_what_is_allowed(door: DoorServer, gener
         assert answer == expected, [ascii(resources[p])[:200] for p in sorted({*answer} ^ {*expected})]
         shown += len(expected)
     assert shown > 500
+
+
+def test_separators_in_names_do_not_make_up_for_names_that_are_none(door: DoorServer) -> None:
+    """A list whose names are all plain is read as one text, in which these are as many as they should be."""
+    shown, none = ({"table": dict(zip(FIELDS["table"][1], path, strict=True))} for path in (SLASHED, (5, "s", "t")))
+    listed = {"operation": "FilterTables", "filterResources": [shown, none, shown, shown]}
+    assert door.ask("batch", {"context": {"identity": {"user": "ann", "groups": []}}, "action": listed}) == [0, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -30,11 +30,40 @@ class World:
     door: DoorServer
 
 
+LAKE_GRANTS = (
+    ("mia", "SELECT", "schema:lake/lab"),
+    ("mia", "INSERT", "table:lake/lab/facts"),
+    ("mia", "UPDATE", "column:lake/lab/facts/n"),
+    ("mia", "DELETE", "table:lake/lab/facts"),
+    ("mia", "UPDATE", "table:lake/lab/sums"),
+    ("mia", "EXECUTE", "table_procedure:lake/lab/facts/OPTIMIZE"),
+    ("mia", "SET_SESSION", "catalog_session_property:lake/compression_codec"),
+    ("noa", "SELECT", "schema:lake/lab"),
+    ("noa", "UPDATE", "table:lake/lab/facts"),
+    ("noa", "CREATE", "schema:lake/lab"),
+    ("noa", "CREATE", "schema:memory/lab"),
+    ("noa", "EXECUTE", "function:lake/system/rollback_to_snapshot"),
+    ("pia", "ALTER", "table:lake/lab/facts"),
+    ("pia", "DROP", "table:lake/lab/sums"),
+    ("pia", "DROP", "function:memory/lab/one"),
+    ("pia", "EXECUTE", "function:memory/lab/one"),
+)
+"""What is granted in `lake`, whose connector carries out updates: (user, privilege, entity)."""
+
+
+def row(grant: tuple[str, str, str]) -> str:
+    """A line below the grants of the example state."""
+    user, privilege, entity = grant
+    return f'  - {{grantee: "user:{user}", effect: allow, privilege: {privilege}, entity: "{entity}"}}\n'
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Both, with a schema, a table and views that their users made."""
     folder = tmp_path_factory.mktemp("trino")
-    with door_server(folder, "trino/476", "trino", STATE) as door:
+    state = folder / "state.yaml"
+    state.write_text(STATE.read_text(encoding="utf-8") + "".join(map(row, LAKE_GRANTS)), encoding="utf-8")
+    with door_server(folder, "trino/476", "trino", state) as door:
         addresses = {"opa.policy.uri": "allow", "opa.policy.batched-uri": "batch"}
         with trino({key: f"{door.url}/{answer}" for key, answer in addresses.items()}, "olga") as sql:
             for user, statement in (
@@ -45,6 +74,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 ("lena", "CREATE VIEW memory.lab.shown SECURITY DEFINER AS SELECT name FROM tpch.sf1.region"),
                 ("lena", "CREATE VIEW memory.lab.asked SECURITY INVOKER AS SELECT name FROM tpch.sf1.region"),
                 ("ann", "CREATE VIEW memory.lab.passed SECURITY DEFINER AS SELECT name FROM tpch.tiny.region"),
+                ("olga", "CREATE SCHEMA lake.lab"),
+                ("olga", "CREATE TABLE lake.lab.facts AS SELECT * FROM (VALUES (1, 10), (2, 20)) AS t (k, n)"),
+                ("olga", "CREATE MATERIALIZED VIEW lake.lab.sums AS SELECT sum(n) AS total FROM lake.lab.facts"),
             ):
                 found = sql.run(user, statement)
                 assert found.error is None, (statement, found)
@@ -83,7 +115,7 @@ def test_lists_have_what_the_user_may_see(world: World) -> None:
 
     assert listed("zoe", "SHOW CATALOGS") == ["tpch"]
     assert listed("ann", "SHOW CATALOGS") == ["memory", "tpch"]
-    assert listed("olga", "SHOW CATALOGS") == ["memory", "system", "tpch"]
+    assert listed("olga", "SHOW CATALOGS") == ["lake", "memory", "system", "tpch"]
     assert listed("zoe", "SHOW SCHEMAS FROM tpch") == ["information_schema", "tiny"]
     assert listed("ann", "SHOW SCHEMAS FROM memory") == ["information_schema", "lab"]
     assert "secret" in listed("olga", "SHOW SCHEMAS FROM memory")
@@ -117,6 +149,59 @@ def test_what_is_written(world: World) -> None:
         found = world.sql.run(user, statement)
         assert found.denied != may, (user, statement, found)
         assert (found.error is None) == may, (user, statement, found)
+
+
+MERGED = (
+    "MERGE INTO lake.lab.facts USING (VALUES (1, 11), (3, 30)) AS u (k2, n2) ON k = k2"
+    " WHEN MATCHED THEN UPDATE SET n = n2 WHEN NOT MATCHED THEN INSERT (k, n) VALUES (k2, n2)"
+)
+CHANGES = [
+    ("mia", "UPDATE lake.lab.facts SET n = 12 WHERE k = 1", True),
+    ("mia", "UPDATE lake.lab.facts SET k = 5 WHERE k = 1", False),  # another column
+    ("noa", "UPDATE lake.lab.facts SET k = 1, n = 10 WHERE k = 1", True),
+    ("ann", "UPDATE lake.lab.facts SET n = 12", False),
+    ("mia", MERGED, True),
+    ("noa", MERGED, False),  # may update, not insert
+    ("noa", "MERGE INTO lake.lab.facts USING (VALUES 3) AS u (k2) ON k = k2 WHEN MATCHED THEN DELETE", False),
+    ("mia", "MERGE INTO lake.lab.facts USING (VALUES 3) AS u (k2) ON k = k2 WHEN MATCHED THEN DELETE", True),
+    ("noa", "DELETE FROM lake.lab.facts WHERE k = 2", False),
+    ("mia", "DELETE FROM lake.lab.facts WHERE k = 2", True),
+    ("noa", "REFRESH MATERIALIZED VIEW lake.lab.sums", False),
+    ("mia", "REFRESH MATERIALIZED VIEW lake.lab.sums", True),
+    ("mia", "ALTER TABLE lake.lab.facts EXECUTE optimize", True),  # asked as `OPTIMIZE`
+    ("mia", "ALTER TABLE lake.lab.facts EXECUTE expire_snapshots(retention_threshold => '7d')", False),
+    ("noa", "ALTER TABLE lake.lab.facts EXECUTE optimize", False),
+    ("mia", "CALL lake.system.rollback_to_snapshot('lab', 'facts', 1)", False),
+    ("mia", "SET SESSION lake.compression_codec = 'ZSTD'", True),
+    ("noa", "SET SESSION lake.compression_codec = 'ZSTD'", False),
+    ("noa", "ALTER TABLE lake.lab.facts SET PROPERTIES format_version = 2", False),
+    ("pia", "ALTER TABLE lake.lab.facts SET PROPERTIES format_version = 2", True),
+    ("mia", "CREATE MATERIALIZED VIEW lake.lab.mine AS SELECT k FROM lake.lab.facts", False),
+    ("noa", "CREATE MATERIALIZED VIEW lake.lab.mine AS SELECT k FROM lake.lab.facts", True),
+    ("noa", "ALTER MATERIALIZED VIEW lake.lab.mine RENAME TO lake.lab.ours", False),
+    ("olga", "ALTER MATERIALIZED VIEW lake.lab.mine RENAME TO lake.lab.ours", True),
+    ("noa", "DROP MATERIALIZED VIEW lake.lab.sums", False),
+    ("pia", "DROP MATERIALIZED VIEW lake.lab.sums", True),
+    ("mia", "TRUNCATE TABLE lake.lab.facts", True),
+    ("pia", "CREATE FUNCTION memory.lab.one() RETURNS int RETURN 1", False),
+    ("noa", "CREATE FUNCTION memory.lab.one() RETURNS int RETURN 1", True),
+    ("noa", "SELECT memory.lab.one()", False),
+    ("pia", "SELECT memory.lab.one()", True),
+    ("noa", "DROP FUNCTION memory.lab.one()", False),
+    ("pia", "DROP FUNCTION memory.lab.one()", True),
+    ("olga", "ALTER SCHEMA lake.lab RENAME TO laboratory", True),
+    ("pia", "ALTER SCHEMA lake.laboratory RENAME TO lab", False),
+]
+
+
+def test_what_is_changed_where_the_connector_can(world: World) -> None:
+    """In the order of the list: what is allowed is done, and what is denied is denied by OPA, not by the connector."""
+    for user, statement, may in CHANGES:
+        found = world.sql.run(user, statement)
+        assert found.denied != may, (user, statement, found)
+        assert (found.error is None) == may, (user, statement, found)
+    called = world.sql.run("noa", "CALL lake.system.rollback_to_snapshot('laboratory', 'facts', 1)")
+    assert called.error == "PROCEDURE_CALL_FAILED"  # allowed: there is no such snapshot
 
 
 def test_views_have_the_rights_of_their_owner_or_of_the_caller(world: World) -> None:

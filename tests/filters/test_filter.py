@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from postgresql_server import postgresql
+from sqlalchemy import make_url
 
 from privtab import AsyncClient, Client, Embedded
 from privtab.bundle.pack import state_bundle
@@ -182,6 +184,35 @@ def test_rows_in_a_store_are_joined_beside_it(
         assert _app.run(["filter", "ann", "look", "box", *state, *rows, name]) == 2
     assert _app.run(["filter", "ann", "look", "box", *state, *rows[:2]]) == 2
     assert _app.run(["store", "verify", "grants.db"]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("postgresql-15")
+def test_rows_in_a_store_of_postgresql_are_joined_beside_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import psycopg
+
+    monkeypatch.chdir(folder)
+    with postgresql() as address:
+        url = make_url(address)
+        assert _app.run(["store", "create", address, "-p", "shop.yaml"]) == 0
+        assert _app.run(["store", "load", address, "state.yaml", "-p", "shop.yaml"]) == 0
+        of_store = ["-p", "shop.yaml", "-s", f"store:{address}", "--dialect", "postgres", "--most", "0"]
+        to_table = ["--rows", f"store:{address}", "--table", "filters", "--format", "json"]
+        boxes = [("s", "a", "x"), ("s", "a", "o'brien"), ("t", "a", "x"), ("S", "a", "x")]
+        with psycopg.connect(f"host={url.query['host']} user={url.username} dbname=postgres", autocommit=True) as sql:
+            sql.execute("CREATE TABLE boxes (shop TEXT, shelf TEXT, box TEXT)")
+            sql.cursor().executemany("INSERT INTO boxes VALUES (%s, %s, %s)", boxes)
+            for user, seen in (("ann", [boxes[0]]), ("nobody", []), ("ann", [boxes[0]])):
+                capsys.readouterr()
+                assert _app.run(["filter", user, "look", "box", *of_store, *to_table]) == 0
+                where = json.loads(capsys.readouterr().out)
+                selected = sql.execute(f"SELECT * FROM boxes WHERE {where['sql']}", where["parameters"])  # noqa: S608
+                assert selected.fetchall() == seen
+            kept = sql.execute("SELECT filter, depth, allowed FROM filters").fetchall()
+            assert sorted(kept) == [("ann look box", 1, 1), ("ann look box", 3, 0)]
+        assert _app.run(["store", "verify", address]) == 0
 
 
 def test_the_rows_of_one_request_are_not_those_of_another(client: Embedded) -> None:

@@ -25,9 +25,16 @@ from privtab import user_cache
 VERSION = "476"
 JAVA = 24
 """The first Java that runs it."""
-PLUGINS = ("memory", "opa", "tpch")
+PLUGINS = ("iceberg", "memory", "opa", "tpch")
 ARTIFACT = f"io.trino:trino-server:{VERSION}:tar.gz"
 FOLDER_VARIABLE, JAVA_VARIABLE = "PRIVTAB_TRINO", "PRIVTAB_TRINO_JAVA_HOME"
+LAKE = {
+    "connector.name": "iceberg",
+    "iceberg.catalog.type": "TESTING_FILE_METASTORE",
+    "hive.metastore.catalog.dir": "local:///lake",
+    "fs.native-local.enabled": "true",
+}
+"""A catalog of Iceberg without a metastore: it updates, merges, and has materialized views and table procedures."""
 START_SECONDS = 240
 DENIED = "PERMISSION_DENIED"
 PROBE = "SELECT count(*) FROM tpch.tiny.region"
@@ -96,7 +103,7 @@ def distribution() -> Path:
     if given := os.environ.get(FOLDER_VARIABLE):
         return Path(given)
     folder = user_cache.folder() / f"trino-server-{VERSION}"
-    if folder.is_dir():
+    if all((folder / "plugin" / name).is_dir() for name in PLUGINS):
         return folder
     archive = Path.home() / ".m2/repository/io/trino/trino-server" / VERSION / f"trino-server-{VERSION}.tar.gz"
     if not archive.is_file() and (maven := shutil.which("mvn")) is not None:
@@ -104,10 +111,11 @@ def distribution() -> Path:
         subprocess.run(command, check=False, timeout=1800, capture_output=True)
     if not archive.is_file():
         pytest.skip(f"{ARTIFACT} (821 MB) cannot be had from Maven, and {FOLDER_VARIABLE} names no unpacked server")
-    kept = re.compile(rf"trino-server-{VERSION}/(?:lib|plugin/(?:{'|'.join(PLUGINS)}))/")
+    kept = re.compile(rf"trino-server-{VERSION}/(?:lib|plugin/(?:{'|'.join(PLUGINS)}))/(?!hdfs/)")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as staged, tarfile.open(archive) as tar:
         tar.extractall(staged, (m for m in tar if kept.match(m.name)), filter="data")
+        shutil.rmtree(folder, ignore_errors=True)
         (Path(staged) / folder.name).rename(folder)
     return folder
 
@@ -129,7 +137,7 @@ def java() -> Path:
 def trino(
     access_control: Mapping[str, str], owner: str, log: Path | None = None, further: Mapping[str, str] | None = None
 ) -> Iterator[Trino]:
-    """A Trino with the catalogs `tpch` and `memory` that asks an OPA, as the properties say.
+    """A Trino with the catalogs `tpch`, `memory` and `lake`, of Iceberg in local files, that asks an OPA, as the properties say.
 
     `owner`: who may read `tpch`. `further`: more of Trino's configuration.
     """
@@ -140,6 +148,7 @@ def trino(
         (etc / "catalog").mkdir(parents=True)
         for catalog in ("tpch", "memory"):
             _properties(etc / "catalog" / f"{catalog}.properties", {"connector.name": catalog})
+        _properties(etc / "catalog" / "lake.properties", {**LAKE, "local.location": name})
         _properties(etc / "access-control.properties", {"access-control.name": "opa", **access_control})
         config = {
             "node.environment": "test",

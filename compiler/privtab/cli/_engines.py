@@ -14,6 +14,7 @@ from privtab.moments import now
 from privtab.request import Decision, Request
 
 if TYPE_CHECKING:
+    from privtab.doors.document import Door
     from privtab.engines.python import OpenEngine
     from privtab.ir.nodes import Program
     from privtab.opa.server import OpaServer
@@ -97,9 +98,9 @@ def served(bundles: tuple[bytes, bytes], *, port: int = 0, binary: Path | None =
         yield server
 
 
-def packed(program: Program, state: State) -> tuple[bytes, bytes]:
-    """The policy bundle and the state bundle."""
+def packed(program: Program, state: State, doors: Sequence[Door] = ()) -> tuple[bytes, bytes]:
+    """The policy bundle, with these doors, and the state bundle."""
     from privtab.bundle.pack import state_bundle
-    from privtab.pipeline import policy_bundle
+    from privtab.pipeline import policy_artifacts
 
-    return policy_bundle(program), state_bundle(program, state)
+    return policy_artifacts(program, doors=doors).bundle(), state_bundle(program, state)

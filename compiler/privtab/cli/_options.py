@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from privtab import source
-from privtab.cli._output import print_error, show_state_findings, spinner, stop
+from privtab.cli._output import print_error, show_diagnostics, show_state_findings, spinner, stop
 from privtab.cli._parameters import argument, option, policies
 from privtab.cli._stored import load_policy, load_rows
 from privtab.errors import UsageError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from privtab.analysis.diff.nodes import Waiver
     from privtab.bundle.sign import SigningKey
     from privtab.diagnostics import Diagnostic
+    from privtab.doors.document import Door
     from privtab.ir.nodes import Program
     from privtab.signatures import Trust
     from privtab.state.names import Places
@@ -41,6 +42,9 @@ VariantOption = Annotated[str | None, option("--variant NAME", "Compile this var
 ReadingOption = Annotated[
     list[str] | None,
     option("--reading ROW=NAME", "Use another reading of an ambiguous row (namespace/list=parent, any/share=strict)."),
+]
+DoorOption = Annotated[
+    list[str] | None, option("--door DOCUMENT", "Also answer another system in its own form; repeatable.")
 ]
 PartialOption = Annotated[bool, option("--allow-partial", "Skip wrong rows of the state instead of stopping.")]
 AtOption = Annotated[str | None, option("--at TIME", "Moment to answer for, as in 2026-03-03T12:00Z. Default: now.")]
@@ -80,6 +84,15 @@ def waivers_of(path: Path | None) -> tuple[tuple[Waiver, ...], tuple[Diagnostic,
 def readings(options: list[str] | None) -> dict[str, str]:
     """Parse `--reading ROW=NAME` options; raises UsageError."""
     return key_values(options, "--reading", "ROW=NAME", example="namespace/list=parent")
+
+
+def doors(program: Program, documents: list[str] | None) -> list[Door]:
+    """Read the documents of `--door`, and show what they leave out; raises UsageError, PolicyInvalid."""
+    from privtab.doors.document import load
+
+    found = [load(document, program) for document in documents or ()]
+    show_diagnostics(note for door in found for note in door.notes)
+    return found
 
 
 class _Policy:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -393,3 +395,20 @@ class DeployReport:
             "seconds": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
             **({} if self.pushed is None else {"pushed": self.pushed.json()}),
         }
+
+
+@contextmanager
+def interrupt_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the block like Ctrl-C, so that the canary is rolled back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

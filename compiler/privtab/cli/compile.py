@@ -12,7 +12,16 @@ from privtab import backends
 from privtab._collection import no_collection
 from privtab._worker import LARGE, beside
 from privtab.cli._files import STATE, json_text, state_files, write_outputs, write_state
-from privtab.cli._options import PartialOption, ReadingOption, SigningOptions, VariantOption, load_state, readings
+from privtab.cli._options import (
+    DoorOption,
+    PartialOption,
+    ReadingOption,
+    SigningOptions,
+    VariantOption,
+    doors,
+    load_state,
+    readings,
+)
 from privtab.cli._output import (
     Format,
     FormatOption,
@@ -21,7 +30,6 @@ from privtab.cli._output import (
     print_if_data,
     progress,
     show_count,
-    show_diagnostics,
     table,
 )
 from privtab.cli._parameters import PathsArgument, option
@@ -75,9 +83,7 @@ class CompileOptions:
     also: Annotated[
         list[Backend] | None, option("--also", "Also write the output of this back end, in a folder named after it.")
     ] = None
-    door: Annotated[
-        list[str] | None, option("--door DOCUMENT", "Also answer another system in its own form; repeatable.")
-    ] = None
+    door: DoorOption = None
     sharded: Annotated[
         bool, option("--sharded", "Compile for a sharded state: one state bundle for each root entity.")
     ] = False
@@ -175,14 +181,12 @@ def _compile(
     signing: SigningKey | None,
     state: Mapping[str, bytes],
 ) -> Compiled:
-    from privtab.doors.document import load
     from privtab.pipeline import backend_files, policy_artifacts
 
     started = time.perf_counter()
-    doors = [load(document, program) for document in options.door or ()]
-    show_diagnostics(note for door in doors for note in door.notes)
+    opened = doors(program, options.door)
     artifacts = policy_artifacts(
-        program, options.as_name, provenance=origin, sharded=options.sharded, parallel=True, doors=doors
+        program, options.as_name, provenance=origin, sharded=options.sharded, parallel=True, doors=opened
     )
     name = f"{artifacts.name}/{program.version}" + (f"+{options.variant}" if options.variant else "")
     files = {f"{name}/rego/{path}": text.encode() for path, text in artifacts.modules.items()}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -14,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from privtab.cli._options import (
+    DoorOption,
     IncompleteLogsOption,
     PartialOption,
     PolicyArguments,
     ScopeOption,
     SigningKeyOption,
     WaiversOption,
+    doors,
     load_state,
     waivers_of,
 )
@@ -32,7 +32,7 @@ from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from privtab.ir.nodes import Program
     from privtab.registry.deploy.canary import CanaryOutcome, CanaryPlan
@@ -61,9 +61,8 @@ def _reason(name: str, meaning: str) -> Any:
 class DeployOptions(PolicyArguments):
     """What is deployed, and through which gates."""
 
-    state: Annotated[Path | None, option("--state -s STATE", "State to deploy too. (default: keep the channel's)")] = (
-        None
-    )
+    door: DoorOption = None
+    state: Annotated[Path | None, option("--state -s STATE", "State to deploy too. (default: the channel's)")] = None
     fail_on: Annotated[
         Literal["wider", "any", "none"],
         option("--fail-on wider|any|none", "Changes that stop the deployment unless waived."),
@@ -213,7 +212,7 @@ def _push(deploy: DeployOptions, release: ReleaseOptions, url: str, report: Depl
         if program is not None:
             report.stop("stopped; nothing was pushed")
         return ExitCode.FINDINGS
-    artifacts = policy_artifacts(program)
+    artifacts = policy_artifacts(program, doors=doors(program, deploy.door))
     if deploy.dry_run:
         report.tell(f"would push policy {artifacts.revision}; nothing was pushed")
         report.outcome = "dry-run"
@@ -275,6 +274,7 @@ class _Deployment:
                     sharded=self.options.sharded,
                     signing=None if key is None else signing_key(self.registry, key, self.options.scope, before),
                     choices=self.options.chosen(),
+                    doors=doors(program, self.options.door),
                 )
             if self.options.dry_run:
                 for bundle in packed.bundles():
@@ -412,7 +412,7 @@ class _Deployment:
         report.after = during
         report.tell(f"canary of {canary.words}: release {during.sequence}, policy {target.policy}", style="bold")
         try:
-            with report.step("canary"), _interrupt_on_sigterm():
+            with report.step("canary"), interrupt_on_sigterm():
                 self._observe(canary, rollout, before, during)
                 outcome = report.canary_outcome
                 if outcome is not None and outcome.good:
@@ -481,20 +481,3 @@ class _Deployment:
             report.after = after
             report.outcome = "rolled-back"
         return ExitCode.EXTERNAL
-
-
-@contextmanager
-def _interrupt_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the block like Ctrl-C, so that the canary is rolled back."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

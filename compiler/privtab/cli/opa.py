@@ -16,13 +16,23 @@ import typer
 from privtab._staged import write
 from privtab.cli._app import Commands
 from privtab.cli._engines import packed, served
-from privtab.cli._options import PartialOption, PolicyOption, ReadingOption, VariantOption, load_state, readings
+from privtab.cli._options import (
+    DoorOption,
+    PartialOption,
+    PolicyOption,
+    ReadingOption,
+    VariantOption,
+    doors,
+    load_state,
+    readings,
+)
 from privtab.cli._output import err, flush, out, print_error, print_text, show_diagnostics, spinner
 from privtab.cli._parameters import option
 from privtab.errors import PolicyInvalid, PrivtabError
 from privtab.state.nodes import State
 
 if TYPE_CHECKING:
+    from privtab.doors.document import Door
     from privtab.ir.nodes import Program
     from privtab.opa.server import OpaServer
 
@@ -79,6 +89,7 @@ def run(
     allow_partial: PartialOption = False,
     variant: VariantOption = None,
     reading: ReadingOption = None,
+    door: DoorOption = None,
 ) -> None:
     """Compile a policy and a state and serve them from OPA until Ctrl-C.
 
@@ -87,25 +98,29 @@ def run(
     Example:
       privtab opa run -p gravitino/1.1.0 -s policy_src/gravitino/state.yaml
       privtab opa run -p mine.yaml -s state.yaml --watch --restart
+      privtab opa run -p trino/476 --door trino -s state.yaml
     """
+    from privtab._resources import document
     from privtab.opa.binary import choose
     from privtab.opa.server import check_port
     from privtab.pipeline import find_policy, load_program
 
-    def load() -> tuple[Program, State]:
+    def load() -> tuple[Program, State, list[Door]]:
         program = load_program(policy, variant=variant, readings=readings(reading))
-        return program, State() if state is None else load_state(program, state, allow_partial=allow_partial)
+        rows = State() if state is None else load_state(program, state, allow_partial=allow_partial)
+        return program, rows, doors(program, door)
 
     if port:
         check_port("127.0.0.1", port)
     chosen = choose(require_built=require_built)
     err().print(f"OPA is {chosen.path}: {chosen.why}", style="dim")
-    file_watch = FileWatch([find_policy(policy), *([state] if state else [])]) if watch else None
-    program, loaded = load()
+    documents = [document(name, "door") for name in door or ()]
+    file_watch = FileWatch([find_policy(policy), *([state] if state else []), *documents]) if watch else None
+    loaded = program, *_ = load()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with served(packed(program, loaded), port=port, binary=chosen.path) as server:
+    with served(packed(*loaded), port=port, binary=chosen.path) as server:
         out().print(f"{program.system} {program.version} at {server.url}; Ctrl-C ends it")
         out().print(_curl(program, server.url))
         flush()

@@ -13,6 +13,7 @@ from typing import Any
 from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.bundle.provenance import provenance
 from privtab.bundle.sign import SigningKey
+from privtab.doors.document import Door
 from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
@@ -242,9 +243,11 @@ def pack(
     sharded: bool = False,
     signing: SigningKey | None = None,
     choices: Mapping[str, Any] | None = None,
+    doors: Sequence[Door] = (),
 ) -> PackedBundles:
     """Pack the bundles of a policy and its state. `policy`: its file; `state`: the rows and their source."""
-    artifacts = policy_artifacts(program, sharded=sharded, provenance=provenance(policy, **(choices or {})))
+    made = provenance(policy, **(choices or {}))
+    artifacts = policy_artifacts(program, sharded=sharded, provenance=made, doors=doors)
     packed = PackedBundles(system=program.system, policy=artifacts.bundle(signing), revision=artifacts.revision)
     if state is None:
         return packed

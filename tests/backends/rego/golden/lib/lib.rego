@@ -268,14 +268,15 @@ denied(who, privilege, keys) if {
 }
 
 owns(user, key) if {
-	who := split(state.principals[user], "\n")
 	owners := state.owners[key]
+	who := split(state.principals[user], "\n")
 	owners[who[_]]
 }
 
 owns_any(user, keys) if {
+	owned := state.owners
+	owners := owned[keys[_]]
 	who := split(state.principals[user], "\n")
-	owners := state.owners[keys[_]]
 	owners[who[_]]
 }
 

@@ -343,14 +343,15 @@ denied(who, privilege, keys) if {
 denied(_, _, keys) if timed(keys[0])
 
 owns(user, root, key) if {
-	who := split(state.principals[user], "\n")
 	owners := shard(root).owners[key]
+	who := split(state.principals[user], "\n")
 	owners[who[_]]
 }
 
 owns_any(user, keys) if {
+	owned := shard(keys[0]).owners
+	owners := owned[keys[_]]
 	who := split(state.principals[user], "\n")
-	owners := shard(keys[0]).owners[keys[_]]
 	owners[who[_]]
 }
 
