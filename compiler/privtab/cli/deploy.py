@@ -26,7 +26,14 @@ from privtab.cli._options import (
 from privtab.cli._output import err, print_error, print_json, progress, show_diagnostics
 from privtab.cli._parameters import option
 from privtab.cli._registry_options import open_registry, token_of
-from privtab.cli._rollout import DeployReport, ReleaseOptions, print_late, show_canary_outcome, signing_key
+from privtab.cli._rollout import (
+    DeployReport,
+    ReleaseOptions,
+    interrupt_on_sigterm,
+    print_late,
+    show_canary_outcome,
+    signing_key,
+)
 from privtab.cli._stored import as_stored, rows_of_bundles, running_states
 from privtab.errors import UsageError
 from privtab.exit_codes import ExitCode
