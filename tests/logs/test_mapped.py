@@ -156,6 +156,49 @@ def test_a_batch_of_trino_is_one_decision_for_each_item(tmp_path: Path) -> None:
     assert account.other == {"not an entry of trino": 2}
 
 
+def test_events_of_queries_that_trino_completed(tmp_path: Path) -> None:
+    def event(query: str, user: str, *tables: Any, **more: Any) -> dict[str, Any]:
+        return {
+            "metadata": {"queryId": query, "queryState": "FINISHED", "tables": list(tables), **more},
+            "context": {"user": user, "groups": ["staff"]},
+            "ioMetadata": {"output": {"catalogName": "lake", "schema": "s", "table": "new"}},
+            "createTime": "2026-03-03T05:39:52.129Z",
+        }
+
+    def read(name: str, user: str, *columns: str, schema: str = "s") -> dict[str, Any]:
+        return {
+            "catalog": "lake",
+            "schema": schema,
+            "table": name,
+            "authorization": user,
+            "columns": [{"column": column} for column in columns],
+        }
+
+    found, account = rows(
+        "trino_queries",
+        tmp_path,
+        event("q1", "cleo", read("t", "bob", "x"), read("v", "cleo", "x", "y")),
+        event("q2", "cleo", read("t", "cleo")),
+        event("q3", "cleo", read("tables", "cleo", "table_name", schema="information_schema")),
+        event("q4", "cleo", read("t", "cleo", "x"), updateType="INSERT"),
+        event("q5", "cleo", updateType="INSERT"),
+        event("q6", "cleo", read("t", "cleo", "x"), queryState="FAILED"),
+        event("q7", "cleo"),
+    )
+    assert [(row["decision_id"], row["user"], row["groups"], row["action"], row["resource"]) for row in found] == [
+        ("q1", "bob", None, "CreateViewWithSelectFromColumns", "column:lake/s/t/x"),
+        ("q1", "cleo", ["staff"], "SelectFromColumns", "column:lake/s/v/x"),
+        ("q1", "cleo", ["staff"], "SelectFromColumns", "column:lake/s/v/y"),
+        ("q2", "cleo", ["staff"], "SelectFromColumns", "table:lake/s/t"),
+        ("q3", "cleo", ["staff"], "SelectFromColumns", "information_schema:lake"),
+        ("q4", "cleo", ["staff"], "SelectFromColumns", "column:lake/s/t/x"),
+        ("q4", "cleo", ["staff"], "InsertIntoTable", "table:lake/s/new"),
+        ("q5", "cleo", ["staff"], "InsertIntoTable", "table:lake/s/new"),
+    ]
+    assert all(row["allowed"] and row["problem"] is None for row in found)
+    assert account.other == {"not an entry of trino_queries": 2}
+
+
 @pytest.mark.slow
 def test_what_a_door_answered_is_replayed(tmp_path: Path) -> None:
     """A real OPA with the door of Trino, asked as Trino asks it, one by one and in batches."""
