@@ -58,7 +58,9 @@ PackageOption = Annotated[
 ]
 MappingOption = Annotated[
     str | None,
-    option("--mapping DOCUMENT", "The log is another system's: ranger, trino, trino_queries, or a document of your own."),
+    option(
+        "--mapping DOCUMENT", "The log is another system's: ranger, trino, trino_queries, or a document of your own."
+    ),
 ]
 IncompleteLogsOption = Annotated[
     bool, option("--allow-incomplete-logs", "Go on although parts of the logs cannot be used.")
