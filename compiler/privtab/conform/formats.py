@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from privtab._resources import environment
 from privtab.analysis.diff.markdown import as_text
 from privtab.conform.mistakes import mistakes
 from privtab.conform.nodes import QuestionPlan, Verdict
 from privtab.conform.report import ORDER, WRONG, Finding, Report, RowReport
 from privtab.ir.names import atom_text
 from privtab.printable import count
+from privtab.report.html import rendered
 from privtab.report.junit import junit
 from privtab.report.nodes import Case, Failure, Suite
 from privtab.scenarios.results import row_json, row_lines
@@ -257,8 +257,9 @@ def as_html(report: Report) -> str:
         }
         for row in sorted(report.rows, key=lambda row: ORDER.index(row.verdict))
     ]
-    template = environment("conform").get_template("report.html.j2")
-    return template.render(
+    return rendered(
+        "conform",
+        "report",
         title=title(report),
         summary=summary(report),
         failure=report.outcome.failure,

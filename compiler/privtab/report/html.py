@@ -34,7 +34,7 @@ def rendered(folder: str, name: str, /, **values: Any) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader([templates() / folder, templates() / "pages"]),
+        loader=FileSystemLoader([templates() / folder, templates() / "pages", templates()]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
