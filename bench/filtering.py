@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,8 +19,9 @@ from mariadb_server import mariadb
 from postgresql_server import postgresql
 from sqlalchemy import make_url
 
-from privtab import Embedded
+from privtab import Client, Embedded
 from privtab.bundle.pack import state_bundle
+from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
 from privtab.state.load import from_tables
 from privtab.state.validate import validate
@@ -40,6 +42,9 @@ SOME = {f"schema{number}": True for number in range(0, 100, 3)}
 HIDDEN = {f"table_{number}": True for number in range(4, 4_000, 10)}
 """Names, in their order."""
 COLUMNS = {"catalog": "cat", "schema": "sch", "table": "name"}
+
+AT_ONCE = 10_000
+ASKING = "row by row, by an OPA"
 
 Run: TypeAlias = Callable[[str, Sequence[object]], Sequence[tuple[Any, ...]]]
 
@@ -111,11 +116,14 @@ def _is_visible(catalog: str, schema: str, name: str) -> bool:
 def report(_sizes: Sequence[str], repetitions: int) -> Report:
     """Each database with each way, in turn."""
     with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
-        client = _client(Path(name))
+        client, bundles = _client(Path(name))
         raced: dict[tuple[str, str], Spread] = {}
         for dialect, database in DATABASES.items():
             with database() as run:
                 raced |= race(list(_contestants(client, dialect, run)), repetitions)
+                if dialect == "sqlite":
+                    with OpaServer(bundles) as opa, Client(opa.url, system="lake") as asked:
+                        raced |= race([_asking(asked, dialect, run)], 1)
     ways = ("by hand, trusting", "by hand", "filter", "row by row")
     lines = [(d, *(f"{COUNT / raced[way, d].median:.2f} s" for way in ways)) for d in DATABASES]
     targets = [
@@ -136,6 +144,16 @@ def report(_sizes: Sequence[str], repetitions: int) -> Report:
         )
         for d in DATABASES
     ]
+    by_opa = raced[ASKING, "sqlite"]
+    targets.append(
+        Target(
+            what=f"sqlite: {ASKING} / filter, time",
+            spread=raced["filter", "sqlite"].over(by_opa),
+            wanted=20,
+            sense="at least",
+        )
+    )
+    lines.append((f"sqlite, {ASKING}", "", "", "", f"{COUNT / by_opa.median:.2f} s"))
     title = "A million entities of a database, of which one user may see 43 %: time until they are counted, preparation included"
     return Report(
         part="filters",
@@ -144,14 +162,26 @@ def report(_sizes: Sequence[str], repetitions: int) -> Report:
     )
 
 
-def _client(folder: Path) -> Embedded:
+def _client(folder: Path) -> tuple[Embedded, list[Path]]:
     (folder / "lake.yaml").write_text(POLICY, encoding="utf-8")
     program = load_program(folder / "lake.yaml")
     state, findings = validate(program, from_tables({"grants": grants()}, "rows"))
     assert not findings
-    (folder / "policy.tar.gz").write_bytes(policy_bundle(program))
-    (folder / "state.tar.gz").write_bytes(state_bundle(program, state))
-    return Embedded(folder / "policy.tar.gz", folder / "state.tar.gz")
+    bundles = [folder / "policy.tar.gz", folder / "state.tar.gz"]
+    bundles[0].write_bytes(policy_bundle(program))
+    bundles[1].write_bytes(state_bundle(program, state))
+    return Embedded(*bundles), bundles
+
+
+def _asking(client: Client, dialect: str, run: Run) -> Contestant:
+    """Decisions of an OPA beside the database, ten thousand in a request."""
+
+    def asked() -> Sequence[bool]:
+        read = (("table", f"{c}/{s}/{t}") for c, s, t in run("SELECT cat, sch, name FROM t", ()))
+        count = sum(len(client.visible("ann", "load", part)) for part in iter(lambda: list(islice(read, AT_ONCE)), []))
+        return (True,) * COUNT if count == sum(_is_visible(*names) for _, *names in rows()) else ()
+
+    return Contestant(name=ASKING, size=dialect, run=asked, truth=(True,) * COUNT)
 
 
 def _contestants(client: Embedded, dialect: str, run: Run) -> Iterator[Contestant]:

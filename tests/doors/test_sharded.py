@@ -100,3 +100,14 @@ def test_a_deployed_policy_has_its_door_until_one_without_it(folder: Path, tmp_p
         assert run([*deploy[:2], *deploy[-2:], "--push", opa.url]) == 0
         closed = requests.get(f"{opa.url}/v1/data/privtab/lake/doors", timeout=10).json()
         assert "result" not in closed
+
+
+def test_a_deployment_that_closes_a_door_says_so(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deploy = ["deploy", *with_door(folder), "--skip-tests", "about doors", "--registry", str(tmp_path / "registry")]
+    assert run(deploy) == 0
+    assert "by the doors" not in capsys.readouterr().err
+    assert run([*deploy[:2], *deploy[-4:], "--keep-state", "same table"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "answers other systems by the doors engine, which are not given: these would be denied everything" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -266,7 +267,8 @@ class _Deployment:
             before = self.report.before = self.registry.channel(self.release.channel, program.system)
             if before.trouble:
                 print_error(before.trouble)
-            self._compare(before, program, path, None if loaded is None else loaded[0])
+            opened = doors(program, self.options.door)
+            self._compare(before, program, path, None if loaded is None else loaded[0], {door.name for door in opened})
             if self.options.replay:
                 self._replay(self.options.replay, program)
             if not self.report.all_passed:
@@ -281,7 +283,7 @@ class _Deployment:
                     sharded=self.options.sharded,
                     signing=None if key is None else signing_key(self.registry, key, self.options.scope, before),
                     choices=self.options.chosen(),
-                    doors=doors(program, self.options.door),
+                    doors=opened,
                 )
             if self.options.dry_run:
                 for bundle in packed.bundles():
@@ -295,13 +297,15 @@ class _Deployment:
                 exit_code = self._store_and_release(rollout, packed, before, protection)
             return self._watch(rollout, before) if exit_code is None else exit_code
 
-    def _compare(self, before: Channel, program: Program, path: Path, loaded: State | None) -> None:
+    def _compare(
+        self, before: Channel, program: Program, path: Path, loaded: State | None, opened: Collection[str]
+    ) -> None:
         """Run the gates that compare the policy and the state with those of the channel."""
         from privtab.registry.deploy.gates import state_gate
 
         report, options = self.report, self.options
         with report.step("diff"):
-            gate = self._comparison(before, program, path)
+            gate = self._comparison(before, program, path, opened)
         report.ended(gate)
         if not (before.state or before.shards):
             return
@@ -323,16 +327,21 @@ class _Deployment:
             gate = replay_gate(logs, program, self.options.state, self.registry, accepted, allow_incomplete=allowed)
         self.report.ended(gate)
 
-    def _comparison(self, before: Channel, program: Program, path: Path) -> Gate:
-        """The comparison with the channel's current release."""
+    def _comparison(self, before: Channel, program: Program, path: Path, opened: Collection[str]) -> Gate:
+        """The comparison with the channel's current release; what other systems lose is said besides."""
         from privtab.registry.deploy.gates import FailingOn, diff_gate
-        from privtab.registry.deploy.push import program_in
+        from privtab.registry.deploy.push import program_with_doors
 
         running = None
         if before.policy is not None:
             name = f"{before.channel}: {before.policy}"
             bundle = self.registry.read(self.registry.revision(before.system, "policy", before.policy))
-            running = program_in(bundle, name), name
+            running_program, answered = program_with_doors(bundle, name)
+            running = running_program, name
+            if closed := sorted(answered.difference(opened)):
+                print_error(
+                    f"{name} answers other systems by the doors {', '.join(closed)}, which are not given: these would be denied everything"
+                )
         waivers, found = waivers_of(self.options.waivers)
         show_diagnostics(found)
         return diff_gate(

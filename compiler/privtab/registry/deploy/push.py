@@ -238,11 +238,17 @@ def _short(error: Exception) -> str:
 
 def program_in(bundle: bytes, shown: str) -> Program:
     """The program of a policy bundle; `shown` is its name in messages. Raises FileError if there is no readable program."""
+    return program_with_doors(bundle, shown)[0]
+
+
+def program_with_doors(bundle: bytes, shown: str) -> tuple[Program, frozenset[str]]:
+    """As `program_in`, and the names of the doors by which the bundle answers other systems."""
     try:
         texts = [file.read() for name, _, file in entries(io.BytesIO(bundle)) if name.startswith("privtab_program/")]
         if len(texts) != 1:
             raise ValueError(f"it holds {f'{len(texts)} programs' if texts else f'no program of format {FORMAT}'}")
-        return program_from_json(strict_json.loads(texts[0]), shown)
+        document = strict_json.loads(texts[0])
+        return program_from_json(document, shown), frozenset(document.get("doors", ()))
     except (BrokenBundle, ValueError, RecursionError) as error:
         raise FileError(f"the program of {shown} cannot be read: {error}") from error
 
