@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import subprocess
@@ -13,9 +14,16 @@ from typing import Any
 
 import pytest
 import uvicorn
-from explored import PLAIN, shop, url
+from authzen_server import start
+from explored import HOSTILE, PLAIN, shop, tables, url
+from logged_world import decided
 
+from privtab.cli._app import run
 from privtab.pages.explore.server import Explorer, application
+from privtab.registry import Registry
+from privtab.request import Entity, Request
+from privtab.state.load import from_tables
+from privtab.state.validate import validate
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow
@@ -157,8 +165,49 @@ def test_axe_finds_no_accessibility_error(
         page = context.new_page()
         for path in paths:
             page.goto(path)
-            page.add_script_tag(content=axe)
-            found = page.evaluate(
-                "axe.run().then((found) => found.violations.map((v) => [v.id, v.nodes[0].html, v.nodes[0].failureSummary]))"
-            )
-            assert found == [], path
+            assert violations(page, axe) == [], path
+
+
+def violations(page: Any, axe: str) -> list[list[str]]:
+    page.add_script_tag(content=axe)
+    found: list[list[str]] = page.evaluate(
+        "axe.run().then((found) => found.violations.map((v) => [v.id, v.nodes[0].html, v.nodes[0].failureSummary]))"
+    )
+    return found
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory, opa_binary: Path) -> Iterator[list[str]]:
+    """Where a policy's page, a certification, a report about a log and a registry's page are."""
+    folder = tmp_path_factory.mktemp("reports")
+    program = shop(folder).program
+    state, _ = validate(program, from_tables(tables(), "state.yaml"))
+    (folder / "state.json").write_text(json.dumps(tables()), encoding="utf-8")
+    policy, rows = str(folder / "shop.yaml"), str(folder / "state.json")
+    asked = [
+        Request(user=user, action="read", resource=Entity("item", "s/a/x")) for user in ("ann", "ben", *HOSTILE[:2])
+    ]
+    log, _ = decided(folder / "log", opa_binary, program, state, asked)
+    assert run(["docs", policy, "--state", rows, "-o", str(folder / "shop.html")]) == 0
+    assert run(["certify", "-p", policy, "-s", rows, "-o", str(folder / "certified")]) == 0
+    assert run(["unused", str(log), "-p", policy, "-s", rows, "--html", str(folder / "log.html")]) == 0
+    registry = Registry.open(str(folder / "registry"))
+    stored = registry.put((folder / "log" / "policy.tar.gz").read_bytes())
+    registry.release("dev", "shop", policy=stored.id, why="a < b")
+    server = start([registry.url], folder, ("serve", "registry"))
+    files = (folder / "shop.html", folder / "certified" / "report.html", folder / "log.html")
+    yield [*(file.as_uri() for file in files), server.url, f"{server.url}/history/dev/shop"]
+    server.stop()
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 320), ("dark", 1280)])
+def test_axe_finds_no_accessibility_error_in_reports(
+    browser: Any, reports: list[str], axe: str, scheme: str, width: int
+) -> None:
+    how = {"color_scheme": scheme, "bypass_csp": True, "viewport": {"width": width, "height": 800}}
+    with browser.new_context(**how) as context:
+        page = context.new_page()
+        for where in reports:
+            page.goto(where)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, where
+            assert violations(page, axe) == [], where
