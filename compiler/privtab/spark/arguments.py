@@ -25,8 +25,9 @@ from privtab.spark.attribute_columns import (
     check_objects,
     declared,
 )
-from privtab.spark.frames import check_frame, described, encoded, flag_column, free, joined
+from privtab.spark.frames import check_frame, described, flag_column, free
 from privtab.spark.padding import padded, unpadded
+from privtab.spark.paths import encoded, joined
 from privtab.spark.policies import OpenPolicy
 from privtab.vocabulary import Vocabulary
 

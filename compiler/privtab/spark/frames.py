@@ -1,4 +1,4 @@
-"""The kinds of DataFrames that callers may pass, Spark and pandas-on-Spark, and what is made of their paths."""
+"""The kinds of DataFrames that callers may pass: Spark and pandas-on-Spark."""
 
 from __future__ import annotations
 
@@ -11,16 +11,6 @@ from privtab.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-from typing import TYPE_CHECKING
-
-from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
-
-from privtab.names import ESCAPES, WILDCARD_ESCAPES
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
 
 Frame = TypeVar("Frame")
 """A Spark DataFrame or a pandas-on-Spark DataFrame; the result is of the same kind."""
@@ -119,33 +109,3 @@ def flag_column(name: str) -> str:
 
 def _of_pandas(value: object) -> bool:
     return type(value).__module__ == "pyspark.pandas.frame"
-
-
-def encoded(name: Column) -> Column:
-    """A column of names, encoded as by `names.encode_name`."""
-    text = name.cast("string")
-    plain = wildcard = text
-    for sign, escape in ESCAPES:
-        plain = F.replace(plain, F.lit(sign), F.lit(escape))
-    for sign, escape in WILDCARD_ESCAPES:
-        wildcard = F.replace(wildcard, F.lit(sign), F.lit(escape))
-    return F.when(text.rlike(r"\A[*?]+\z"), wildcard).otherwise(plain)
-
-
-def decoded(name: str) -> str:
-    """SQL expression that decodes a name taken from a path."""
-    for sign, escape in reversed(ESCAPES):
-        name = f"replace({name}, '{escape}', '{sign}')"
-    return name
-
-
-def last_name(path: str) -> str:
-    """SQL expression for the last name of a path."""
-    return f"substring_index({path}, '/', -1)"
-
-
-def joined(encoded_names: Iterable[Column]) -> Column:
-    """The path made of encoded names from the root down; null if any of them is null."""
-    parts = list(encoded_names)
-    between = [piece for part in parts for piece in (F.lit("/"), part)]
-    return F.concat(F.lit(""), *between[1:])

@@ -18,10 +18,11 @@ from privtab.engines.conditions import ALWAYS, atoms_of
 from privtab.entitlements.universe import Universe
 from privtab.ir.nodes import Program
 from privtab.request import Entity
-from privtab.spark.frames import decoded, last_name, union
+from privtab.spark.frames import union
 from privtab.spark.matrix.matrix import DDL, Matrix
 from privtab.spark.matrix.opening import StateSource, open_matrix, user_names_of
 from privtab.spark.matrix.question import Question
+from privtab.spark.paths import decoded, last_name
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.portions import (
     DEEPEST,

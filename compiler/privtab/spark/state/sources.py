@@ -34,7 +34,7 @@ from privtab.errors import UsageError
 from privtab.formats import SPARK
 from privtab.hints import did_you_mean
 from privtab.moments import WINDOW
-from privtab.spark import frames
+from privtab.spark import paths
 from privtab.spark.failures import unlogged
 from privtab.spark.frames import is_frame, of_spark
 from privtab.spark.padding import without_padding
@@ -433,7 +433,7 @@ class SourceColumns:
             return None
         path = [_encoded(part.cast("string")) for part in parts if part is not None]
         if constant:
-            return fn.concat(head, fn.lit(":"), frames.joined(path))
+            return fn.concat(head, fn.lit(":"), paths.joined(path))
         gap = fn.expr("false")
         for upper, lower in pairwise(path):
             gap |= upper.isNull() & lower.isNotNull()
@@ -475,4 +475,4 @@ class SourceColumns:
 
 def _encoded(name: Column) -> Column:
     """A name encoded for paths. Wildcards are kept, to be reported, and so are names that are already encoded wildcards."""
-    return fn.when(name.rlike(r"\A(?:[*?%]+|(?:%2A|%3F)+)\z"), name).otherwise(frames.encoded(name))
+    return fn.when(name.rlike(r"\A(?:[*?%]+|(?:%2A|%3F)+)\z"), name).otherwise(paths.encoded(name))
