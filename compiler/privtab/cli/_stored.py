@@ -178,7 +178,7 @@ def as_stored(program: Program, state: State) -> State:
 
 def _imported(program: Program | None, location: str) -> RawState:
     """The rows that an import document gives of another system, now."""
-    from privtab.spark.state.bundles import import_state
+    from privtab.spark.state.opening import import_state
     from privtab.state.load import as_raw
 
     found = _IMPORT.fullmatch(location)

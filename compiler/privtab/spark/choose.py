@@ -18,7 +18,8 @@ from privtab.spark.moments import Moment, is_column, moment_of, state_at
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.preflight import workers
 from privtab.spark.state.bundles import bundle_size, is_bundle
-from privtab.spark.state.tables import LOCATED, PACKED
+from privtab.spark.state.schemas import LOCATED
+from privtab.spark.state.tables import PACKED
 from privtab.spark.states import counted, decided_before, readable, timed_rows
 
 if TYPE_CHECKING:

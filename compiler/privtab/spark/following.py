@@ -20,7 +20,7 @@ from privtab.errors import DecisionUnavailable, FileError, PrivtabError, UsageEr
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.shipping import ShippedBytes, WorkerCache, loaded
 from privtab.spark.state.bundles import is_bundle, missing_shards_error
-from privtab.spark.state.tables import is_written
+from privtab.spark.state.schemas import is_written
 from privtab.spark.states import cache_key
 
 if TYPE_CHECKING:

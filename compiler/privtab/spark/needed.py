@@ -30,7 +30,8 @@ from privtab.spark.portions import kept
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import PackedState, ShippedBytes
 from privtab.spark.state.row_checks import each_row
-from privtab.spark.state.tables import entity_column, packed, unpacked
+from privtab.spark.state.schemas import entity_column
+from privtab.spark.state.tables import packed, unpacked
 from privtab.spark.states import batches_of, cache_key, memoised
 from privtab.spark.states import readable as readable_state
 from privtab.state.findings import stops

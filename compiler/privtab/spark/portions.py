@@ -30,7 +30,8 @@ from privtab.spark.policies import OpenPolicy
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import ShippedBytes, contents
 from privtab.spark.state.row_checks import closed
-from privtab.spark.state.tables import CANONICAL, CELLS, LOCATED, cells, from_arrow, whole
+from privtab.spark.state.schemas import CANONICAL, LOCATED
+from privtab.spark.state.tables import CELLS, cells, from_arrow, whole
 from privtab.spark.state.together import collected_places, shipped_places
 from privtab.spark.states import LOCAL, batches_of
 from privtab.state.located import containers

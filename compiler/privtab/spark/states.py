@@ -15,7 +15,7 @@ from privtab.errors import HasWindows, UsageError
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.shipping import PackedState
 from privtab.spark.state.bundles import bundled, is_address, is_bundle, require_complete, rows_of_bundles
-from privtab.spark.state.tables import TABLES, is_written
+from privtab.spark.state.schemas import TABLES, is_written
 from privtab.state.nodes import ALL_TABLES, State
 from privtab.state.written import as_written
 
@@ -58,7 +58,7 @@ def prepared(policy: OpenPolicy, state: Any, spark: SparkSession) -> PackedState
 
 def spark_state(policy: OpenPolicy, state: Any, spark: SparkSession) -> Any:
     """The state as Spark tables. Raises HasWindows, with the same state for each call, if rows hold for a time."""
-    from privtab.spark.state.bundles import state_tables
+    from privtab.spark.state.opening import state_tables
 
     def tables() -> object:
         try:
@@ -96,7 +96,7 @@ def _local(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> State:
 
 def readable(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Read | None:
     """The rows of a state that Spark reads and that are not checked yet."""
-    from privtab.spark.state.bundles import read_of
+    from privtab.spark.state.opening import read_of
 
     if spark is None or isinstance(state, State | str | os.PathLike):
         return None

@@ -16,7 +16,7 @@ from privtab.ir.nodes import Program
 from privtab.spark import decide
 from privtab.spark.failures import spark_errors
 from privtab.spark.state import build, read_state
-from privtab.spark.state.tables import MANIFEST
+from privtab.spark.state.schemas import MANIFEST
 
 OWNERS = "entity,owner\nlake:l,user:zoë\nlake:k,user:ann\n"
 

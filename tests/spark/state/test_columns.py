@@ -7,7 +7,8 @@ from typing import Any
 import generated_programs
 import worlds
 
-from privtab.spark.state.tables import TABLES, arrow_table, from_arrow
+from privtab.spark.state.schemas import TABLES
+from privtab.spark.state.tables import arrow_table, from_arrow
 from privtab.state.names import StateNames
 from privtab.state.nodes import State
 

@@ -22,7 +22,7 @@ from privtab.moments import WINDOW, Window, edge_texts
 from privtab.request import Entity
 from privtab.spark.state import build, read_state
 from privtab.spark.state.row_checks import _derived
-from privtab.spark.state.tables import CANONICAL, TABLES
+from privtab.spark.state.schemas import CANONICAL, TABLES
 from privtab.state import links
 from privtab.state.hierarchy import closed
 from privtab.state.load import from_tables, to_tables

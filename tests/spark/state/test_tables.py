@@ -19,7 +19,8 @@ from privtab.ir.nodes import Privilege, Program
 from privtab.pipeline import policy_artifacts
 from privtab.request import Entity
 from privtab.spark.state import read_state, state_tables, tables
-from privtab.spark.state.tables import TABLES, names_of
+from privtab.spark.state.schemas import TABLES
+from privtab.spark.state.tables import names_of
 from privtab.state.nodes import Assignment, Grant, State
 
 STATE = State(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from privtab import __version__
 from privtab._lazy import renamed_keyword
@@ -22,26 +22,16 @@ from privtab.printable import no_formula
 from privtab.report.html import HeatMap, rendered, shaded, visible
 from privtab.request import Entity
 from privtab.spark.certification import findings as found
-from privtab.spark.certification.figures import Totals, WrittenRows
+from privtab.spark.certification.figures import TooLargeError, Totals, WrittenRows, write_matrix
 from privtab.spark.certification.findings import WHAT, Finding
-from privtab.spark.frames import of_spark
-from privtab.spark.matrix.matrix import Matrix
-from privtab.spark.matrix.opening import StateSource, open_matrix
+from privtab.spark.frames import is_frame, of_spark
+from privtab.spark.matrix import named
+from privtab.spark.matrix.matrix import Matrix, report_omitted
+from privtab.spark.matrix.opening import StateSource, open_matrix, open_state
 from privtab.spark.matrix.question import AttributesLike, Question
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
+from privtab.spark.state.schemas import TABLES, is_written
 from privtab.state.nodes import State
-
-if TYPE_CHECKING:
-    from privtab.spark.matrix.frame import EntitiesLike, UsersLike
-
-from typing import TYPE_CHECKING, TypeAlias
-
-from privtab.spark.certification.figures import TooLargeError, write_matrix
-from privtab.spark.frames import is_frame
-from privtab.spark.matrix import named
-from privtab.spark.matrix.matrix import report_omitted
-from privtab.spark.matrix.opening import open_state
-from privtab.spark.state.tables import TABLES, is_written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -37,8 +37,9 @@ from privtab.spark.portions import (
     split,
 )
 from privtab.spark.state.row_checks import closed as with_chains
+from privtab.spark.state.schemas import CANONICAL, LOCATED, TABLES
 from privtab.spark.state.shards import by_root
-from privtab.spark.state.tables import CANONICAL, LOCATED, TABLES, from_arrow, whole
+from privtab.spark.state.tables import from_arrow, whole
 from privtab.state.names import uses
 from privtab.state.written import as_written
 

@@ -8,7 +8,7 @@ from privtab._lazy import lazily
 
 if TYPE_CHECKING:
     from privtab.spark.state.builder import build
-    from privtab.spark.state.bundles import import_state, state_tables
+    from privtab.spark.state.opening import import_state, state_tables
     from privtab.spark.state.read import Read, read_state
     from privtab.spark.state.tables import SparkState
     from privtab.spark.state.worker import Build, opened
@@ -17,7 +17,7 @@ __all__ = ["Build", "Read", "SparkState", "build", "import_state", "opened", "re
 
 _PLACES = {
     "builder": ("build",),
-    "bundles": ("import_state", "state_tables"),
+    "opening": ("import_state", "state_tables"),
     "read": ("Read", "read_state"),
     "tables": ("SparkState",),
     "worker": ("Build", "opened"),

@@ -34,8 +34,9 @@ from privtab.spark.state import scan
 from privtab.spark.state.files import Root, at_once, place
 from privtab.spark.state.read import SHOWN, Read, finding_of, read_state
 from privtab.spark.state.row_checks import closed
+from privtab.spark.state.schemas import schema, tables_of
 from privtab.spark.state.sealing import Parts, parts_of, parts_to_sign, signed_parts
-from privtab.spark.state.tables import policy_digest, schema, tables_of
+from privtab.spark.state.tables import policy_digest
 from privtab.spark.state.worker import MANIFEST, PREVIOUS, RESULTS, Build, build_shards, read_results, written_people
 from privtab.state.shards import PEOPLE, refuse_windows, roots
 

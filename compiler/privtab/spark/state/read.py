@@ -21,22 +21,9 @@ from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import ShippedBytes
 from privtab.spark.state import files, row_checks
 from privtab.spark.state.checked import DENIES, program_of
+from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, entity_column, schema, tables_of, windows_in
 from privtab.spark.state.sources import Sources, TableSource, open_sources
-from privtab.spark.state.tables import (
-    CANONICAL,
-    FINDINGS,
-    MANIFEST,
-    PACKED,
-    SparkState,
-    TimedTables,
-    collected,
-    entity_column,
-    names_of,
-    schema,
-    tables_of,
-    unpacked,
-    windows_in,
-)
+from privtab.spark.state.tables import PACKED, SparkState, TimedTables, collected, names_of, unpacked
 from privtab.spark.state.together import WrongRows, shipped_places, wrong_rows
 from privtab.state.checker import Checker
 from privtab.state.findings import CODES, stops

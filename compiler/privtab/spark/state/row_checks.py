@@ -20,7 +20,8 @@ from privtab.ir.semantics import HierarchyKind
 from privtab.moments import FIRST, LAST, WINDOW, Window, edge_texts, moment
 from privtab.request import Entity
 from privtab.spark.shipping import ShippedBytes, WorkerCache, contents
-from privtab.spark.state.tables import CANONICAL, FINDING, canonical, schema, windows_in
+from privtab.spark.state.schemas import CANONICAL, FINDING, schema, windows_in
+from privtab.spark.state.tables import canonical
 from privtab.spark.state.together import collected_links
 from privtab.state.chains import GROUP, ROLE
 from privtab.state.coded import CodedColumn

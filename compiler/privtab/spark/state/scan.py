@@ -10,9 +10,9 @@ from pyspark.sql import functions as fn
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.spark.frames import union
+from privtab.spark.state.schemas import TABLES as ALL_TABLES
+from privtab.spark.state.schemas import entity_column, windows_in
 from privtab.spark.state.shards import ATTRIBUTE, ENTITY, NOT_TEXT, RAW, SCOPE, TABLES
-from privtab.spark.state.tables import TABLES as ALL_TABLES
-from privtab.spark.state.tables import entity_column, windows_in
 from privtab.state.raw import COLUMNS
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from privtab.spark.frames import is_frame, of_spark
 from privtab.spark.padding import without_padding
 from privtab.spark.state import configuration
 from privtab.spark.state.configuration import folder_sources, label_of, listed, read_configuration, wrong_count
-from privtab.spark.state.tables import TABLES, windows_in
+from privtab.spark.state.schemas import TABLES, windows_in
 from privtab.state.raw import COLUMNS
 from privtab.state.read_parquet import table_format
 

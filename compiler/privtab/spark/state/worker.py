@@ -9,8 +9,9 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,26 +22,18 @@ from pyspark.sql import functions as fn
 from privtab import arrow
 from privtab.bundle.archive import archive, json_bytes
 from privtab.bundle.pack import shard_files
+from privtab.errors import FileError
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, WINDOW
 from privtab.spark.frames import union
-from privtab.spark.state.files import Root
+from privtab.spark.state.files import Root, place
+from privtab.spark.state.schemas import CANONICAL, FINDINGS
 from privtab.spark.state.shards import TABLES, Findings, by_root, granted, root_state, texts_of
-from privtab.spark.state.tables import CANONICAL, CELLS, FINDINGS, cells, from_arrow, whole
+from privtab.spark.state.tables import CELLS, cells, from_arrow, whole
 from privtab.state.coded import CodedColumn
 from privtab.state.findings import CODES
 from privtab.state.nodes import ColumnRows, State
 from privtab.state.shards import PEOPLE, part_text
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from privtab.errors import FileError
-from privtab.spark.state.files import place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

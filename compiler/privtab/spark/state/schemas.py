@@ -1,0 +1,68 @@
+"""The columns of a state's tables in Spark after reading, and those of findings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from privtab.ir.nodes import Program
+from privtab.moments import WINDOW
+from privtab.state.raw import COLUMNS, ENTITIES
+
+CANONICAL: Mapping[str, tuple[str, ...]] = {
+    "members": ("user", "type", "path"),
+    "memberships": ("user", "group"),
+    "assignments": ("principal", "role", "scope_type", "scope_path"),
+    "grants": ("grantee", "effect", "privilege", "type", "path"),
+    "owners": ("type", "path", "owner"),
+    "service_admins": ("user",),
+    "attributes": ("attribute", "value", "user", "type", "path"),
+    "entities": ("type", "path", "parent_type", "parent_path", "name"),
+}
+"""All are strings. The scope is null if a role is held everywhere; `path` does not include the type.
+
+A table with rows that hold for a time also has `from` and `until`, as RFC 3339 in UTC, null for an edge that a row lacks."""
+
+TABLES = ("members", "memberships", "assignments", "grants", "owners", "service_admins")
+"""The tables that every state has."""
+
+LOCATED = ("grants", "owners", "members")
+"""The tables in which every row is about an entity, in the columns `type` and `path`."""
+
+MANIFEST = "_MANIFEST.json"
+"""The file that completes a folder of tables that `Read.write` wrote."""
+
+FINDING = "code: string, severity: string, message: string, help: string"
+FINDINGS = (
+    "`table` string, `code` string, `name` string, `severity` string, `message` string, `help` string, "
+    "`row` string, `rows` bigint, `source` string"
+)
+"""`row`: the cells as JSON text; `rows`: the number of equal rows with this finding."""
+
+
+def tables_of(program: Program) -> tuple[str, ...]:
+    """The tables of a policy's states."""
+    further = (("attributes", program.attributes), ("entities", program.flat))
+    return (*TABLES, *(table for table, used in further if used))
+
+
+def entity_column(table: str) -> str | None:
+    """The raw column with the entity that a row is about, or within which it holds."""
+    return next((name for name in COLUMNS[table].names if name in ENTITIES), None)
+
+
+def schema(table: str, window: Sequence[str] = ()) -> str:
+    """The columns of a table as a Spark DDL schema."""
+    return ", ".join(f"`{name}` string" for name in (*CANONICAL[table], *window))
+
+
+def windows_in(rows: Any) -> tuple[str, ...]:
+    """The columns with the time in which rows hold: of raw or of canonical rows, none or both."""
+    return tuple(name for name in rows.columns if name in WINDOW)
+
+
+def is_written(state: object) -> bool:
+    """Whether a state is given as the path of a folder of tables that `Read.write` wrote."""
+    return isinstance(state, str | os.PathLike) and (Path(state) / MANIFEST).is_file()
