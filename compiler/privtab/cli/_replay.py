@@ -136,7 +136,7 @@ def _moments(asked: Asked) -> Moments:
 def _compared(moments: Moments) -> Diff | None:
     """The exact comparison with the policy of the last moment."""
     from privtab.analysis.diff import diff
-    from privtab.registry.deploy.push import comparable
+    from privtab.registry.deploy.program import comparable
 
     earlier = moments.last_policy
     if earlier is None:

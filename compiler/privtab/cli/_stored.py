@@ -91,7 +91,7 @@ def load_policy(
         from privtab.pipeline import load_program
 
         return load_program(policy, variant=variant, readings=readings)
-    from privtab.registry.deploy.push import program_in
+    from privtab.registry.deploy.program import program_in
 
     if variant or readings:
         raise UsageError(f"{policy} is compiled already: `--variant` and `--reading` are for tables")

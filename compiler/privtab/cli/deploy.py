@@ -330,7 +330,7 @@ class _Deployment:
     def _comparison(self, before: Channel, program: Program, path: Path, opened: Collection[str]) -> Gate:
         """The comparison with the channel's current release; what other systems lose is said besides."""
         from privtab.registry.deploy.gates import FailingOn, diff_gate
-        from privtab.registry.deploy.push import program_with_doors
+        from privtab.registry.deploy.program import program_with_doors
 
         running = None
         if before.policy is not None:

@@ -21,7 +21,7 @@ from privtab.logs.deciding import Decider
 from privtab.logs.schema import PARTS
 from privtab.pipeline import optimised, policy_artifacts
 from privtab.registry import Registry, Revision
-from privtab.registry.deploy.push import program_in
+from privtab.registry.deploy.program import program_in
 from privtab.state.findings import stops
 from privtab.state.index import index
 from privtab.state.load import as_raw, from_tables

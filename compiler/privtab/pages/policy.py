@@ -19,7 +19,7 @@ from privtab.backends.describe import describe, forest, set_texts
 from privtab.ir.formula import walk
 from privtab.ir.nodes import Can, Formula, Program, Rule
 from privtab.pages.roles import RoleMatrix
-from privtab.serving.endpoint import page
+from privtab.serving.page import page
 
 _CAN = re.compile(r"\bcan (\w+) \(([^()]*)\)")
 INDENT, LINE, LETTER = 24, 26, 9

@@ -7,20 +7,15 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Never
+from functools import partial
+from typing import Any, Never
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 
-from privtab._resources import templates
 from privtab.errors import PrivtabError
 from privtab.serving.access_log import note
 from privtab.serving.tokens import Bearer, Tokens
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
 
 LOG = logging.getLogger("privtab.serve")
 
@@ -164,25 +159,3 @@ def check_binding(tokens: Tokens | None, bearer: Bearer | None, instance: str, l
     if mismatched:
         shown = ",".join(f"{name}={value}" for name, value in mismatched.items())
         raise HttpError(403, f"the bearer token is for sidecars with the labels `{shown}`")
-
-
-PAGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
-"""What a server sends with a page: it loads nothing, and nothing embeds it."""
-
-
-def page(name: str, /, **values: object) -> str:
-    """The HTML of one page; values are escaped."""
-    return _html().get_template(f"{name}.html.j2").render(**values)
-
-
-@cache
-def _html() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    loader = FileSystemLoader(templates())
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)

@@ -13,7 +13,7 @@ from privtab.cli._rollout import show_gate
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_bundle
 from privtab.registry.deploy.gates import FailingOn, Gate, GateStatus, diff_gate, lint_gate, skipped, test_gate
-from privtab.registry.deploy.push import comparable, program_in
+from privtab.registry.deploy.program import comparable, program_in
 
 POLICY = """\
 privtab: 1

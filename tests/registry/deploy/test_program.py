@@ -15,7 +15,7 @@ from privtab.errors import FileError
 from privtab.ir.deserialise import program_from_json
 from privtab.ir.serialise import program_json
 from privtab.pipeline import find_policies, load_program, optimised, policy_bundle
-from privtab.registry.deploy.push import comparable, program_in
+from privtab.registry.deploy.program import comparable, program_in
 
 ROOT = Path(__file__).resolve().parents[3]
 POLICIES = find_policies([ROOT / "policy_src"])

@@ -12,7 +12,7 @@ from example_bundles import ExampleBundles
 from privtab.analysis.diff import diff
 from privtab.analysis.diff.summary import summary
 from privtab.registry import Canary, Registry, names
-from privtab.registry.deploy.push import program_in
+from privtab.registry.deploy.program import program_in
 
 Serving = Callable[..., Server]
 EVIL = "<script>alert(1)</script>\"'&"

@@ -22,7 +22,8 @@ from starlette.types import ASGIApp
 from privtab.pages.explore.site import Answer, answer
 from privtab.pages.explore.world import MOST_VALUES, World
 from privtab.serving.access_log import AccessLog, note
-from privtab.serving.endpoint import PAGE_HEADERS, HttpError, answered, authorize, running
+from privtab.serving.endpoint import HttpError, answered, authorize, running
+from privtab.serving.page import PAGE_HEADERS
 from privtab.serving.tokens import Tokens
 
 HEADERS = PAGE_HEADERS | {

@@ -12,7 +12,7 @@ from privtab.errors import PrivtabError
 from privtab.pages.explore import changes, views
 from privtab.pages.explore.views import View
 from privtab.pages.explore.world import Asked, World
-from privtab.serving.endpoint import page
+from privtab.serving.page import page
 
 
 class Page(NamedTuple):

@@ -22,7 +22,7 @@ from privtab.ir.nodes import Program
 from privtab.lint.settings import FailOn
 from privtab.pipeline import PolicyCheck, lint_policy
 from privtab.printable import count
-from privtab.registry.deploy.push import comparable
+from privtab.registry.deploy.program import comparable
 from privtab.scenarios.collect import plans
 from privtab.scenarios.run import Engine, Failure, ReferenceEngine, failures, opa
 from privtab.state.nodes import State

@@ -1,4 +1,4 @@
-"""Push a policy and a state directly into a running OPA, for development: without a registry, without watching; and the program of a policy that is deployed.
+"""Push a policy and a state directly into a running OPA, for development: without a registry, without watching.
 
 OPA has no transactions over several calls. So if a rule changes, all rules are removed before the new ones are added:
 decisions in between are undefined, which means denied, and never mix two policies.
@@ -6,9 +6,8 @@ decisions in between are undefined, which means denied, and never mix two polici
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -23,17 +22,11 @@ from opa_client.errors import (
 )
 from opa_client.opa import OpaClient
 
-from privtab import strict_json
-from privtab.bundle.archive import entries, json_bytes
 from privtab.bundle.pack import PolicyArtifacts
 from privtab.client._sender import expected
 from privtab.client._transport import restricted
-from privtab.errors import BrokenBundle, FileError, FleetError, UsageError
-from privtab.ir.deserialise import program_from_json
-from privtab.ir.nodes import Program
-from privtab.ir.serialise import FORMAT, program_json
+from privtab.errors import FleetError, UsageError
 from privtab.moments import WINDOWED
-from privtab.pipeline import optimised
 
 TIMEOUT = 30.0
 """Seconds for one call: OPA recompiles all rules with each module."""
@@ -234,30 +227,3 @@ def _refusal_message(url: str, message: str) -> str:
 def _short(error: Exception) -> str:
     text = str(error)
     return text.rpartition(": ")[2].strip("')\" ") or type(error).__name__
-
-
-def program_in(bundle: bytes, shown: str) -> Program:
-    """The program of a policy bundle; `shown` is its name in messages. Raises FileError if there is no readable program."""
-    return program_with_doors(bundle, shown)[0]
-
-
-def program_with_doors(bundle: bytes, shown: str) -> tuple[Program, frozenset[str]]:
-    """As `program_in`, and the names of the doors by which the bundle answers other systems."""
-    try:
-        texts = [file.read() for name, _, file in entries(io.BytesIO(bundle)) if name.startswith("privtab_program/")]
-        if len(texts) != 1:
-            raise ValueError(f"it holds {f'{len(texts)} programs' if texts else f'no program of format {FORMAT}'}")
-        document = strict_json.loads(texts[0])
-        return program_from_json(document, shown), frozenset(document.get("doors", ()))
-    except (BrokenBundle, ValueError, RecursionError) as error:
-        raise FileError(f"the program of {shown} cannot be read: {error}") from error
-
-
-def comparable(program: Program) -> Program:
-    """A program as read back from its own bundle, with positions in its file: two of these differ only if the bundles do."""
-    # Go through the bundle's JSON, so that types and operations have its order on both sides.
-    document = strict_json.loads(json_bytes(program_json(program, optimised(program))))
-    restored = program_from_json(document, f"{program.system}/{program.version}")
-    return replace(
-        restored, rules={pair: replace(rule, span=program.rules[pair].span) for pair, rule in restored.rules.items()}
-    )

@@ -36,7 +36,8 @@ from privtab.registry.server.page import contents, difference, history, page
 from privtab.registry.server.sidecar import DesiredRevision, SidecarIdentity, sidecar_identity
 from privtab.registry.stores import Missing
 from privtab.serving.access_log import AccessLog, caller_of, note
-from privtab.serving.endpoint import PAGE_HEADERS, HttpError, answered, authorize, check_binding, read_body, running
+from privtab.serving.endpoint import HttpError, answered, authorize, check_binding, read_body, running
+from privtab.serving.page import PAGE_HEADERS
 from privtab.serving.tokens import Tokens
 
 _WAIT = re.compile(r"(?:^|[;,\s])wait=(\d{1,6})")
