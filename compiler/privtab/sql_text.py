@@ -32,6 +32,8 @@ class Quoting:
     """What characters of a text become in its literal, in this order."""
     text: tuple[str, str] = ("'", "'")
     """What stands around a text, with a collation where texts otherwise compare without case and accents."""
+    pads: bool = False
+    """Whether a text equals the same with blanks at its end: such values are refused, since two names must not be one."""
     refused: str = "`"
     """Further signs that begin or end something elsewhere."""
 
@@ -41,7 +43,11 @@ _BACKSLASHES = (("\\", "\\\\"), ("'", "\\'"))
 DIALECTS: Mapping[str, Quoting] = {
     "postgres": Quoting(),
     "mysql": Quoting(
-        identifier="`", escapes=_DOUBLED, refused="", text=("(CONVERT('", "' USING utf8mb4) COLLATE utf8mb4_bin)")
+        identifier="`",
+        escapes=_DOUBLED,
+        refused="",
+        text=("(CONVERT('", "' USING utf8mb4) COLLATE utf8mb4_bin)"),
+        pads=True,
     ),
     "sqlite": Quoting(refused="`["),
     "duckdb": Quoting(),
@@ -229,7 +235,7 @@ def literal(value: object, dialect: str) -> str | None:
             return str(value) if value >= 0 else f"({value})"
         case float() if value.is_integer():
             return literal(int(value), dialect)
-        case str() if unusable(value) is None:
+        case str() if unusable(value) is None and not (DIALECTS[dialect].pads and value.endswith(" ")):
             quoting = DIALECTS[dialect]
             for sign, escaped in quoting.escapes:
                 value = value.replace(sign, escaped)
