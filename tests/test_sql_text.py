@@ -89,7 +89,7 @@ def test_a_value_is_one_literal(dialect: str, count: int) -> None:
     rng = random.Random(f"values {dialect}")
     plain = {text: tree(str(rendered(text, dialect, "\ue001")), dialect, "\ue001") for text in TEXTS}
     for _ in range(count // len(TEXTS)):
-        value = hostile(rng)
+        value = hostile(rng).rstrip(" ")  # which MySQL refuses, since its texts are padded
         for text, expected in plain.items():
             assert expected is not None
             assert tree(str(rendered(text, dialect, value)), dialect, value) == expected, value

@@ -145,7 +145,7 @@ def test_no_name_becomes_markup(written: tuple[Path, dict[str, Any]]) -> None:
     }
     assert "img" not in page.tags
     assert not [name for name, _ in page.attributes if name.startswith("on")]
-    assert not [value for name, value in page.attributes if name in ("src", "href")]
+    assert [value for name, value in page.attributes if name in ("src", "href")] == ["#main"]
     rows = json.loads(page.scripts[0])
     assert f"user:{NASTY}" in {row[0] for row in rows}
     assert {row[3] for row in rows} == {"d/1", f"d/{QUOTED.replace('/', '%2F')}"}
