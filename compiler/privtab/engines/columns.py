@@ -210,7 +210,7 @@ def widths(texts: pa.Array, usual: int) -> tuple[Codes, Codes]:
 
 
 def unusable(texts: pa.Array) -> Truth | None:
-    """Which texts have a character that no name may contain, as `characters.unusable`; None if none has. Nulls have none."""
+    """Which texts have a character that no name may contain, as `names.unusable`; None if none has. Nulls have none."""
     _, content = text_bytes(texts)
     if not len(content) or (int(content.min()) >= ord(" ") and int(content.max()) < 127):
         return None

@@ -109,6 +109,7 @@ class Causes:
     def between(self, subjects: Iterable[Subject]) -> set[str]:
         """The principals of some subjects in every state between the two, so by rows of which only one state may have each."""
         found: set[str] = set()
+        # Also who has no name, but a group of the request, is in a group of everyone.
         waiting = [*subjects, *(f"{GROUP}{group}" for group in self.program.semantics.everyones)]
         while waiting:
             principal = waiting.pop()

@@ -114,6 +114,12 @@ ANY_OTHER: Subject = "user:*"
 """A user whom neither state names: attributes of entities concern them, and what a group of everyone has."""
 
 
+def asking(subject: Subject) -> tuple[str, tuple[str, ...]]:
+    """The user whom requests of a subject name, and their groups."""
+    kind, _, name = subject.partition(":")
+    return (name, ()) if kind == "user" else ("", (name,))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """An operation on an entity, with `with` objects of given types and with given flags."""
@@ -197,9 +203,7 @@ class Side:
         """What a subject holds."""
         found = self._known.get(subject)
         if found is None:
-            kind, _, name = subject.partition(":")
-            found = Holding(*self.holdings.of_user(name) if kind == "user" else self.holdings.of_user("", [name]))
-            self._known[subject] = found
+            found = self._known[subject] = Holding(*self.holdings.of_user(*asking(subject)))
         return found
 
     def places(self, key: str) -> bool:
@@ -317,7 +321,6 @@ class SubjectSets:
         return any(where.find(entity) is None and where.unplaced(entity) is None for entity in objects)
 
     def _decided(self, subject: Subject, request: Request) -> bool:
-        kind, _, name = subject.partition(":")
-        user, groups = (name, ()) if kind == "user" else ("", (name,))
+        user, groups = asking(subject)
         context = EvaluationContext(self._reference, replace(request, user=user, groups=groups))
         return context.holds(context.condition(self._reference.program.rules[request.resource.type, request.action]))
