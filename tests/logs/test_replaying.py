@@ -15,6 +15,7 @@ import pytest
 import worlds
 
 from privtab import pipeline
+from privtab.client import Embedded
 from privtab.ir.nodes import Program
 from privtab.logs import reading, replaying
 from privtab.logs.moments import KnownState, Moments, Policy, registered
@@ -119,8 +120,9 @@ def test_a_state_in_shards_is_put_together_of_the_bundles_that_decided(
     for number, moment in enumerate((state, less)):
         folder = tmp_path / str(number)
         log, answers = logged_world.decided(folder, opa_binary, program, moment, requests, sharded=True)
-        for bundle in folder.glob("*.tar.gz"):
-            registry.put(bundle.read_bytes())
+        kept = [registry.put(bundle.read_bytes()) for bundle in folder.glob("*.tar.gz")]
+        policy = next(revision.id for revision in kept if revision.kind == "policy")
+        shards = {revision.shard: revision.id for revision in kept if revision.kind == "shard"}
         logs.append(log)
         _, after = logged_world.decided(tmp_path / f"new{number}", opa_binary, new, moment, requests)
         changes = zip(answers, after, strict=True)
@@ -144,6 +146,19 @@ def test_a_state_in_shards_is_put_together_of_the_bundles_that_decided(
         "unexplained": 0,
     }
     assert expected
+
+    # `privtab serve` logs one revision of the whole state, which a release of the registry explains.
+    last = reading.read(logs[1])
+    with Embedded(tmp_path / "1", system=program.system) as served:
+        whole = served.revision().state
+    position = last.schema.get_field_index("state_revision")
+    one = last.set_column(position, "state_revision", pa.array([whole] * len(last), pa.string()))
+    assert replayed(one, program).replayed == 0
+    registry.release("prod", program.system, policy=policy, shards=shards)
+    by_one, by_parts = replayed(one, new), replayed(last, new)
+    assert by_one.replayed == by_parts.replayed > 0
+    without_revision = [found.questions.drop(["state_revision"]) for found in (by_one, by_parts)]
+    assert without_revision[0].equals(without_revision[1])
 
     shard = next(kept for kept in registry.revisions(program.system, "shard") if kept.shard != PEOPLE)
     registry.store.remove(names.revision(program.system, "shard", shard.id, shard.shard))

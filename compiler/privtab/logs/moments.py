@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -22,11 +22,13 @@ from privtab.logs.schema import PARTS
 from privtab.pipeline import optimised, policy_artifacts
 from privtab.registry import Registry, Revision
 from privtab.registry.deploy.program import program_in
+from privtab.shard_names import combined
 from privtab.state.findings import stops
 from privtab.state.index import index
 from privtab.state.load import as_raw, from_tables
 from privtab.state.names import UsedParts, uses
 from privtab.state.raw import RawState
+from privtab.state.shards import PEOPLE
 from privtab.state.validate import validate
 from privtab.state.written import as_written
 from privtab.store.journal import Journal
@@ -166,6 +168,7 @@ class Moments:
 def registered(registry: Registry, system: str) -> tuple[PolicyAt, StateAt]:
     """The revisions that a registry keeps of a system."""
     shards: dict[str, Revision] = {}
+    wholes: dict[str, list[str]] = {}
 
     def bundle(kind: str, identity: str | None) -> bytes:
         if identity is None:
@@ -179,13 +182,24 @@ def registered(registry: Registry, system: str) -> tuple[PolicyAt, StateAt]:
 
     def parts(revision: str) -> list[str]:
         """The bundles of a state in shards; others that a decision point has as well, such as those of another system, are left out."""
-        if not shards:
-            try:
+        try:
+            if not shards:
                 shards.update({kept.id: kept for kept in registry.revisions(system, "shard")})
-            except PrivtabError as error:
-                raise Unknown(str(error)) from error
+            if shards and not wholes:
+                wholes.update(released())
+        except PrivtabError as error:
+            raise Unknown(str(error)) from error
         named = revision.split(PARTS)
-        return [identity for identity in named if identity in shards] or named
+        return [identity for identity in named if identity in shards] or wholes.get(revision, named)
+
+    def released() -> Iterator[tuple[str, list[str]]]:
+        """The bundles of each release, and of its canary, by the revision of the state that they are together, which `privtab serve` logs."""
+        for channel in registry.channels():
+            for release in registry.history(channel.channel, system) if channel.system == system else ():
+                for canary in (False, True):
+                    runs = {shard: identity for (_, shard), identity in release.runs(canary=canary).items() if shard}
+                    if (people := runs.pop(PEOPLE, None)) is not None:
+                        yield combined(people, runs), [people, *runs.values()]
 
     def policy(revision: str | None) -> Policy:
         packed = bundle("policy", revision)
@@ -196,7 +210,7 @@ def registered(registry: Registry, system: str) -> tuple[PolicyAt, StateAt]:
         return Policy(program, next(iter(programs.values())))
 
     def state(revision: str | None) -> KnownState:
-        identities = [revision] if revision is None or PARTS not in revision else parts(revision)
+        identities = [revision] if revision is None else parts(revision)
         try:
             bundles = [
                 content(unpacked(bundle("state", identity)), lambda document: document) for identity in identities
