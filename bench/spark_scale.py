@@ -153,13 +153,19 @@ def report(sizes: Sequence[str], repetitions: int) -> Report:  # noqa: ARG001  (
 
 
 def _measured(grants: int) -> dict[str, float]:
+    found: dict[str, float] = _run(f"{grants:,} grants", str(grants))
+    return found
+
+
+def _run(what: str, *arguments: str) -> Any:
+    """What this file prints last with other arguments, from JSON."""
     done = subprocess.run(
-        [sys.executable, __file__, str(grants)], capture_output=True, text=True, check=False, timeout=3000
+        [sys.executable, __file__, *arguments], capture_output=True, text=True, check=False, timeout=3000
     )
     if done.returncode:
-        raise WrongAnswerError(f"{grants:,} grants: {done.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+        raise WrongAnswerError(f"{what}: {done.stderr[-2000:]}")
+    print(f"{what}: {done.stdout.splitlines()[-1]}", file=sys.stderr, flush=True)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def _session() -> SparkSession:
@@ -188,36 +194,36 @@ def _by_hand(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 def main(grants: int) -> None:
-    """Decide once for a number of grants, and print the seconds as JSON."""
-    from privtab.spark import decide
-
+    """Decide once for a number of grants, each way in a session of its own, and print the seconds as JSON."""
     with tempfile.TemporaryDirectory(prefix="privtab-bench-") as name:
-        folder = Path(name)
-        Numbers(grants).write(folder)
-        spark = _session()
-        found = {}
-        spark.range(1000).count()
-        for who in (OURS, HAND):
-            started = time.perf_counter()
-            if who == HAND:
-                decided = _by_hand(spark, folder)
-            else:
-                asked = spark.read.parquet(str(folder / "requests.parquet"))
-                state = {
-                    t: spark.read.parquet(str(folder / "state" / f"{t}.parquet")) for t in ("grants", "assignments")
-                }
-                decided = decide(
-                    asked, folder / "lake.yaml", state, subject="user", action="read", resource=("table", "path"),
-                    allowed="got",
-                )  # fmt: skip
-            wrong = decided.where("want <> got").count()
-            found[who] = time.perf_counter() - started
-            print(f"{grants:,} grants, {who}: {found[who]:.1f} s, {wrong} wrong", file=sys.stderr, flush=True)
-            if wrong:
-                raise WrongAnswerError(f"{who}: {wrong} answers are wrong")
-        spark.stop()
+        Numbers(grants).write(Path(name))
+        # What runs second in a session finds Spark's code compiled.
+        found = {who: _run(f"{grants:,} grants, {who}", name, who) for who in (OURS, HAND)}
     print(json.dumps(found))
 
 
+def decide_once(folder: Path, who: str) -> None:
+    """Decide the requests of a folder one way, and print the seconds as JSON."""
+    from privtab.spark import decide
+
+    spark = _session()
+    spark.range(1000).count()
+    started = time.perf_counter()
+    if who == HAND:
+        decided = _by_hand(spark, folder)
+    else:
+        asked = spark.read.parquet(str(folder / "requests.parquet"))
+        state = {t: spark.read.parquet(str(folder / "state" / f"{t}.parquet")) for t in ("grants", "assignments")}
+        decided = decide(
+            asked, folder / "lake.yaml", state, subject="user", action="read", resource=("table", "path"), allowed="got"
+        )
+    wrong = decided.where("want <> got").count()
+    seconds = time.perf_counter() - started
+    spark.stop()
+    if wrong:
+        raise WrongAnswerError(f"{who}: {wrong} answers are wrong")
+    print(json.dumps(seconds))
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1])) if len(sys.argv) == 2 else decide_once(Path(sys.argv[1]), sys.argv[2])
