@@ -43,11 +43,12 @@ class _Functions(functions.Functions):
     def _func_answered(
         self, items: list[Any], positions: list[Any] | None, more: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        """Each item with `more`, and as `answer` whether its position is among the positions; null if these are none."""
+        """Each item with `more`, and as `answer` whether its position is among the positions; the positions themselves if these are none."""
         good = positions is not None and all(type(at) is int and 0 <= at < len(items) for at in positions)
         chosen = frozenset(positions or ()) if good else None
         return [
-            {**more, "item": item, "answer": None if chosen is None else at in chosen} for at, item in enumerate(items)
+            {**more, "item": item, "answer": positions if chosen is None else at in chosen}
+            for at, item in enumerate(items)
         ]
 
 

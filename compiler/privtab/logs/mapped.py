@@ -15,7 +15,7 @@ from privtab.errors import FormatError, PolicyInvalid
 from privtab.importing.expression import Expression, holds
 from privtab.importing.template import Template
 from privtab.logs.opa import Row
-from privtab.logs.schema import COLUMNS, MALFORMED, WRONG_ANSWER, Reading
+from privtab.logs.schema import COLUMNS, MALFORMED, NO_ANSWER, WRONG_ANSWER, Reading
 from privtab.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.syntax.yaml_tree import Node, compose
 
@@ -65,7 +65,7 @@ class LogDocument:
             cells["problem"], answer = MALFORMED, None
         cells["allowed"] = answer if isinstance(answer, bool) else None
         if cells["allowed"] is None:
-            cells.setdefault("problem", WRONG_ANSWER)
+            cells.setdefault("problem", NO_ANSWER if answer is None else WRONG_ANSWER)
         return tuple(cells.get(name) for name, _, _ in COLUMNS)
 
 

@@ -46,7 +46,7 @@ FAILED = "error"
 WRONG_ANSWER = "malformed answer"
 DAMAGED = "damaged"
 PROBLEMS = (MASKED, MALFORMED, NO_ANSWER, FAILED, WRONG_ANSWER, DAMAGED)
-"""Part of the request or the answer was masked; the request is none; no rule answered; the call failed; the answer is none.
+"""Part of the request or the answer was masked; the request is none; no rule answered, or for several together; the call failed; the answer is none.
 
 On Spark also an entry that cannot be read, of which the row has the place alone.
 """
