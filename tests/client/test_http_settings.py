@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 import asyncio
 import shutil
+import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import ClassVar
 
 import pytest
-from failing_servers import POLICY, READ, Authority, free_port, reply
+from failing_servers import POLICY, READ, Authority, reply
 from proxies import proxy, use_proxy, without_proxies
 
 import privtab
@@ -140,9 +141,11 @@ OPENERS = (client, client_over_requests, async_client, bucket, *CARRIERS)
 
 
 @pytest.fixture
-def nobody() -> int:
-    """A port of this machine where nobody answers."""
-    return free_port()
+def nobody() -> Iterator[int]:
+    """A port of this machine where nobody answers, and which nobody else can take."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.1"])

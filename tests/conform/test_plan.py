@@ -179,7 +179,11 @@ def test_every_cell_and_every_fault_of_a_small_policy_has_a_question(library: Pr
 @pytest.mark.parametrize(
     "semantics", OTHER_SEMANTICS, ids=["as written", "no inheritance", "no denials", "idle owners"]
 )
-@pytest.mark.parametrize("text", [SHELVES, VISIBLE, NESTED], ids=["levels", "below", "both"])
+@pytest.mark.parametrize(
+    "text",
+    [SHELVES, VISIBLE, pytest.param(NESTED, marks=pytest.mark.slow)],
+    ids=["levels", "below", "both"],
+)
 def test_levels_and_things_below_are_in_the_proof(tmp_path: Path, text: str, semantics: str) -> None:
     planned = plan(written(tmp_path, text, semantics), abilities=None)
     assert not planned.undecided
