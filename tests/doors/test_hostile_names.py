@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -196,7 +197,7 @@ def door(tmp_path_factory: pytest.TempPathFactory, generator: Generator) -> Iter
         yield server
 
 
-def test_no_request_is_allowed_that_its_meaning_is_not(door: DoorServer, generator: Generator) -> None:
+def test_no_request_is_allowed_that_its_meaning_is_not(door: DoorServer, generator: Generator, tmp_path: Path) -> None:
     mapping = Mapping(door.embedded())
     answers = []
     for _ in range(REQUESTS):
@@ -206,6 +207,11 @@ def test_no_request_is_allowed_that_its_meaning_is_not(door: DoorServer, generat
         answers.append(expected)
     assert answers.count(True) > REQUESTS / 20
     assert answers.count(False) > REQUESTS / 20
+    (tmp_path / "state.json").write_text(json.dumps(Generator(476).state()), encoding="utf-8")
+    replayed = door.replayed("trino/476", tmp_path / "state.json")
+    assert replayed.count("unexplained") == 0
+    assert answers.count(True) <= replayed.allowed
+    assert replayed.replayed > REQUESTS / 3
 
 
 def test_positions_in_lists_are_those_of_what_is_allowed(door: DoorServer, generator: Generator) -> None:

@@ -150,6 +150,45 @@ def test_a_role_that_nobody_knows_is_denied_and_said(door: DoorServer) -> None:
     assert "wizard" in said
 
 
+def test_what_was_decided_is_read_back_from_the_log(tmp_path: Path) -> None:
+    """The cases, and each of them with something else in the place of one part."""
+    wrong: tuple[Any, ...] = (
+        None,
+        5,
+        "",
+        "silver",
+        [],
+        [5],
+        ["*"],
+        {},
+        [None],
+        {"name": "a"},
+        [ORDERS, ORDERS],
+        [ROOT_TARGET],
+    )
+    with door_server(tmp_path, "polaris/1.7", "polaris", STATE) as door:
+        allowed = 0
+        for user, roles, action, targets, secondaries, _, _ in CASES:
+            asked = request(user, roles, action, targets, secondaries)
+            broken = [asked] + [
+                {**asked, part: {**asked[part], key: value}}
+                for part, key in (
+                    ("actor", "principal"),
+                    ("actor", "roles"),
+                    ("resource", "targets"),
+                    ("resource", "secondaries"),
+                )
+                for value in wrong
+            ]
+            broken += [{key: value for key, value in asked.items() if key != part} for part in asked]
+            allowed += sum(door.ask("decision", one)["allow"] for one in broken)
+        found = door.replayed("polaris/1.7", STATE)
+        differing = found.questions.select(["kind", "recorded", "user", "action", "resource", "more"]).to_pylist()
+        assert (found.count("unexplained"), differing) == (0, [])
+        assert found.allowed >= allowed > 100
+        assert found.replayed > 500
+
+
 def meaning(asked: Mapping[str, Any]) -> tuple[str, dict[str, str]] | None:
     """The policy's resource and objects of a sample, read once more and independently; None if it names none."""
     paths = {

@@ -8,16 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from signed_door import door_server
 
 from privtab.cli._app import run
 from privtab.errors import PolicyInvalid
 from privtab.logs import mapped, reading
-from privtab.logs.moments import KnownState, Moments, Policy
-from privtab.logs.replaying import replay
-from privtab.logs.schema import MALFORMED, NO_ANSWER, WRONG_ANSWER, Reading
-from privtab.pipeline import find_policy, load_program
-from privtab.state.load import from_tables, load
+from privtab.logs.schema import MALFORMED, Reading
 
 AUDIT: dict[str, Any] = {
     "repoType": 3, "repo": "hive", "reqUser": "user1", "evtTime": "2021-11-01 14:42:34.683", "access": "SELECT",
@@ -26,23 +21,6 @@ AUDIT: dict[str, Any] = {
     "tags": [], "cluster_name": "",
 }  # fmt: skip
 """An entry of an audit file, as plug-ins of Ranger write it."""
-
-TRINO: dict[str, Any] = {
-    "decision_id": "t1",
-    "path": "trino/allow",
-    "input": {
-        "context": {"identity": {"user": "foo", "groups": ["some-group"]}, "softwareStack": {"trinoVersion": "434"}},
-        "action": {
-            "operation": "SelectFromColumns",
-            "resource": {
-                "table": {"catalogName": "lake", "schemaName": "a/b", "tableName": "t", "columns": ["x", "y"]}
-            },
-        },
-    },
-    "result": False,
-    "timestamp": "2026-11-28T00:22:38Z",
-}
-"""What Trino asks an OPA, as its documentation shows it, in the OPA's decision log."""
 
 POLICY = """\
 privtab: 1
@@ -101,90 +79,6 @@ def test_an_audit_of_ranger(tmp_path: Path) -> None:
     assert account.damaged == 1
 
 
-def test_questions_of_trino_in_a_log_of_opa(tmp_path: Path) -> None:
-    catalog = {"operation": "AccessCatalog", "resource": {"catalog": {"name": "lake"}}}
-    found, account = rows(
-        "trino",
-        tmp_path,
-        TRINO,
-        {**TRINO, "input": {**TRINO["input"], "action": catalog}, "result": True},
-        {**TRINO, "result": "yes"},
-        {**TRINO, "input": {**TRINO["input"], "action": {"operation": "ExecuteQuery"}}},
-    )
-    asked = [
-        (row["user"], row["groups"], row["action"], row["resource"], row["allowed"], row["problem"]) for row in found
-    ]
-    x, y = (("foo", ["some-group"], "SelectFromColumns", f"column:lake/a%2Fb/t/{name}") for name in "xy")
-    assert asked == [
-        # One of two columns was denied: which, the log does not say.
-        (*x, None, NO_ANSWER),
-        (*y, None, NO_ANSWER),
-        ("foo", ["some-group"], "AccessCatalog", "catalog:lake", True, None),
-        (*x, None, WRONG_ANSWER),
-        (*y, None, WRONG_ANSWER),
-    ]
-    assert account.other == {"not an entry of trino": 1}
-
-
-@pytest.mark.parametrize("answer", [True, False, None, [0]])
-@pytest.mark.parametrize("operation", ["SelectFromColumns", "CreateViewWithSelectFromColumns", "UpdateTableColumns"])
-def test_a_question_about_columns_is_one_decision_for_each(operation: str, answer: object, tmp_path: Path) -> None:
-    def question(schema: str, *columns: str) -> dict[str, Any]:
-        (about,) = tables("t", columns=list(columns))
-        about["table"]["schemaName"] = schema
-        action = {"operation": operation, "resource": about}
-        return {**TRINO, "input": {**TRINO["input"], "action": action}, "result": answer}
-
-    asked = [question("s", "x"), question("s", "x", "y"), question("s"), question("information_schema", "x", "y")]
-    found, _ = rows("trino", tmp_path, *asked)
-    inside = "information_schema:lake" if operation == "SelectFromColumns" else "table:lake/information_schema/t"
-    several = answer if answer is not False else None
-    assert [(row["resource"], row["allowed"]) for row in found] == [
-        (resource, given if isinstance(given, bool) else None)
-        for resource, given in (
-            ("column:lake/s/t/x", answer),
-            ("column:lake/s/t/x", several),
-            ("column:lake/s/t/y", several),
-            ("table:lake/s/t", answer),
-            (inside, answer),
-        )
-    ]
-    assert {row["problem"] for row in found if row["allowed"] is None} <= {NO_ANSWER, WRONG_ANSWER}
-
-
-def batch(operation: str, *resources: Any, result: Any) -> dict[str, Any]:
-    action = {"operation": operation, "filterResources": list(resources)}
-    return {**TRINO, "input": {**TRINO["input"], "action": action}, "result": result}
-
-
-def tables(*names: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
-    more = {} if columns is None else {"columns": columns}
-    return [{"table": {"catalogName": "lake", "schemaName": "s", "tableName": name, **more}} for name in names]
-
-
-def test_a_batch_of_trino_is_one_decision_for_each_item(tmp_path: Path) -> None:
-    found, account = rows(
-        "trino",
-        tmp_path,
-        batch("FilterTables", *tables("a", "b", "c"), result=[2, 0]),
-        batch("FilterColumns", *tables("a", columns=["x", "y"]), result=[1]),
-        batch("FilterTables", *tables("a"), result=[True]),
-        batch("FilterTables", *tables("a"), result=[1]),
-        batch("FilterTables", result=[]),
-        batch("FilterColumns", *tables("a", "b", columns=["x"]), result=[0]),
-    )
-    assert [(row["action"], row["resource"], row["allowed"], row["problem"]) for row in found] == [
-        ("FilterTables", "table:lake/s/a", True, None),
-        ("FilterTables", "table:lake/s/b", False, None),
-        ("FilterTables", "table:lake/s/c", True, None),
-        ("FilterColumns", "column:lake/s/a/x", False, None),
-        ("FilterColumns", "column:lake/s/a/y", True, None),
-        ("FilterTables", "table:lake/s/a", None, WRONG_ANSWER),
-        ("FilterTables", "table:lake/s/a", None, WRONG_ANSWER),
-    ]
-    assert account.other == {"not an entry of trino": 2}
-
-
 def test_events_of_queries_that_trino_completed(tmp_path: Path) -> None:
     def event(query: str, user: str, *tables: Any, **more: Any) -> dict[str, Any]:
         return {
@@ -226,49 +120,6 @@ def test_events_of_queries_that_trino_completed(tmp_path: Path) -> None:
     ]
     assert all(row["allowed"] and row["problem"] is None for row in found)
     assert account.other == {"not an entry of trino_queries": 2}
-
-
-@pytest.mark.slow
-def test_what_a_door_answered_is_replayed(tmp_path: Path) -> None:
-    """A real OPA with the door of Trino, asked as Trino asks it, one by one and in batches."""
-    state = Path(__file__).parents[2] / "policy_src" / "trino" / "state.yaml"
-    with door_server(tmp_path, "trino/476", "trino", state) as door:
-
-        def ask(answer: str, user: str, action: dict[str, Any]) -> Any:
-            return door.ask(answer, {"context": {"identity": {"user": user, "groups": []}}, "action": action})
-
-        in_tiny = {"catalogName": "tpch", "schemaName": "tiny"}
-        some = [{"table": {**in_tiny, "tableName": name}} for name in ("customer", "nation")]
-        some += [
-            {"table": {"catalogName": "memory", "schemaName": name, "tableName": "t"}}
-            for name in ("lab", "information_schema")
-        ]
-        schemas = [
-            {"schema": {"catalogName": "memory", "schemaName": name}} for name in ("lab", "information_schema", "x")
-        ]
-        columns = [{"table": {**in_tiny, "tableName": "customer", "columns": ["name", "phone"]}}]
-        for user in ("zoe", "ann", "olga"):
-            ask("batch", user, {"operation": "FilterTables", "filterResources": some})
-            ask("batch", user, {"operation": "FilterSchemas", "filterResources": schemas})
-            ask("batch", user, {"operation": "FilterColumns", "filterResources": columns})
-            ask("batch", user, {"operation": "FilterCatalogs", "filterResources": [{"catalog": {"name": "tpch"}}]})
-            ask("allow", user, {"operation": "DropTable", "resource": some[0]})
-            ask("allow", user, {"operation": "ShowTables", "resource": schemas[1]})
-            for table in (columns[0]["table"], {**columns[0]["table"], "columns": ["phone"]}, some[0]["table"]):
-                ask("allow", user, {"operation": "SelectFromColumns", "resource": {"table": {"columns": [], **table}}})
-        log = door.opa.log
-    program = load_program(find_policy("trino/476"))
-    policy, known = Policy.of(program), KnownState(rows=load(state))
-    less = KnownState(rows=from_tables({}, "nothing"))
-    entries = mapped.load("trino").rows
-    for new in (known, less):
-        account = Reading()
-        moments = Moments(new=policy, policy=lambda _: policy, state=lambda _: known, new_state=new)
-        found = replay(reading.batches([log], account, entries), moments, reading=account)
-        # Which of the two columns zoe and ann may not read, the log does not say.
-        assert (found.replayed, found.count("unexplained"), found.not_replayed) == (44, 0, {NO_ANSWER: 4})
-        assert found.count("lost") == (found.allowed if new is less else 0)
-        assert 10 < found.allowed < 35
 
 
 def test_such_a_log_is_replayed(

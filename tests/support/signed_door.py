@@ -15,7 +15,15 @@ from signing_keys import pair
 from privtab import Embedded
 from privtab.bundle.sign import opa_configuration, public_keys
 from privtab.cli._app import run
+from privtab.doors.document import load as load_door
+from privtab.logs.door import DoorLog
+from privtab.logs.moments import KnownState, Moments, Policy
+from privtab.logs.reading import batches
+from privtab.logs.replaying import Replay, replay
+from privtab.logs.schema import Reading
 from privtab.opa.server import OpaServer
+from privtab.pipeline import find_policy, load_program
+from privtab.state.load import load
 
 SCOPE = "doors"
 
@@ -42,6 +50,15 @@ class DoorServer:
     def embedded(self) -> Embedded:
         """The same policy and state, in this process."""
         return Embedded(self.opa.bundles["policy"], state=self.opa.bundles["state"])
+
+    def replayed(self, policy: str, state: Path, new: KnownState | None = None) -> Replay:
+        """Its log, decided again by the policy and the state, and by another state."""
+        program = load_program(find_policy(policy))
+        known, account = KnownState(rows=load(state)), Reading()
+        entries = DoorLog(load_door(self.door, program), program).rows
+        by = Policy.of(program)
+        moments = Moments(new=by, policy=lambda _: by, state=lambda _: known, new_state=new or known)
+        return replay(batches([self.opa.log], account, entries), moments, reading=account)
 
     def decision_logs(self) -> list[dict[str, Any]]:
         """What OPA logged of decisions."""

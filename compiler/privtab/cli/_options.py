@@ -58,8 +58,12 @@ PackageOption = Annotated[
 ]
 MappingOption = Annotated[
     str | None,
+    option("--mapping DOCUMENT", "The log is another system's: ranger, trino_queries, or a document of your own."),
+]
+LogDoorOption = Annotated[
+    str | None,
     option(
-        "--mapping DOCUMENT", "The log is another system's: ranger, trino, trino_queries, or a document of your own."
+        "--door DOCUMENT", "The log is of an OPA that answers this door: trino, polaris, or a document of your own."
     ),
 ]
 IncompleteLogsOption = Annotated[

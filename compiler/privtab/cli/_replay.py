@@ -37,13 +37,15 @@ class Asked:
     old_state: Path | None = None
     system: str | None = None
     mapping: str | None = None
+    door: str | None = None
     metrics: tuple[Path, ...] = ()
 
 
 def replayed(asked: Asked) -> Report:
     """Replay logs, and group what differs. Raises UsageError, FileError and what loading policies and states raises."""
     metrics = [read_text(path) for path in asked.metrics]
-    return _report(asked.logs, _moments(asked), asked.system, metrics, asked.mapping)
+    entries = entries_of(asked.mapping, asked.door, asked.old_policy or asked.policy)
+    return _report(asked.logs, _moments(asked), asked.system, metrics, entries)
 
 
 def replay_gate(
@@ -65,7 +67,7 @@ def replay_gate(
     moments.policy, moments.state = registered(registry, program.system)
     if state is not None:
         moments.new_state = KnownState(rows=load_rows(program, state))
-    found = _report(logs, moments, None, ())
+    found = _report(logs, moments, None, (), entries_of())
     says = "; ".join(summary(found))
     failing, outcome = found.failing(GATE, allow_incomplete=True), GateStatus.PASSED
     if (failing and accepted is None) or (found.incomplete and not allow_incomplete):
@@ -83,7 +85,7 @@ GATE = ("lost-in-use", "gained-in-use", "unexplained")
 
 
 def _report(
-    logs: Sequence[Path], moments: Moments, system: str | None, metrics: Sequence[str], mapping: str | None = None
+    logs: Sequence[Path], moments: Moments, system: str | None, metrics: Sequence[str], entries: Entries
 ) -> Report:
     from privtab.logs.reading import batches
     from privtab.logs.replaying import replay
@@ -91,12 +93,21 @@ def _report(
     from privtab.logs.schema import Reading
 
     reading = Reading()
-    found = replay(batches(logs, reading, entries_of(mapping)), moments, system=system, reading=reading)
+    found = replay(batches(logs, reading, entries), moments, system=system, reading=reading)
     return report(found, moments, _compared(moments), metrics=metrics)
 
 
-def entries_of(mapping: str | None) -> Entries:
-    """What reads an entry of a log: of OPA, or as a document says."""
+def entries_of(mapping: str | None = None, door: str | None = None, policy: str = "") -> Entries:
+    """What reads an entry of a log: of OPA, as a document says, or of an OPA that answers a door for a policy."""
+    if mapping is not None and door is not None:
+        raise UsageError("give `--mapping` or `--door`")
+    if door is not None:
+        with needing("logs of doors", "compiler"):
+            from privtab.doors import document
+            from privtab.logs.door import DoorLog
+
+        program = load_policy(policy)
+        return DoorLog(document.load(door, program), program).rows
     if mapping is None:
         from privtab.logs import opa
 

@@ -45,6 +45,7 @@ class Sources:
     earlier: Path | None = None
     keep: Path | None = None
     mapping: str | None = None
+    door: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +127,8 @@ def answered(sources: Sources, propose: Path | None, *, diff: bool, allow_incomp
     program, moment = asked.program(), moment_of(asked.at)
     whole, places, partial = load_for_queries(program, asked.state, allow_partial=asked.allow_partial)
     kept, notes = _kept(sources.keep, whole, places, str(asked.state))
-    log = distinct(batches(sources.logs, reading, entries_of(sources.mapping)), program, system=sources.system)
+    entries = entries_of(sources.mapping, sources.door, asked.policy)
+    log = distinct(batches(sources.logs, reading, entries), program, system=sources.system)
     if log.window is None:
         raise UsageError("the log has no decision of the policy with a time: nothing was observed")
     earlier = _earlier(program, sources, log.window[0])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.cli._options import (
     IncompleteLogsOption,
+    LogDoorOption,
     LogsArgument,
     MappingOption,
     OutputOption,
@@ -45,6 +46,7 @@ def run(
     ] = None,
     system: PackageOption = None,
     mapping: MappingOption = None,
+    door: LogDoorOption = None,
     metrics: Annotated[
         list[Path] | None,
         option("--metrics FILE", "What an OPA answers at /v1/status: entries it dropped; repeatable."),
@@ -66,6 +68,7 @@ def run(
       privtab replay opa.log -p new.yaml --old-policy old.yaml --old-state state.yaml
       privtab replay logs/ -p new.yaml --old-policy old.yaml --old-state store:grants.db
       privtab replay logs/ -p lake.yaml --registry /srv/registry --state narrower.yaml
+      privtab replay logs/ -p new.yaml --door trino --old-policy trino/476 --old-state state.yaml
       privtab replay logs/ -p new.yaml --fail-on lost-in-use --format markdown
       privtab replay logs/ -p lake.yaml --registry /srv/registry --format prometheus -o /srv/metrics/replay.prom
     """
@@ -74,7 +77,7 @@ def run(
     words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
     asked = Asked(
         logs=tuple(logs), policy=policy, state=state, registry=registry, old_policy=old_policy, old_state=old_state, system=system,
-        mapping=mapping,
+        mapping=mapping, door=door,
         metrics=tuple(metrics or ()),
     )  # fmt: skip
     with delayed_spinner("replaying"):

@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from privtab.cli._ask import limit_option
-from privtab.cli._options import IncompleteLogsOption, LogsArgument, MappingOption, PackageOption, Question
+from privtab.cli._options import (
+    IncompleteLogsOption,
+    LogDoorOption,
+    LogsArgument,
+    MappingOption,
+    PackageOption,
+    Question,
+)
 from privtab.cli._output import deliver, fail_if, out, print_error, print_if_data, show_diagnostics, styled, table
 from privtab.cli._parameters import failing_words, option
 from privtab.printable import count
@@ -34,6 +41,7 @@ def run(
     asked: Question,
     system: PackageOption = None,
     mapping: MappingOption = None,
+    door: LogDoorOption = None,
     earlier: Annotated[
         Path | None,
         option(
@@ -70,7 +78,9 @@ def run(
     from privtab.cli._unused import Sources, answered
 
     words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
-    sources = Sources(logs=tuple(logs), asked=asked, system=system, earlier=earlier, keep=keep, mapping=mapping)
+    sources = Sources(
+        logs=tuple(logs), asked=asked, system=system, earlier=earlier, keep=keep, mapping=mapping, door=door
+    )
     diff = propose is not None or html is not None
     answer = answered(sources, propose, diff=diff, allow_incomplete=allow_incomplete)
     show_diagnostics(answer.notes)

@@ -173,13 +173,18 @@ def _conditions(conditions: Conditions, base: str = "given") -> list[str]:
     return lines
 
 
+def shape_of(answer: Answer) -> Shape:
+    """An answer with placeholders, of a list of filters or masks that of each."""
+    return _SHAPES[answer.form] if answer.shape is None else answer.shape
+
+
 def _answer_view(answer: Answer) -> dict[str, Any]:
     """How an answer is written in Rego: values with the condition of each, the first that holds counts; and what it is otherwise.
 
     Without a value a system might filter and mask nothing: there, what is otherwise shows nothing, or is no list.
     """
     about = f"door.answers.{answer.name}"
-    shape = _SHAPES[answer.form] if answer.shape is None else answer.shape
+    shape = shape_of(answer)
     rules: list[tuple[str, str]]
     match answer.form:
         case "boolean":

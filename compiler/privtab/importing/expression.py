@@ -17,7 +17,7 @@ _Node: TypeAlias = Mapping[str, Any]
 
 
 class _Functions(functions.Functions):
-    """JMESPath's functions and six more: it has none that look inside a text, look one up, or know the positions in a list."""
+    """JMESPath's functions and six more: it has none that look inside a text, look one up, or reach what is around a list."""
 
     @functions.signature({"types": ["string"]})
     def _func_lower(self, text: str) -> str:
@@ -39,17 +39,10 @@ class _Functions(functions.Functions):
     def _func_lookup(self, lookup: dict[str, str], key: str | None) -> str | None:
         return None if key is None else lookup.get(key)
 
-    @functions.signature({"types": ["array"]}, {"types": ["array", "null"]}, {"types": ["object"]})
-    def _func_answered(
-        self, items: list[Any], positions: list[Any] | None, more: dict[str, Any]
-    ) -> list[dict[str, Any]]:
-        """Each item with `more`, and as `answer` whether its position is among the positions; the positions themselves if these are none."""
-        good = positions is not None and all(type(at) is int and 0 <= at < len(items) for at in positions)
-        chosen = frozenset(positions or ()) if good else None
-        return [
-            {**more, "item": item, "answer": positions if chosen is None else at in chosen}
-            for at, item in enumerate(items)
-        ]
+    @functions.signature({"types": ["array"]}, {"types": ["object"]})
+    def _func_within(self, items: list[Any], around: dict[str, Any]) -> list[dict[str, Any]]:
+        """Each item, as `item`, with what is around the list, which JMESPath cannot reach from inside."""
+        return [{**around, "item": item} for item in items]
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,12 +41,12 @@ class Asked(NamedTuple):
     problem: str | None = None
 
 
-class _Call(NamedTuple):
+class Call(NamedTuple):
     """What all decisions of one call share."""
 
     time: str | None
     decision_id: str | None
-    system: str
+    system: str | None
     policy: str | None
     state: str | None
     latency: int | None
@@ -81,13 +81,13 @@ def rows(event: Any, position: str, reading: Reading) -> Iterable[Row]:
     if rule not in RULES:
         reading.other["call of no rule that decides"] += 1
         return ()
-    call = _call(event, system, position)
+    call = call_of(event, system, position)
     asked = event.get("input")
     result = event.get("result")
     problem = FAILED if event.get("error") is not None else NO_ANSWER if result is None else None
     match rule:
         case "allow" | "check" | "decision":
-            return (_decided(call, _asked(asked), result, problem),)
+            return (_decided(call, asked_by(asked), result, problem),)
         case "decisions" | "explained":
             return _batch(call, asked, result, problem)
         case _:
@@ -104,14 +104,15 @@ def _rule(path: str) -> tuple[str, str]:
 _NO_RULE = ("", "")
 
 
-def _call(event: Mapping[str, Any], system: str, position: str) -> _Call:
+def call_of(event: Mapping[str, Any], system: str | None, position: str) -> Call:
+    """What all decisions of an entry share."""
     time, decision_id = event.get("timestamp"), event.get("decision_id")
     metrics = event.get("metrics")
     nanoseconds = metrics.get("timer_server_handler_ns") if isinstance(metrics, dict) else None
     masked = "erased" in event or "masked" in event
     pointers = [*_texts(event.get("erased")), *_texts(event.get("masked"))] if masked else []
     policy, state = _revisions(event.get("bundles"))
-    return _Call(
+    return Call(
         time if isinstance(time, str) else None,
         decision_id if isinstance(decision_id, str) else None,
         system,
@@ -165,7 +166,7 @@ def _part(bundle: str) -> str:
     return re.split(r"[^a-z]", bundle.removesuffix(".tar.gz"))[-1]
 
 
-def _decided(call: _Call, asked: Asked, result: Any, problem: str | None) -> Row:
+def _decided(call: Call, asked: Asked, result: Any, problem: str | None) -> Row:
     """One decision from its answer: a boolean, or an object with reasons."""
     if isinstance(result, bool):
         return call.row(asked, result, None, None, problem)
@@ -181,13 +182,13 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _batch(call: _Call, asked: Any, result: Any, problem: str | None) -> Iterator[Row]:
+def _batch(call: Call, asked: Any, result: Any, problem: str | None) -> Iterator[Row]:
     """One decision for each request of a batch."""
     asked = asked if isinstance(asked, dict) else {}
     if isinstance(asked.get("items"), list):
         requests = [_item(asked, item) for item in asked["items"]]
     elif isinstance(asked.get("requests"), list):
-        requests = [_asked(request) for request in asked["requests"]]
+        requests = [asked_by(request) for request in asked["requests"]]
     else:
         requests = [Asked(problem=MALFORMED)]
     if not isinstance(result, list) or len(result) != len(requests):
@@ -196,7 +197,7 @@ def _batch(call: _Call, asked: Any, result: Any, problem: str | None) -> Iterato
         yield _decided(call, request, answer, problem)
 
 
-def _listing(call: _Call, asked: Any, result: Any, problem: str | None) -> Iterator[Row]:
+def _listing(call: Call, asked: Any, result: Any, problem: str | None) -> Iterator[Row]:
     """One decision for each item of a listing."""
     items = asked.get("items") if isinstance(asked, dict) else None
     if not isinstance(items, list):
@@ -205,7 +206,7 @@ def _listing(call: _Call, asked: Any, result: Any, problem: str | None) -> Itera
     good = isinstance(result, list) and all(type(position) is int for position in result)
     shown = frozenset(result) if good else frozenset()
     problem = problem if good else problem or WRONG_ANSWER
-    request = _asked(
+    request = asked_by(
         {**asked, "resource": {**asked["resource"], "id": ""}} if isinstance(asked.get("resource"), dict) else asked
     )
     type_ = (request.resource or "").partition(":")[0]
@@ -225,7 +226,7 @@ def _item(asked: Mapping[str, Any], item: Any) -> Asked:
     if resource is None:
         return Asked(problem=MALFORMED)
     shared = {name: value for name, value in asked.items() if name in {"action", "context"}}
-    return _asked(
+    return asked_by(
         {"subject": {"type": "user", "id": item[0]}, "resource": {"type": type_, "id": ""}, **shared}
     )._replace(resource=resource)
 
@@ -237,7 +238,7 @@ def _path(type_: str, keys: Any) -> str | None:
     return f"{type_}:{keys[-1].partition(':')[2] if keys else ''}"
 
 
-def _asked(request: Any) -> Asked:
+def asked_by(request: Any) -> Asked:
     """What a request asks, as the rules read it: its parts as they are written, not as a client would have checked them."""
     try:
         subject, resource = request["subject"], request["resource"]
@@ -267,8 +268,8 @@ def _with_more(request: Mapping[str, Any], asked: Asked) -> Asked:
         for part in ("subject", "action", "resource")
         if "properties" in request[part]
     }
-    groups = properties.get("subject", {}).pop("groups", None)
-    if groups is not None and not (isinstance(groups, list) and all(type(name) is str for name in groups)):
+    groups = properties.get("subject", {}).pop("groups", [])
+    if not (isinstance(groups, list) and all(type(name) is str for name in groups)):
         return Asked(problem=MALFORMED)
     more |= {part: values for part, values in properties.items() if values}
     objects: list[tuple[str, str]] = []
