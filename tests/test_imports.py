@@ -46,6 +46,7 @@ ALLOWED = {
         "analysis",
         "bundle",
         "client",
+        "doors",
         "engines",
         "entitlements",
         "importing",

@@ -20,7 +20,7 @@ from privtab.ir.nodes import Program
 from privtab.logs import reading, replaying
 from privtab.logs.moments import KnownState, Moments, Policy, registered
 from privtab.logs.schema import NO_ANSWER, Reading
-from privtab.registry import Registry, names
+from privtab.registry import Registry, Revision, names
 from privtab.request import Request
 from privtab.scenarios.mutants import Mutants
 from privtab.state.load import from_tables, to_tables
@@ -116,13 +116,11 @@ def test_a_state_in_shards_is_put_together_of_the_bundles_that_decided(
     new = next(other for other in candidates if Policy.of(other).reads == Policy.of(program).reads)
     less = replace(state, grants=state.grants[: len(state.grants) // 2])
     registry = Registry.open(str(tmp_path / "registry"))
-    logs, expected = [], Counter[str]()
+    logs, expected, kept = [], Counter[str](), list[Revision]()
     for number, moment in enumerate((state, less)):
         folder = tmp_path / str(number)
         log, answers = logged_world.decided(folder, opa_binary, program, moment, requests, sharded=True)
         kept = [registry.put(bundle.read_bytes()) for bundle in folder.glob("*.tar.gz")]
-        policy = next(revision.id for revision in kept if revision.kind == "policy")
-        shards = {revision.shard: revision.id for revision in kept if revision.kind == "shard"}
         logs.append(log)
         _, after = logged_world.decided(tmp_path / f"new{number}", opa_binary, new, moment, requests)
         changes = zip(answers, after, strict=True)
@@ -154,6 +152,8 @@ def test_a_state_in_shards_is_put_together_of_the_bundles_that_decided(
     position = last.schema.get_field_index("state_revision")
     one = last.set_column(position, "state_revision", pa.array([whole] * len(last), pa.string()))
     assert replayed(one, program).replayed == 0
+    (policy,) = (revision.id for revision in kept if revision.kind == "policy")
+    shards = {revision.shard: revision.id for revision in kept if revision.kind == "shard"}
     registry.release("prod", program.system, policy=policy, shards=shards)
     by_one, by_parts = replayed(one, new), replayed(last, new)
     assert by_one.replayed == by_parts.replayed > 0
