@@ -14,7 +14,7 @@ import pytest
 
 from privtab.errors import FileError
 from privtab.logs import reading
-from privtab.logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, SCHEMA, WRONG_ANSWER, Reading, log_schema
+from privtab.logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, SCHEMA, UNREAD, WRONG_ANSWER, Reading, log_schema
 
 REQUEST: dict[str, Any] = {
     "subject": {"type": "user", "id": "ann"},
@@ -104,6 +104,13 @@ def test_a_row_has_what_the_entry_has(tmp_path: Path) -> None:
         (entry([True], {"requests": [REQUEST, REQUEST]}, "decisions"), WRONG_ANSWER),
         (entry({"decision": 1}, rule="decision"), WRONG_ANSWER),
         (entry(["x"], {**REQUEST, "items": [["item:s/a/x"]]}, "visible"), WRONG_ANSWER),
+        (entry({"name": "eu_only", "sql": "x"}, rule="filters/applied"), UNREAD),
+        (entry({"keys": []}, rule="concern"), UNREAD),
+        (entry({"allow": True}, path="privtab/shop"), UNREAD),
+        (entry(True, {"do": "read", "requests": [REQUEST]}, "doors/till/allow"), UNREAD),
+        (entry([0], {"requests": [REQUEST]}, "doors/till/seen", masked=["/input"]), UNREAD),
+        (entry(False, {"requests": [REQUEST] * 2}, "doors/till/allow", masked=["/input"]), UNREAD),
+        (entry(None, {"requests": [REQUEST]}, "doors/till/mask", masked=["/input"]), UNREAD),
     ],
 )  # fmt: skip
 def test_what_cannot_be_replayed_is_kept_and_says_why(
@@ -123,6 +130,25 @@ def test_a_listing_is_one_decision_for_each_item(tmp_path: Path) -> None:
         ("ann", "item:s/a/y", False),
         ("ann", "item:s/a/z", True),
     ]
+
+
+def test_a_question_at_a_door_is_a_decision_on_each_of_its_requests(tmp_path: Path) -> None:
+    def asked(result: Any, *requests: Any, **more: Any) -> dict[str, Any]:
+        return entry(result, {"operation": "x", "requests": [*requests], **more}, "doors/till/allow", masked=["/input"])
+
+    shelf = {**REQUEST, "resource": {"type": "shelf", "id": "s/a"}}
+    rows, account = read(
+        tmp_path,
+        asked(True, REQUEST, shelf),
+        asked({"allow": False, "refused": None}, shelf),
+        asked(False, refused={"reason": "unknown_operation"}),
+    )
+    assert [(row["system"], row["resource"], row["allowed"], row["problem"]) for row in rows] == [
+        ("shop", "item:s/a/x", True, None),
+        ("shop", "shelf:s/a", True, None),
+        ("shop", "shelf:s/a", False, None),
+    ]
+    assert account.other == {"refused at a door": 1}
 
 
 def test_other_entries_are_counted_as_what_they_are(tmp_path: Path) -> None:
