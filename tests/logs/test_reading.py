@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -206,6 +207,15 @@ def test_of_a_packed_file_that_is_cut_off_what_is_readable_is_read(tmp_path: Pat
     assert any("cut off" in place for place in account.places)
 
 
+@pytest.mark.parametrize(("end", "damaged"), [("]", 0), ("", 1), (",", 1), ("]\n[", 1), ("]\n[]", 0)])
+def test_an_array_that_is_cut_off_between_entries_is_damaged(end: str, damaged: int, tmp_path: Path) -> None:
+    file = tmp_path / "log.json"
+    file.write_text(f"[{json.dumps(entry())},{json.dumps(entry())}{end}", encoding="utf-8")
+    account = Reading()
+    assert reading.read(file, reading=account).num_rows == 2
+    assert account.damaged == damaged
+
+
 def test_a_value_larger_than_the_window_is_read(tmp_path: Path) -> None:
     many = {"requests": [REQUEST] * 20_000}
     rows, account = read(tmp_path, entry([True] * 20_000, many, "decisions"), entry())
@@ -255,3 +265,33 @@ def test_properties_of_a_root_without_an_id_are_kept(tmp_path: Path) -> None:
     resource = {"type": "shop", "properties": {"team": "a"}}
     (row,), _ = read(tmp_path, entry(input_={**REQUEST, "resource": resource}))
     assert (row["resource"], row["attributes"]) == ("shop:", '{"resource":{"team":"a"}}')
+
+
+@pytest.mark.parametrize(
+    ("cells", "problem"),
+    [
+        ({"allowed": None}, NO_ANSWER),
+        ({"user": None}, MALFORMED),
+        ({"action": None}, MALFORMED),
+        ({"resource": None}, MALFORMED),
+        ({"resource": "item"}, MALFORMED),
+        ({"groups": [None]}, MALFORMED),
+        ({"flags": [None]}, MALFORMED),
+        ({"active_roles": [None]}, MALFORMED),
+        ({"with": [("to", None)]}, MALFORMED),
+        ({"with": [("to", "shelf:s/a"), ("to", "shelf:s/b")]}, MALFORMED),
+        ({"attributes": "{"}, MALFORMED),
+        ({"attributes": "[1]"}, MALFORMED),
+        ({"attributes": '{"subject": 1}'}, MALFORMED),
+        ({"attributes": '{"with": {"to": 1}}'}, MALFORMED),
+        ({"problem": MASKED, "allowed": None}, MASKED),
+        ({"with": [("to", "shelf:s/a")], "attributes": '{"context": {"a": 1}}', "groups": ["a"]}, None),
+    ],
+)
+def test_rows_of_parquet_without_a_problem_can_be_decided_again(
+    cells: dict[str, Any], problem: str | None, tmp_path: Path
+) -> None:
+    (row,), _ = read(tmp_path, entry())
+    pq.write_table(pa.Table.from_pylist([row | cells, row], SCHEMA), tmp_path / "log.parquet")
+    found = reading.read(tmp_path / "log.parquet").to_pylist()
+    assert [one["problem"] for one in found] == [problem, None]
