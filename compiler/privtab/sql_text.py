@@ -7,6 +7,7 @@ rest of the text means; a text in which dialects would disagree about where a qu
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -32,6 +33,8 @@ class Quoting:
     """What characters of a text become in its literal, in this order."""
     text: tuple[str, str] = ("'", "'")
     """What stands around a text, with a collation where texts otherwise compare without case and accents."""
+    base64: bool = False
+    """Whether a text is written as the base64 of its UTF-8, not with escapes: otherwise the connection says where a literal ends."""
     pads: bool = False
     """Whether a text equals the same with blanks at its end: such values are refused, since two names must not be one."""
     refused: str = "`"
@@ -44,9 +47,9 @@ DIALECTS: Mapping[str, Quoting] = {
     "postgres": Quoting(),
     "mysql": Quoting(
         identifier="`",
-        escapes=_DOUBLED,
         refused="",
-        text=("(CONVERT('", "' USING utf8mb4) COLLATE utf8mb4_bin)"),
+        base64=True,
+        text=("(CONVERT(FROM_BASE64('", "') USING utf8mb4) COLLATE utf8mb4_bin)"),
         pads=True,
     ),
     "sqlite": Quoting(refused="`["),
@@ -237,6 +240,8 @@ def literal(value: object, dialect: str) -> str | None:
             return literal(int(value), dialect)
         case str() if unusable(value) is None and not (DIALECTS[dialect].pads and value.endswith(" ")):
             quoting = DIALECTS[dialect]
+            if quoting.base64:
+                return b64encode(value.encode()).decode().join(quoting.text)
             for sign, escaped in quoting.escapes:
                 value = value.replace(sign, escaped)
             return value.join(quoting.text)

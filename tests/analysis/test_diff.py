@@ -312,3 +312,30 @@ def test_a_declaration_that_gates_rely_on_is_shown_and_gives_nobody_more() -> No
     found = compared(("revokes: BOTH (item)}", "revokes: BOTH (item), destructive: true}"))
     assert (row(found, "item/drop").verdict, row(found, "item/drop").parts) == ("equal", ("sensitive",))
     assert not row(found, "item/drop").is_unchanged
+
+
+@pytest.mark.parametrize("groups", ["state", "request"])
+def test_who_holds_a_role_by_a_group_alone_is_shown(groups: str) -> None:
+    """Where roles are not assigned to users, and grants are to roles."""
+    head = f"""\
+privtab: 1
+system: s
+version: "1"
+semantics: {{inheritance: down, grantees: [role], assignees: [group], groups: [{groups}], hierarchy: [roles]}}
+entities: {{top: {{item: , role: }}}}
+privileges: {{READ: {{on: [top, item]}}, WRITE: {{on: [top, item]}}}}
+tables:
+"""
+    before, after = (
+        program_of(SourceFile.of("p.yaml", head + listed))
+        for listed in (
+            "  item: {look: READ (item)}\n  role: {see: holds (role)}\n",
+            "  item: {look: READ/WRITE (item)}\n  role: {see: READ (top)}\n",
+        )
+    )
+    found = {row.operation: row for row in diff(before, after).rows}
+    assert found["look"].verdict is Verdict.WIDER
+    assert found["see"].verdict is Verdict.INCOMPARABLE
+    witnesses = [*found["look"].witnesses, *found["see"].witnesses]
+    assert len(witnesses) == 3
+    assert {row["principal"].partition(":")[0] for one in witnesses for row in one.state["assignments"]} == {"group"}

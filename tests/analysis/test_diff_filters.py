@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from privtab import model, syntax
 from privtab.analysis.diff import Diff, Verdict, diff
+from privtab.analysis.state_diff import state_diff
+from privtab.attributes import GivenAttributes
 from privtab.ir.filters import sql
 from privtab.ir.nodes import Program
 from privtab.model.lower import lower
@@ -48,6 +51,8 @@ GRANTS = [
     for privilege in "ABC"
     for entity in ENTITIES
 ] + [Grant(grantee="user:u", effect="deny", privilege=privilege, entity=ENTITIES[1]) for privilege in "ABC"]
+
+MODES = {mode: GivenAttributes(request={"mode": mode} if mode else {}) for mode in ("", "x", "y")}
 
 
 def program(filters: Sequence[tuple[str, str, str]]) -> Program:
@@ -109,6 +114,43 @@ def test_verdicts_are_those_of_trying_every_state(seed: int) -> None:
         }[name in more, name in less]
         verdict = found[f"row_filter.{name}"]
         assert verdict is (Verdict.INCOMPARABLE if name in other else expected), (name, sides)
+
+
+def applying(side: Program, state: State, given: GivenAttributes) -> str | None:
+    reference = Reference(side, state)
+    names = [one.name for one in side.filters]
+    return first(names, lambda name: reference.decide(replace(request(name), attributes=given)).allowed)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_states_differ_by_the_filters_that_apply(seed: int) -> None:
+    """Whoever loses a filter may see more by the next one, whose own condition held all along."""
+    rng = random.Random(seed)
+    listed = [(name, rng.choice(CELLS), "a") for name in ("first", "second", "third")]
+    side = program(listed)
+    states = [State(grants=tuple(grant for grant in GRANTS if rng.random() < 0.5)) for _ in range(2)]
+    applied = [{mode: applying(side, state, given) for mode, given in MODES.items()} for state in states]
+    expected = {
+        (gained, f"row_filter.{names[mode]}")
+        for mode in MODES
+        for gained, names, others in ((True, applied[1], applied[0]), (False, applied[0], applied[1]))
+        if names[mode] is not None and names[mode] != others[mode]
+    }
+    found = state_diff(side, *states).access
+    on_table = [
+        change for change in found if change.subjects == ("user:u",) and "table:s/t" in map(str, change.entities)
+    ]
+    assert {
+        (change.gained, change.rule.operation) for change in on_table if change.rule.operation != "load"
+    } == expected
+    assert all(change.rows for change in found)
+
+
+@pytest.mark.parametrize(("sql", "noted"), [("x IN {groups}", True), ("TRUE", False)])
+def test_values_in_sql_are_said_not_to_be_compared(sql: str, *, noted: bool) -> None:
+    side = program([("only", "A (table)", sql)])
+    found = state_diff(side, State(), State(memberships=(("u", "g"),)))
+    assert [note.startswith("values that stand in the SQL") for note in found.notes] == [True] * noted
 
 
 def test_who_loses_a_filter_is_shown() -> None:

@@ -24,6 +24,7 @@ from privtab.analysis.state_diff.summary import groups as by_rows
 from privtab.attributes import GivenAttributes
 from privtab.entitlements.universe import Universe, named_principals
 from privtab.entitlements.universe import universe as universe_of
+from privtab.ir.filters import earlier
 from privtab.ir.formula import compares_given, item_condition, leaves
 from privtab.ir.nodes import RESOURCE, Compare, Program, Rule
 from privtab.ir.serialise import vocabulary
@@ -184,7 +185,7 @@ def one_by_one(program: Program, before: State, after: State, rules: Collection[
     for rule in program.rules.values():
         if rule.id not in rules:
             continue
-        flags = rule_flags(program, rule)
+        flags = sorted({flag for one in tried(program, rule) for flag in rule_flags(program, one)})
         sets = [frozenset(some) for size in range(len(flags) + 1) for some in combinations(flags, size)]
         for resource, with_ in objects(program, universe, rule):
             choices = values_given(program, rule, resource, with_)
@@ -223,21 +224,26 @@ DOMAINS: dict[str, list[Any]] = {
 }
 
 
+def tried(program: Program, rule: Rule) -> tuple[Rule, ...]:
+    """A rule, and of a filter those before it, none of which may hold."""
+    return rule, *earlier(program, rule.entity, rule.operation)
+
+
+def comparisons(program: Program, rule: Rule) -> set[Compare]:
+    parts = (part for one in tried(program, rule) for part in leaves(program, item_condition(one)))
+    return {part for part in parts if isinstance(part, Compare)}
+
+
 def number_of_choices(program: Program, rule: Rule) -> int:
     """An upper bound on the number of choices of values that a request can give."""
-    compares = {atom for atom in leaves(program, item_condition(rule)) if isinstance(atom, Compare)}
+    compares = comparisons(program, rule)
     types = [program.attribute(term) for term in {term for atom in compares for term in atom.terms}]
     return prod(1 + len(DOMAINS[type_.type]) for type_ in types if type_ and "request" in type_.origins)
 
 
 def values_given(program: Program, rule: Rule, resource: Entity, with_: dict[str, Entity]) -> list[GivenAttributes]:
     """Every choice of values that a request can give, of the attributes that the condition compares."""
-    compared = {
-        (term.kind, term.attribute)
-        for atom in leaves(program, item_condition(rule))
-        if isinstance(atom, Compare)
-        for term in atom.terms
-    }
+    compared = {(term.kind, term.attribute) for atom in comparisons(program, rule) for term in atom.terms}
     declared = program.attributes.from_origin("request")
     variables: dict[tuple[str, str], list[Any]] = {}
     for kind, of_kind in (("user", declared.user), ("request", declared.request)):
@@ -274,12 +280,13 @@ def allowed(reference: Reference, rule: Rule, request: Request) -> bool:
 def decider(reference: Reference, rule: Rule, request: Request) -> Callable[[GivenAttributes], bool]:
     """Decides a request with any attributes: what else it says is looked up once."""
     evaluation = EvaluationContext(reference, request)
-    entities, condition = {RESOURCE: request.resource, **request.with_}, evaluation.condition(rule)
+    entities = {RESOURCE: request.resource, **request.with_}
+    condition, *before = map(evaluation.condition, tried(reference.program, rule))
 
     def decides(attributes: GivenAttributes) -> bool:
         evaluation.attributes = attributes
         evaluation.given = evaluation.given_of(entities)
-        return evaluation.holds(condition)
+        return evaluation.holds(condition) and not any(map(evaluation.holds, before))
 
     return decides
 

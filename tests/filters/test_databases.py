@@ -241,14 +241,19 @@ def test_values_of_row_filters_are_themselves_alone_where_columns_fold(dialect: 
     run(f"CREATE TABLE held (id INT, {columns})", ())
     for number, name in enumerate(names):
         run("INSERT INTO held VALUES (%s, %s, %s, %s, %s)", [number, *[name] * len(FOLDING)])
-    for connected in ("utf8mb4", "latin1"):
-        run(f"SET character_set_connection = {connected}", ())
+    # By gbk, the last byte of the character and the backslash behind it are one character, and nothing escapes the quote.
+    hostile = "\u563f\\' USING utf8mb4)) OR 1=1 -- x"
+    for connected, mode in product(("utf8mb4", "latin1", "gbk", "sjis"), ("", "NO_BACKSLASH_ESCAPES")):
+        run(f"SET NAMES {connected}", ())
+        run(f"SET sql_mode = '{mode}'", ())
+        assert run(f"SELECT id FROM held WHERE utf8mb4 = {literal(hostile, dialect)}", ()) == []
         for column, (number, name) in product(FOLDING, enumerate(names)):
             one, listed = literal(name, dialect), literal([name, "nobody"], dialect)
             for condition in (f"{column} = {one}", f"{column} IN {listed}", f"{one} = {column}"):
                 assert run(f"SELECT id FROM held WHERE {condition}", ()) == [(number,)], condition
             assert len(run(f"SELECT id FROM held WHERE {column} NOT IN {listed}", ())) == len(names) - 1
-    run("SET character_set_connection = utf8mb4", ())
+    run("SET NAMES utf8mb4", ())
+    run("SET sql_mode = DEFAULT", ())
 
 
 def test_attributes_in_columns_are_compared_on_spark(spark: SparkSession) -> None:

@@ -15,7 +15,7 @@ from privtab.doors.document import load as load_door
 from privtab.logs import reading
 from privtab.logs.door import NO_ROW, DoorLog
 from privtab.logs.moments import KnownState
-from privtab.logs.schema import MALFORMED, MASKED, NO_ANSWER, WRONG_ANSWER, Reading
+from privtab.logs.schema import MALFORMED, MASKED, NO_ANSWER, UNREAD, WRONG_ANSWER, Reading
 from privtab.pipeline import find_policy, load_program
 from privtab.state.load import from_tables
 
@@ -96,8 +96,8 @@ def test_questions_about_one_thing(tmp_path: Path) -> None:
     x, y = (("SelectFromColumns", f"column:lake/a%2Fb/t/{name}", None) for name in "xy")
     assert asked == [
         # One of two columns was denied: which, the log does not say.
-        (*foo, *x, None, NO_ANSWER),
-        (*foo, *y, None, NO_ANSWER),
+        (*foo, *x, None, UNREAD),
+        (*foo, *y, None, UNREAD),
         (*foo, "AccessCatalog", "catalog:lake", None, True, None),
         (*foo, "ExecuteQuery", "server:", None, True, None),
         (*foo, "ExecuteFunction", "function:lake/s/f", None, False, None),
@@ -106,8 +106,9 @@ def test_questions_about_one_thing(tmp_path: Path) -> None:
         (*foo, *y, None, WRONG_ANSWER),
         (None, None, None, None, None, True, MALFORMED),
         (*foo, "AccessCatalog", "catalog:lake", None, True, MASKED),
+        (None, None, None, None, None, None, UNREAD),  # of another door
     ]
-    assert account.other == {NO_ROW: 2, "call of no rule that decides": 2}
+    assert account.other == {NO_ROW: 2, "call of no rule that decides": 1}
 
 
 @pytest.mark.parametrize("answer", [True, False, None, [0]])
@@ -130,7 +131,7 @@ def test_a_question_about_columns_is_one_decision_for_each(operation: str, answe
     assert [(row["resource"], row["allowed"]) for row in found] == [
         (resource, given if isinstance(given, bool) else None) for resource, given in expected
     ]
-    assert {row["problem"] for row in found if row["allowed"] is None} <= {NO_ANSWER, WRONG_ANSWER}
+    assert {row["problem"] for row in found if row["allowed"] is None} <= {NO_ANSWER, UNREAD, WRONG_ANSWER}
 
 
 def test_a_batch_is_one_decision_for_each_item(tmp_path: Path) -> None:
@@ -188,7 +189,7 @@ def test_what_a_door_answered_is_replayed(tmp_path: Path) -> None:
         for new in (None, KnownState(rows=from_tables({}, "nothing"))):
             found = door.replayed("trino/476", STATE, new)
             # Which of the two columns zoe and ann may not read, the log does not say.
-            assert (found.replayed, found.count("unexplained"), found.not_replayed) == (44, 0, {NO_ANSWER: 4})
+            assert (found.replayed, found.count("unexplained"), found.not_replayed) == (44, 0, {UNREAD: 4})
             assert found.count("lost") == (found.allowed if new else 0)
             assert 10 < found.allowed < 35
 

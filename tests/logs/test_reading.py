@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from privtab.errors import FileError
 from privtab.logs import reading
-from privtab.logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, SCHEMA, WRONG_ANSWER, Reading, log_schema
+from privtab.logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, SCHEMA, UNREAD, WRONG_ANSWER, Reading, log_schema
 
 REQUEST: dict[str, Any] = {
     "subject": {"type": "user", "id": "ann"},
@@ -104,6 +105,13 @@ def test_a_row_has_what_the_entry_has(tmp_path: Path) -> None:
         (entry([True], {"requests": [REQUEST, REQUEST]}, "decisions"), WRONG_ANSWER),
         (entry({"decision": 1}, rule="decision"), WRONG_ANSWER),
         (entry(["x"], {**REQUEST, "items": [["item:s/a/x"]]}, "visible"), WRONG_ANSWER),
+        (entry({"name": "eu_only", "sql": "x"}, rule="filters/applied"), UNREAD),
+        (entry({"keys": []}, rule="concern"), UNREAD),
+        (entry({"allow": True}, path="privtab/shop"), UNREAD),
+        (entry(True, {"do": "read", "requests": [REQUEST]}, "doors/till/allow"), UNREAD),
+        (entry([0], {"requests": [REQUEST]}, "doors/till/seen", masked=["/input"]), UNREAD),
+        (entry(False, {"requests": [REQUEST] * 2}, "doors/till/allow", masked=["/input"]), UNREAD),
+        (entry(None, {"requests": [REQUEST]}, "doors/till/mask", masked=["/input"]), UNREAD),
     ],
 )  # fmt: skip
 def test_what_cannot_be_replayed_is_kept_and_says_why(
@@ -123,6 +131,25 @@ def test_a_listing_is_one_decision_for_each_item(tmp_path: Path) -> None:
         ("ann", "item:s/a/y", False),
         ("ann", "item:s/a/z", True),
     ]
+
+
+def test_a_question_at_a_door_is_a_decision_on_each_of_its_requests(tmp_path: Path) -> None:
+    def asked(result: Any, *requests: Any, **more: Any) -> dict[str, Any]:
+        return entry(result, {"operation": "x", "requests": [*requests], **more}, "doors/till/allow", masked=["/input"])
+
+    shelf = {**REQUEST, "resource": {"type": "shelf", "id": "s/a"}}
+    rows, account = read(
+        tmp_path,
+        asked(True, REQUEST, shelf),
+        asked({"allow": False, "refused": None}, shelf),
+        asked(False, refused={"reason": "unknown_operation"}),
+    )
+    assert [(row["system"], row["resource"], row["allowed"], row["problem"]) for row in rows] == [
+        ("shop", "item:s/a/x", True, None),
+        ("shop", "shelf:s/a", True, None),
+        ("shop", "shelf:s/a", False, None),
+    ]
+    assert account.other == {"refused at a door": 1}
 
 
 def test_other_entries_are_counted_as_what_they_are(tmp_path: Path) -> None:
@@ -180,6 +207,15 @@ def test_of_a_packed_file_that_is_cut_off_what_is_readable_is_read(tmp_path: Pat
     assert any("cut off" in place for place in account.places)
 
 
+@pytest.mark.parametrize(("end", "damaged"), [("]", 0), ("", 1), (",", 1), ("]\n[", 1), ("]\n[]", 0)])
+def test_an_array_that_is_cut_off_between_entries_is_damaged(end: str, damaged: int, tmp_path: Path) -> None:
+    file = tmp_path / "log.json"
+    file.write_text(f"[{json.dumps(entry())},{json.dumps(entry())}{end}", encoding="utf-8")
+    account = Reading()
+    assert reading.read(file, reading=account).num_rows == 2
+    assert account.damaged == damaged
+
+
 def test_a_value_larger_than_the_window_is_read(tmp_path: Path) -> None:
     many = {"requests": [REQUEST] * 20_000}
     rows, account = read(tmp_path, entry([True] * 20_000, many, "decisions"), entry())
@@ -229,3 +265,33 @@ def test_properties_of_a_root_without_an_id_are_kept(tmp_path: Path) -> None:
     resource = {"type": "shop", "properties": {"team": "a"}}
     (row,), _ = read(tmp_path, entry(input_={**REQUEST, "resource": resource}))
     assert (row["resource"], row["attributes"]) == ("shop:", '{"resource":{"team":"a"}}')
+
+
+@pytest.mark.parametrize(
+    ("cells", "problem"),
+    [
+        ({"allowed": None}, NO_ANSWER),
+        ({"user": None}, MALFORMED),
+        ({"action": None}, MALFORMED),
+        ({"resource": None}, MALFORMED),
+        ({"resource": "item"}, MALFORMED),
+        ({"groups": [None]}, MALFORMED),
+        ({"flags": [None]}, MALFORMED),
+        ({"active_roles": [None]}, MALFORMED),
+        ({"with": [("to", None)]}, MALFORMED),
+        ({"with": [("to", "shelf:s/a"), ("to", "shelf:s/b")]}, MALFORMED),
+        ({"attributes": "{"}, MALFORMED),
+        ({"attributes": "[1]"}, MALFORMED),
+        ({"attributes": '{"subject": 1}'}, MALFORMED),
+        ({"attributes": '{"with": {"to": 1}}'}, MALFORMED),
+        ({"problem": MASKED, "allowed": None}, MASKED),
+        ({"with": [("to", "shelf:s/a")], "attributes": '{"context": {"a": 1}}', "groups": ["a"]}, None),
+    ],
+)
+def test_rows_of_parquet_without_a_problem_can_be_decided_again(
+    cells: dict[str, Any], problem: str | None, tmp_path: Path
+) -> None:
+    (row,), _ = read(tmp_path, entry())
+    pq.write_table(pa.Table.from_pylist([row | cells, row], SCHEMA), tmp_path / "log.parquet")
+    found = reading.read(tmp_path / "log.parquet").to_pylist()
+    assert [one["problem"] for one in found] == [problem, None]

@@ -18,7 +18,7 @@ from privtab.ir.nodes import Program
 from privtab.logs.distinct import Log, LoggedRequest
 from privtab.logs.excerpts import Row, StateRows
 from privtab.logs.kept import read_kept
-from privtab.logs.proposal import CARRIES, DENIAL, Proposal, less, propose, removal_order
+from privtab.logs.proposal import CARRIES, DENIAL, FILTERS, Proposal, less, propose, removal_order
 from privtab.logs.row_use import AGAIN, LATER, YOUNG, Observed, Unused, unused
 from privtab.logs.usage import Usage, Use, usage
 from privtab.model.lower import lower
@@ -104,13 +104,43 @@ def test_every_row_is_what_the_reference_says_of_the_state_without_it(seed: int)
     for row in left:
         if row not in proposal.kept:
             assert not keeps(without(state, rows, [*proposal.removed, row])), rows.named(row)
-    assert all(why == DENIAL or rows.containers.get(row) for row, why in proposal.kept.items())
+    assert all(why in (DENIAL, FILTERS) or rows.containers.get(row) for row, why in proposal.kept.items())
     after = Reference(program, proposal.state)
     for request in worlds.requests(program, seed + 1000, 12):
         try:
             assert reference.decide(request).allowed or not after.decide(request).allowed
         except InvalidRequest:
             continue
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_a_proposal_leaves_to_everybody_the_filters_that_apply(seed: int) -> None:
+    """Whoever loses a filter may see more by the next one."""
+    program = program_of(worlds.policy(seed, features=("filters", *FEATURES[seed % len(FEATURES)])))
+    drawn = worlds.state(program, seed)
+    tables: Any = {table: tuple(dict.fromkeys(getattr(drawn, table))) for table in TABLES}
+    state = replace(drawn, **tables)
+    _, proposal, _ = found_in(program, state, [])
+    assert program.filters
+    references = Reference(program, state), Reference(program, proposal.state)
+    types = {one.entity for one in program.filters}
+    for request in worlds.requests(program, seed, 40):
+        if request.resource.type in types and not request.with_:
+            asked = [
+                replace(request, action=one.operation, flags=frozenset())
+                for one in program.filters
+                if one.entity == request.resource.type
+            ]
+            before, after = ([decide(reference, one) for one in asked] for reference in references)
+            assert before == after
+
+
+def decide(reference: Reference, request: Request) -> bool | None:
+    try:
+        return reference.decide(request).allowed
+    except InvalidRequest:
+        return None
 
 
 # --- one idea at a time, in a lake ------------------------------------------------------------------------------------

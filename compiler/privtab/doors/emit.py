@@ -13,7 +13,7 @@ from privtab.ir.nodes import Program, nested_on
 from privtab.names import PLAIN
 from privtab.sql_text import DENIAL
 
-_WORD = re.compile(r"[a-zA-Z_]\w*")
+_WORD = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
 _SHAPES: Mapping[Form, Shape] = {
     "boolean": "{allowed}",
     "positions": "{positions}",

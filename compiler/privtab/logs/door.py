@@ -13,7 +13,7 @@ from privtab.doors.emit import shape_of
 from privtab.doors.places import Place
 from privtab.ir.nodes import Program
 from privtab.logs import opa
-from privtab.logs.schema import FAILED, MASKED, NO_ANSWER, WRONG_ANSWER, Reading
+from privtab.logs.schema import FAILED, MASKED, NO_ANSWER, UNREAD, WRONG_ANSWER, Reading
 from privtab.names import encode_name
 
 NO_ROW = "question of a door that means no row"
@@ -68,7 +68,7 @@ class DoorLog:
         elif isinstance(result, bool):
             # Which of several requests was denied, the answer does not say.
             answers = dict.fromkeys(requests or [0], result) if result or len(requests) < 2 else {}
-            problem = problem if answers else problem or NO_ANSWER
+            problem = problem if answers else problem or UNREAD
         for at in sorted(requests.keys() | {at for at, allowed in answers.items() if allowed}):
             found = opa.asked_by(requests.get(at))
             yield call.row(found, answers.get(at), None, None, problem or (None if at in answers else WRONG_ANSWER))

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from privtab.errors import InvalidRequest
-from privtab.logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, PARTS, WRONG_ANSWER, Reading
+from privtab.logs.schema import FAILED, MALFORMED, MASKED, NO_ANSWER, PARTS, UNREAD, WRONG_ANSWER, Reading
 from privtab.registry.server.decisions import RULES
 from privtab.request import context_flags, context_roles
 
@@ -20,6 +20,8 @@ Row: TypeAlias = tuple[Any, ...]
 """The cells of a row, in the order of the schema; the time as text."""
 
 ORIGIN = "opa"
+_TELL = frozenset({"inactive", "state_revision", "state_windowed"})
+"""The rules that only tell of a state. Whatever else a policy answers, somebody may see or do something by it."""
 MOST_SHARDS = 200
 """Bundles of a state whose revisions a row names: each row has them all."""
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -77,8 +79,10 @@ def rows(event: Any, position: str, reading: Reading) -> Iterable[Row]:
         ] += 1
         return ()
     path = event.get("path")
-    system, rule = _rule(path) if isinstance(path, str) else _NO_RULE
-    if rule not in RULES:
+    system, rule, more = _rule(path) if isinstance(path, str) else _NO_RULE
+    decides = rule in RULES and not more
+    undefined = not ({"result", "error", "erased"} & event.keys())
+    if not system or rule in _TELL or (undefined and not decides):
         reading.other["call of no rule that decides"] += 1
         return ()
     call = call_of(event, system, position)
@@ -86,6 +90,8 @@ def rows(event: Any, position: str, reading: Reading) -> Iterable[Row]:
     result = event.get("result")
     problem = FAILED if event.get("error") is not None else NO_ANSWER if result is None else None
     match rule:
+        case _ if not decides:
+            return _at_door(call, asked, result, problem, reading)
         case "allow" | "check" | "decision":
             return (_decided(call, asked_by(asked), result, problem),)
         case "decisions" | "explained":
@@ -95,13 +101,13 @@ def rows(event: Any, position: str, reading: Reading) -> Iterable[Row]:
 
 
 @lru_cache(maxsize=1000)
-def _rule(path: str) -> tuple[str, str]:
-    """The system and the rule in the path of a call; both empty for another path."""
+def _rule(path: str) -> tuple[str, str, bool]:
+    """The system and the rule in the path of a call, and whether the path goes on; all empty for another path."""
     parts = path.strip("/").split("/")
-    return (parts[1], parts[2]) if len(parts) == 3 and parts[0] == "privtab" else _NO_RULE
+    return (parts[1], "".join(parts[2:3]), len(parts) > 3) if len(parts) > 1 and parts[0] == "privtab" else _NO_RULE
 
 
-_NO_RULE = ("", "")
+_NO_RULE = ("", "", False)
 
 
 def call_of(event: Mapping[str, Any], system: str | None, position: str) -> Call:
@@ -195,6 +201,35 @@ def _batch(call: Call, asked: Any, result: Any, problem: str | None) -> Iterator
         problem, result = problem or WRONG_ANSWER, [None] * len(requests)
     for request, answer in zip(requests, result, strict=True):
         yield _decided(call, request, answer, problem)
+
+
+def _at_door(call: Call, asked: Any, result: Any, problem: str | None, reading: Reading) -> Iterator[Row]:
+    """The decisions of a door, if the mask wrote its question as requests of the policy: those that it allows, or the one that it denies.
+
+    What lists allow, and whom filters show what, an entry does not tell: that is a row with a problem. A question that is none of the
+    policy's is denied whatever a state says.
+    """
+    masked = call.masked is not None and "/input" in call.masked
+    asked = asked if masked and isinstance(asked, dict) else {}
+    requests = asked.get("requests")
+    answers = set(_booleans(result))
+    if problem is None and requests == [] and "refused" in asked and answers == {False}:
+        reading.other["refused at a door"] += 1
+    elif problem is None and isinstance(requests, list) and requests and len(answers) == 1:
+        [allowed] = answers
+        known = allowed or len(requests) == 1
+        for request in requests:
+            yield call.row(asked_by(request), allowed if known else None, None, None, None if known else UNREAD)
+    else:
+        yield call.row(Asked(problem=FAILED if problem == FAILED else UNREAD), None, None, None, None)
+
+
+def _booleans(answer: Any) -> Iterator[bool]:
+    """The answers in what is around them."""
+    if isinstance(answer, bool):
+        yield answer
+    for part in answer.values() if isinstance(answer, dict) else ():
+        yield from _booleans(part)
 
 
 def _listing(call: Call, asked: Any, result: Any, problem: str | None) -> Iterator[Row]:

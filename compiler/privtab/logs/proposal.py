@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from privtab.ir.nodes import Program
+from privtab.ir.formula import item_condition, leaves, on_entity
+from privtab.ir.nodes import Has, Program
 from privtab.logs.excerpts import USER, Row, StateRows
 from privtab.logs.usage import Needs, Tell, Usage, decided
+from privtab.reference.rights import GIVEN_BY, by_ownership
 from privtab.request import Entity
 from privtab.state.chains import ROLE, ScopeOverlap
 from privtab.state.located import locations
-from privtab.state.names import StateNames
+from privtab.state.names import StateNames, filters_need
 from privtab.state.nodes import State
 
 CARRIES = "carries a denial"
 DENIAL = "denies"
+FILTERS = "decides a row filter or a column mask"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,10 +153,11 @@ class _Reduction:
             left = list(self.carrying)
 
     def _is_free(self, row: Row) -> bool:
-        if self._denials.would_lift(row, self.removed):
+        if row in self._denials.of_filters:
+            self.carrying[row] = FILTERS
+        elif self._denials.would_lift(row, self.removed):
             self.carrying[row] = CARRIES
-            return False
-        return True
+        return row not in self.carrying
 
     def _try(self, row: Row, ranks: Mapping[Row, int]) -> None:
         lost = self._needs.lost(row, self.removed)
@@ -169,7 +174,7 @@ class _Reduction:
 
 
 class _Denials:
-    """Whether removing a row lifts a denial that could matter: then somebody might gain something, so the row stays.
+    """Whether removing a row lifts a denial that could matter, or takes a filter from somebody: then they might gain something, so the row stays.
 
     Denials are never removed themselves, nor memberships in what gives nothing else. What is said here errs on one side: a denial is
     taken to matter wherever a privilege that it denies is given otherwise, on an entity that contains the other or lies in it; to be lifted
@@ -208,6 +213,24 @@ class _Denials:
             everywhere = self._rows.of_caller(caller, (own - left) | self._rows.scoped & own)
         lifted = self._of(container).difference(everywhere)
         return any(self._matters(denial, left) for denial in lifted)
+
+    @cached_property
+    def of_filters(self) -> frozenset[Row]:
+        """The rows on which it may depend who gets which row filter or column mask, or its SQL.
+
+        No allow tells that they are needed, and whoever loses a filter may see more by the next one.
+        """
+        rules = [self._program.rules[one.entity, one.operation] for one in self._program.filters]
+        asked = {on_entity(atom) for rule in rules for atom in leaves(self._program, item_condition(rule))}
+        rights = asked.union(*(by_ownership(self._program, atom) for atom in asked))
+        tables = {GIVEN_BY[type(right)] for right in rights if type(right) in GIVEN_BY}
+        privileges = {atom.privilege for atom in asked if isinstance(atom, Has)}
+        found = {row for row in range(len(self._rows)) if not privileges.isdisjoint(self._allowed(row)[0])}
+        for table in tables - {GIVEN_BY[Has]}:
+            found.update(self._rows.numbers[table])
+        whole = bool(filters_need(self._program))
+        bring = {c: whole or not found.isdisjoint(self._rows.about([c])) for c in {*self._rows.containers.values()}}
+        return frozenset(found.union(row for row, container in self._rows.containers.items() if bring[container]))
 
     def _only_denies(self, principal: str) -> bool:
         """Whether a principal gives nothing but denials: as a group of suspended users does, for whatever they may be granted one day."""

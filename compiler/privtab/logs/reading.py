@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privtab import strict_json
 from privtab._collection import no_collection
 from privtab.errors import FileError, UsageError
 from privtab.logs import opa
-from privtab.logs.schema import COLUMNS, SCHEMA, STORE, Reading
+from privtab.logs.schema import COLUMNS, MALFORMED, NO_ANSWER, SCHEMA, STORE, Reading
 from privtab.logs.values import values
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 ROWS = 1 << 16
 """Rows of a batch."""
 _TIME, _PROBLEM = SCHEMA.get_field_index("time"), SCHEMA.get_field_index("problem")
+_LISTS = ("groups", "active_roles", "flags")
+_MORE = (*_LISTS, "with", "attributes")
 _BACKWARDS = 1_000_000
 _PARQUET = b"PAR1"
 
@@ -147,8 +150,39 @@ def _of_parquet(file: BinaryIO, path: str, reading: Reading) -> Iterator[pa.Reco
 
     try:
         for found in pq.ParquetFile(file).iter_batches(ROWS):
-            yield _counted(
-                pa.RecordBatch.from_arrays([found[name].cast(t) for name, t, _ in COLUMNS], schema=SCHEMA), reading
-            )
+            rows = pa.RecordBatch.from_arrays([found[name].cast(t) for name, t, _ in COLUMNS], schema=SCHEMA)
+            yield _counted(_checked(rows), reading)
     except (KeyError, pa.ArrowException) as error:
         reading.damage(path, 0, f"not Parquet of decisions: {error}")
+
+
+def _checked(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows that anything may have written: what cannot be decided again has a problem."""
+    nameless = pc.or_(pc.is_null(rows["user"]), pc.is_null(rows["action"]))
+    wrong = pc.or_(nameless, pc.invert(pc.match_substring(rows["resource"], ":")).fill_null(fill_value=True))
+    more = [name for name in _MORE if rows[name].null_count < len(rows)]
+    if more:
+        bad = [not _well_formed(row) for row in rows.select(more).to_pylist()]
+        wrong = pc.or_(wrong, pa.array(bad, pa.bool_()))
+    unanswered = pc.if_else(pc.is_null(rows["allowed"]), NO_ANSWER, pa.scalar(None, pa.string()))
+    problem = pc.coalesce(rows["problem"], pc.if_else(wrong, MALFORMED, unanswered))
+    return rows.set_column(_PROBLEM, SCHEMA.field(_PROBLEM), problem)
+
+
+def _well_formed(row: Mapping[str, Any]) -> bool:
+    """Whether the cells are what a request can say besides a user, an operation and an entity."""
+    pairs = row.get("with") or []
+    names = [name for column in _LISTS for name in row.get(column) or ()] + [cell for pair in pairs for cell in pair]
+    try:
+        more = strict_json.loads(row.get("attributes") or "{}")
+    except ValueError:
+        return False
+    parts = [more] if not isinstance(more, dict) else [*more.values()]
+    objects = more.get("with") if isinstance(more, dict) else None
+    parts += objects.values() if isinstance(objects, dict) else ()
+    return (
+        all(isinstance(name, str) for name in names)
+        and all(":" in entity for _, entity in pairs)
+        and len(dict(pairs)) == len(pairs)
+        and all(isinstance(part, dict) for part in parts)
+    )

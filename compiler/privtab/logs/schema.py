@@ -45,8 +45,10 @@ NO_ANSWER = "no answer"
 FAILED = "error"
 WRONG_ANSWER = "malformed answer"
 DAMAGED = "damaged"
-PROBLEMS = (MASKED, MALFORMED, NO_ANSWER, FAILED, WRONG_ANSWER, DAMAGED)
-"""Part of the request or the answer was masked; the request is none; no rule answered, or for several together; the call failed; the answer is none.
+UNREAD = "of a door or a filter"
+PROBLEMS = (MASKED, MALFORMED, NO_ANSWER, FAILED, WRONG_ANSWER, UNREAD, DAMAGED)
+"""Part of the request or the answer was masked; the request is none; no rule answered; the call failed; the answer is none; the policy was
+asked in another form, which does not tell what it decided.
 
 On Spark also an entry that cannot be read, of which the row has the place alone.
 """

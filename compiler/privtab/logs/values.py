@@ -76,6 +76,8 @@ class _Scanner:
         self._text = ""
         self._at = 0
         self._line = 1
+        self._arrays = 0
+        """How many are open."""
         self._ended = False
         self._suspect = False
         """Whether a value in the window may contain a lone surrogate."""
@@ -101,6 +103,8 @@ class _Scanner:
                 if not self._suspect or self._is_unicode(value):
                     yield self._line, value
                 self._move(end)
+        if self._arrays:
+            self._reading.damage(self._path, self._line, "an array is cut off")
 
     def _is_unicode(self, value: Any) -> bool:
         """Whether all texts of a value can be encoded; otherwise it is noted as damaged."""
@@ -116,6 +120,8 @@ class _Scanner:
         while True:
             found = _BETWEEN.match(self._text, self._at)
             assert found is not None
+            if between := found.group():
+                self._arrays = max(0, self._arrays + between.count("[") - between.count("]"))
             self._move(found.end())
             if self._at < len(self._text):
                 return True
@@ -149,6 +155,7 @@ class _Scanner:
     def _damaged(self, why: str) -> None:
         """Note a damaged value, and move to the next line that begins with one, since what is inside of it is none."""
         self._reading.damage(self._path, self._line, why)
+        self._arrays = 0
         while True:
             found = _NEXT.search(self._text, self._at)
             if found is not None:

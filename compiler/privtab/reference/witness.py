@@ -84,7 +84,9 @@ class WitnessBuilder:
                 resource = Entity(resource.type, f"{self.entity(Target(slot=RESOURCE, type=parent))}/")
             else:
                 resource = Entity(resource.type, resource.id.rpartition("/")[0] + ("/" if self.slash else ""))
-        in_request_group = any(getattr(fact, "carrier", None) == "from_request" for fact in self.facts)
+        in_request_group = "from_request" in {
+            carrier for fact in self.facts for carrier in self._carriers(getattr(fact, "carrier", None))
+        }
         return Request(
             user=self.user,
             action=self.rule.operation,
@@ -202,12 +204,8 @@ class WitnessBuilder:
             case Granted(effect=effect, name=name, target=target, carrier=carrier):
                 return self._grant(effect, name, self.entity(target), carrier)
             case Owned(target=target, kind="role", carrier=carrier):
-                assignment = Assignment(principal=self._principal(carrier), role=self._role)
-                return State(
-                    owners=((self.entity(target), f"role:{self._role}"),),
-                    assignments=(assignment,),
-                    memberships=self._memberships(carrier),
-                )
+                owners = ((self.entity(target), f"role:{self._role}"),)
+                return merged((State(owners=owners), self._assigned(self._role, carrier)))
             case Owned(target=target, carrier=carrier):
                 owner = (self.entity(target), self._principal(carrier))
                 return State(owners=(owner,), memberships=self._memberships(carrier))
@@ -216,13 +214,9 @@ class WitnessBuilder:
             case BelongsTo(carrier="group"):
                 return State(memberships=((self.user, GROUP),))
             case Assigned(role=role, scope=scope, carrier=carrier):
-                scope_entity = None if scope is None else self.entity(scope)
-                assignment = Assignment(principal=self._principal(carrier), role=role, scope=scope_entity)
-                return State(assignments=(assignment,), memberships=self._memberships(carrier))
+                return self._assigned(role, carrier, None if scope is None else self.entity(scope))
             case HasRole(target=target, carrier=carrier):
-                role = self.entity(target).id.rpartition("/")[2]
-                assignment = Assignment(principal=self._principal(carrier), role=role)
-                return State(assignments=(assignment,), memberships=self._memberships(carrier))
+                return self._assigned(self.entity(target).id.rpartition("/")[2], carrier)
             case BelongsTo() | IsCaller() | Holding():
                 return State()
             case Administers():
@@ -236,18 +230,37 @@ class WitnessBuilder:
 
     def _grant(self, effect: Effect, privilege: str, entity: Entity, carrier: Carrier) -> State:
         """A grant to the caller or their group; to a role that these hold, where the policy refuses other grantees."""
-        grantee = principal = self._principal(carrier)
-        assignments: tuple[Assignment, ...] = ()
-        if principal.partition(":")[0] not in self.grantees:
-            grantee = f"role:{_fresh('staff' if carrier == 'user' else 'crew_of_group', self.program.roles)}"
-            assignments = (Assignment(principal=principal, role=grantee.removeprefix("role:")),)
+        grantee = self._principal(carrier)
+        held = State(memberships=self._memberships(carrier))
+        if grantee.partition(":")[0] not in self.grantees:
+            role = _fresh("staff" if carrier == "user" else "crew_of_group", self.program.roles)
+            grantee, held = f"role:{role}", self._assigned(role, carrier)
         grant = Grant(grantee=grantee, effect=effect, privilege=privilege, entity=entity)
-        return State(grants=(grant,), assignments=assignments, memberships=self._memberships(carrier))
+        return merged((State(grants=(grant,)), held))
+
+    def _assigned(self, role: str, carrier: Carrier, scope: Entity | None = None) -> State:
+        """A role of the caller or their group; of a group of theirs, where the policy refuses to assign roles to users."""
+        holder = self._carriers(carrier)[-1]
+        assignment = Assignment(principal=self._principal(holder), role=role, scope=scope)
+        return State(assignments=(assignment,), memberships=self._memberships(holder))
+
+    def _carriers(self, carrier: Carrier | None) -> tuple[Carrier, ...]:
+        """Through whom a fact applies to the caller, and last who holds the roles that it takes."""
+        if carrier is None:
+            return ()
+        if carrier != "user" or "user" in self.assignees:
+            return (carrier,)
+        return carrier, "group" if "state" in self.program.semantics.groups else "from_request"
 
     @property
     def grantees(self) -> Collection[str]:
         """The kinds of principals that grants may be to."""
         return self.program.semantics.grantees
+
+    @property
+    def assignees(self) -> Collection[str]:
+        """The kinds of principals that roles may be assigned to."""
+        return self.program.semantics.assignees
 
     def _principal(self, carrier: Carrier) -> str:
         return f"user:{self.user}" if carrier == "user" else f"group:{_group(carrier)}"

@@ -223,6 +223,12 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
         own, others = self.program.semantics.grantees, self.other_program.semantics.grantees
         return [kind for kind in own if kind in others] or own
 
+    @property
+    def assignees(self) -> Collection[str]:
+        """The kinds that both programs take, if any."""
+        own, others = self.program.semantics.assignees, self.other_program.semantics.assignees
+        return [kind for kind in own if kind in others] or own
+
     def is_in_state(self, term: Term) -> bool:
         """As WitnessBuilder.is_in_state, for attributes of either program."""
         declared = self.program.attribute(term) or self.other_program.attribute(term)

@@ -21,14 +21,16 @@ from privtab.analysis.state_diff.subjects import Question, Side, Subject, Subjec
 from privtab.analysis.what_can import questions
 from privtab.attributes import NONE_GIVEN, GivenAttributes
 from privtab.entitlements.alike import Alike, Key
+from privtab.ir.filters import earlier
 from privtab.ir.formula import atoms, item_condition
-from privtab.ir.nodes import RESOURCE, HasBelow, OwnsBelow, Program, Rule
+from privtab.ir.nodes import RESOURCE, HasBelow, OwnsBelow, Program, Rule, Term
 from privtab.ir.shapes import rule_flags
 from privtab.ir.support import Tool, check_support
 from privtab.moments import now
 from privtab.names import LEFT_OUT
 from privtab.paths import count_names
 from privtab.request import Entity
+from privtab.sql_text import Word
 from privtab.state.located import placed
 from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import State
@@ -169,6 +171,14 @@ class Comparison:
         """What the answer does not cover although it may seem to."""
         if self.sides[0].uses.request_groups and self.rows:
             yield "groups of requests are compared one at a time: `group:NAME` is a user whose request names that group alone"
+        parts = {
+            part.attribute if isinstance(part, Term) else part for one in self.program.filters for part in one.parts
+        }
+        if any(
+            row.cells.get("attribute") in parts or (row.table == "memberships" and Word("groups") in parts)
+            for row in self.rows
+        ):
+            yield "values that stand in the SQL of row filters and column masks are not compared"
 
     def _of(self, subjects: Sequence[Subject], roots: frozenset[str]) -> Iterator[ChangedAccess]:
         """The changed access of subjects that are affected at or below the same paths."""
@@ -217,7 +227,8 @@ class Comparison:
 
     def _flags(self, rule: Rule) -> Iterator[tuple[str, ...]]:
         """Every set of the flags that a rule depends on, smaller ones first."""
-        flags = rule_flags(self.program, rule)
+        tried = (rule, *earlier(self.program, rule.entity, rule.operation))
+        flags = list(dict.fromkeys(flag for one in tried for flag in rule_flags(self.program, one)))
         if len(flags) > MOST_FLAGS:
             self.undecided.append(f"`{rule.id}` depends on {len(flags)} flags: at most {MOST_FLAGS} were set together")
         for size in range(min(len(flags), MOST_FLAGS) + 1):
@@ -330,7 +341,7 @@ class Comparison:
 
     def _number(self, variants: Sequence[Question]) -> int:
         if id(variants) not in self._numbers:  # which are kept
-            meaning = tuple((question.condition, question.flags, question.unnamed) for question in variants)
+            meaning = tuple((asked.condition, asked.before, asked.flags, asked.unnamed) for asked in variants)
             self._numbers[id(variants)] = self._numbers.setdefault(meaning, len(self._numbers))
         return self._numbers[id(variants)]
 
@@ -369,7 +380,7 @@ class Comparison:
         for given in choices:
             self.decided += 1
             request = question.request(objects, given)
-            before, after = (subject_sets.allowed(request) for subject_sets in sets)
+            before, after = (subject_sets.applied(request) for subject_sets in sets)
             found[True].append((given, after - before))
             found[False].append((given, before - after))
         return found

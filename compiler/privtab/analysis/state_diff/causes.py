@@ -183,7 +183,7 @@ class CauseFinder:
 
                 def holds(tried: Rows, part: frozenset[Subject] = part) -> frozenset[Subject]:
                     self._causes.tried += 1
-                    allowed = self._world(part, tried).allowed(request)
+                    allowed = self._world(part, tried).applied(request)
                     return allowed if gained else part - allowed
 
                 for found, smallest in _smallest(holds, part, rows):

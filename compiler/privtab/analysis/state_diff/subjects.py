@@ -17,8 +17,9 @@ from privtab.entitlements.subjects import Subject as EntitledSubject
 from privtab.entitlements.subjects import Subjects, forms, held
 from privtab.entitlements.universe import USERS, named_principals
 from privtab.ir.comparisons import representatives
+from privtab.ir.filters import earlier
 from privtab.ir.formula import asked_condition, compared_terms, leaves
-from privtab.ir.nodes import RESOURCE, Compare, Formula, Program, Rule, Term
+from privtab.ir.nodes import RESOURCE, Compare, Formula, Or, Program, Rule, Term
 from privtab.ir.serialise import vocabulary
 from privtab.paths import PathShape
 from privtab.reference.evaluate import EvaluationContext, Reference
@@ -128,6 +129,8 @@ class Question:
     unnamed: bool
     flags: frozenset[str]
     condition: Formula
+    before: tuple[Formula, ...]
+    """Of a row filter or column mask: the conditions of those that are tried before it."""
     shape: PathShape
     given: GivenValues
     """The values that its request can give attributes."""
@@ -137,14 +140,16 @@ class Question:
         cls, program: Program, rule: Rule, flags: Iterable[str], states: Sequence[State], *, unnamed: bool
     ) -> Question:
         """The question for a rule."""
-        condition = asked_condition(program, rule, named=not unnamed)
+        tried = (rule, *earlier(program, rule.entity, rule.operation))
+        condition, *before = (asked_condition(program, one, named=not unnamed) for one in tried)
         return cls(
             rule=rule,
             unnamed=unnamed,
             flags=frozenset(flags),
             condition=condition,
+            before=tuple(before),
             shape=vocabulary(program).shapes[rule.entity],
-            given=GivenValues(program, condition, states),
+            given=GivenValues(program, Or(parts=(condition, *before)), states),
         )
 
     def requested(self, entity: Entity) -> Entity | None:
@@ -314,6 +319,13 @@ class SubjectSets:
         if subjects is None:
             subjects = self._known[found] = frozenset(self._names[number] for number in found)
         return subjects
+
+    def applied(self, request: Request) -> frozenset[Subject]:
+        """The same; of a row filter or column mask, those to whom it applies, since none that is tried before it does."""
+        others = earlier(self._reference.program, request.resource.type, request.action)
+        return self.allowed(request).difference(
+            *(self.allowed(replace(request, action=rule.operation)) for rule in others)
+        )
 
     def _has_orphan(self, request: Request) -> bool:
         where = self._reference.holdings.locations
