@@ -140,6 +140,47 @@ def test_a_group_without_members_is_asked_for_by_itself(tmp_path: Path) -> None:
     assert found.state.memberships == (("ann", "hr"),)
 
 
+def of_scim(folder: Path, people: list[dict[str, Any]], groups: list[dict[str, Any]]) -> ImportResult:
+    answers = {"Users": people, "Groups": groups}
+    listed = {name: {"totalResults": len(items), "Resources": items} for name, items in answers.items()}
+    return imported(folder, "scim", listed)
+
+
+@pytest.mark.parametrize("active", ["False", "false", "True", 0, 1, [], {}])
+def test_who_is_not_plainly_active_is_in_no_group(active: object, tmp_path: Path) -> None:
+    groups = ANSWERS["scim"]["Groups"]["Resources"]
+    found = of_scim(tmp_path, [{"id": "1", "userName": "ann", "active": active}], groups)
+    assert (list(found.state.memberships), [*found.by_name]) == ([], ["deactivated-member"])
+
+
+def test_two_groups_of_one_name_do_not_share_their_members(tmp_path: Path) -> None:
+    people = [{"id": "1", "userName": "ann"}, {"id": "2", "userName": "bob"}]
+    named = (("g", "hr", "1"), ("h", "hr", "2"), ("i", "it", "2"))
+    groups = [{"id": id_, "displayName": name, "members": [{"value": member}]} for id_, name, member in named]
+    found = of_scim(tmp_path, people, groups)
+    assert list(found.state.memberships) == [("bob", "it")]
+    assert {name: count for name, (_, count) in found.by_name.items()} == {"repeated-group": 2}
+    assert found.refused(strict=False, allow_partial=False)
+
+
+def test_two_users_of_one_name_do_not_share_their_groups(tmp_path: Path) -> None:
+    people = [{"id": "2", "userName": "ann"}, {"id": "1", "userName": "ann"}]
+    found = of_scim(tmp_path, people, ANSWERS["scim"]["Groups"]["Resources"])
+    assert (list(found.state.memberships), [*found.by_name]) == ([], ["missing-value"])
+
+
+def test_a_user_with_the_name_of_a_group_is_no_group(tmp_path: Path) -> None:
+    found = of_scim(tmp_path, [{"id": "1", "userName": "group:it"}], ANSWERS["scim"]["Groups"]["Resources"])
+    assert (list(found.state.memberships), [*found.by_name]) == ([], ["malformed-principal"])
+
+
+@pytest.mark.parametrize("switch", ["false", 0, []])
+def test_a_switch_is_true_or_false(switch: object, tmp_path: Path) -> None:
+    policies = [{"id": 1, "name": "p", "isEnabled": switch}]
+    with pytest.raises(FileError, match=r"policies.isEnabled.*not true or false"):
+        imported(tmp_path, "ranger", {"service/plugins/policies": {"totalCount": 1, "policies": policies}})
+
+
 def test_further_pages_are_files_of_their_own(tmp_path: Path) -> None:
     page = {**PEOPLE, "totalResults": 2}
     with pytest.raises(FileError, match=r"no answer to `/Users.*startIndex=2"):

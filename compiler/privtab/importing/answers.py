@@ -310,6 +310,9 @@ class FieldSearch:
                 if kind is Word.SWITCH:
                     if content is False:
                         break
+                    if content is not None and content is not True:
+                        path = _path((name, item, place))
+                        raise FileError(f"`{path}` in the answer to {where} is {_short(content)}, not true or false")
                 elif isinstance(kind, Fields):
                     if content.__class__ is not dict or not content.keys() <= kind.known or kind.required:
                         deeper.append((kind, name, content))
