@@ -131,6 +131,15 @@ def test_a_role_is_named_by_the_path_in_its_metalake(tmp_path: Path) -> None:
     assert (row.principal, row.role) == ("user:a/nn", "m/r%2F1")
 
 
+@pytest.mark.parametrize("name", ["user:ann", "group:ann", "role:ann"])
+def test_a_user_whose_name_begins_as_a_principal_is_no_member(name: str, tmp_path: Path) -> None:
+    policy = HIERARCHY.replace("  metastore:\n", "  metastore:\n  metalake:\n")
+    for each, expected in (("ann", ["ann"]), (name, [])):
+        users = {"code": 0, "users": [{"name": each, "roles": []}]}
+        found = imported(tmp_path, "gravitino", {**ANSWERS["gravitino"], f"{GRAVITINO}/users": users}, policy)
+        assert [member for member, _ in found.state.members] == expected
+
+
 def test_a_group_without_members_is_asked_for_by_itself(tmp_path: Path) -> None:
     listed = {"totalResults": 1, "Resources": [{"id": "g", "displayName": "hr"}]}
     with pytest.raises(FileError, match="no answer to `/Groups/g"):
