@@ -12,7 +12,7 @@ from jmespath import Options, compile  # noqa: A004
 from ranger import LAKE
 
 from privtab._resources import documents
-from privtab.errors import FileError
+from privtab.errors import FileError, UsageError
 from privtab.importing.answers import opened
 from privtab.importing.document import ImportDocument, ImportStep, load
 from privtab.importing.expression import FUNCTIONS, Expression
@@ -202,6 +202,23 @@ def test_further_pages_are_files_of_their_own(tmp_path: Path) -> None:
         imported(tmp_path, "scim", {"Users.startIndex=2": changed})
     whole = {"Users.startIndex=2": {**changed, "totalResults": 2}}
     assert imported(tmp_path, "scim", whole).state.memberships == (("ann", "hr"),)
+
+
+def test_a_kept_answer_about_one_catalog_is_none_about_another(tmp_path: Path) -> None:
+    rows = {"schemas": [{"name": "s", "owner": "ann@x"}]}
+    about: dict[str, Any] = {
+        f"permissions/{place}": {} for place in ("catalog/c", "catalog/d", "schema/c.s", "schema/d.s")
+    }
+    answers = {"catalogs": {"catalogs": [{"name": "c"}, {"name": "d"}]}, **about, "tables": {"tables": []}}
+    policy = HIERARCHY.replace("  catalog:\n", "  catalog:\n    schema:\n      table:\n        column:\n", 1).replace(
+        "  schema:\n    table:\n      column:\n  catalog", "  catalog"
+    )
+    with pytest.raises(UsageError, match=r"as in `schemas.catalog_name=d.json`"):
+        imported(tmp_path, "unity", {**answers, "schemas": rows}, policy)
+    tables: dict[str, Any] = {f"tables.catalog_name={name}&schema_name=s": {"tables": []} for name in "cd"}
+    more = {"schemas.catalog_name=c": {"schemas": [{"name": "s"}]}, "schemas.catalog_name=d": rows, **tables}
+    found = imported(tmp_path, "unity", {**answers, **more}, policy)
+    assert [str(entity) for entity, _ in found.state.owners] == ["schema:d/s"]
 
 
 def test_unity_catalog_as_its_servers_spell_it(tmp_path: Path) -> None:
