@@ -12,7 +12,7 @@ from jmespath import Options, compile  # noqa: A004
 from ranger import LAKE
 
 from privtab._resources import documents
-from privtab.errors import FileError
+from privtab.errors import FileError, UsageError
 from privtab.importing.answers import opened
 from privtab.importing.document import ImportDocument, ImportStep, load
 from privtab.importing.expression import FUNCTIONS, Expression
@@ -131,6 +131,15 @@ def test_a_role_is_named_by_the_path_in_its_metalake(tmp_path: Path) -> None:
     assert (row.principal, row.role) == ("user:a/nn", "m/r%2F1")
 
 
+@pytest.mark.parametrize("name", ["user:ann", "group:ann", "role:ann"])
+def test_a_user_whose_name_begins_as_a_principal_is_no_member(name: str, tmp_path: Path) -> None:
+    policy = HIERARCHY.replace("  metastore:\n", "  metastore:\n  metalake:\n")
+    for each, expected in (("ann", ["ann"]), (name, [])):
+        users = {"code": 0, "users": [{"name": each, "roles": []}]}
+        found = imported(tmp_path, "gravitino", {**ANSWERS["gravitino"], f"{GRAVITINO}/users": users}, policy)
+        assert [member for member, _ in found.state.members] == expected
+
+
 def test_a_group_without_members_is_asked_for_by_itself(tmp_path: Path) -> None:
     listed = {"totalResults": 1, "Resources": [{"id": "g", "displayName": "hr"}]}
     with pytest.raises(FileError, match="no answer to `/Groups/g"):
@@ -138,6 +147,47 @@ def test_a_group_without_members_is_asked_for_by_itself(tmp_path: Path) -> None:
     group = {"id": "g", "displayName": "hr", "members": [{"value": "1"}]}
     found = imported(tmp_path, "scim", {"Users": PEOPLE, "Groups": listed, "Groups/g": group})
     assert found.state.memberships == (("ann", "hr"),)
+
+
+def of_scim(folder: Path, people: list[dict[str, Any]], groups: list[dict[str, Any]]) -> ImportResult:
+    answers = {"Users": people, "Groups": groups}
+    listed = {name: {"totalResults": len(items), "Resources": items} for name, items in answers.items()}
+    return imported(folder, "scim", listed)
+
+
+@pytest.mark.parametrize("active", ["False", "false", "True", 0, 1, [], {}])
+def test_who_is_not_plainly_active_is_in_no_group(active: object, tmp_path: Path) -> None:
+    groups = ANSWERS["scim"]["Groups"]["Resources"]
+    found = of_scim(tmp_path, [{"id": "1", "userName": "ann", "active": active}], groups)
+    assert (list(found.state.memberships), [*found.by_name]) == ([], ["deactivated-member"])
+
+
+def test_two_groups_of_one_name_do_not_share_their_members(tmp_path: Path) -> None:
+    people = [{"id": "1", "userName": "ann"}, {"id": "2", "userName": "bob"}]
+    named = (("g", "hr", "1"), ("h", "hr", "2"), ("i", "it", "2"))
+    groups = [{"id": id_, "displayName": name, "members": [{"value": member}]} for id_, name, member in named]
+    found = of_scim(tmp_path, people, groups)
+    assert list(found.state.memberships) == [("bob", "it")]
+    assert {name: count for name, (_, count) in found.by_name.items()} == {"repeated-group": 2}
+    assert found.refused(strict=False, allow_partial=False)
+
+
+def test_two_users_of_one_name_do_not_share_their_groups(tmp_path: Path) -> None:
+    people = [{"id": "2", "userName": "ann"}, {"id": "1", "userName": "ann"}]
+    found = of_scim(tmp_path, people, ANSWERS["scim"]["Groups"]["Resources"])
+    assert (list(found.state.memberships), [*found.by_name]) == ([], ["missing-value"])
+
+
+def test_a_user_with_the_name_of_a_group_is_no_group(tmp_path: Path) -> None:
+    found = of_scim(tmp_path, [{"id": "1", "userName": "group:it"}], ANSWERS["scim"]["Groups"]["Resources"])
+    assert (list(found.state.memberships), [*found.by_name]) == ([], ["malformed-principal"])
+
+
+@pytest.mark.parametrize("switch", ["false", 0, []])
+def test_a_switch_is_true_or_false(switch: object, tmp_path: Path) -> None:
+    policies = [{"id": 1, "name": "p", "isEnabled": switch}]
+    with pytest.raises(FileError, match=r"policies.isEnabled.*not true or false"):
+        imported(tmp_path, "ranger", {"service/plugins/policies": {"totalCount": 1, "policies": policies}})
 
 
 def test_further_pages_are_files_of_their_own(tmp_path: Path) -> None:
@@ -152,6 +202,23 @@ def test_further_pages_are_files_of_their_own(tmp_path: Path) -> None:
         imported(tmp_path, "scim", {"Users.startIndex=2": changed})
     whole = {"Users.startIndex=2": {**changed, "totalResults": 2}}
     assert imported(tmp_path, "scim", whole).state.memberships == (("ann", "hr"),)
+
+
+def test_a_kept_answer_about_one_catalog_is_none_about_another(tmp_path: Path) -> None:
+    rows = {"schemas": [{"name": "s", "owner": "ann@x"}]}
+    about: dict[str, Any] = {
+        f"permissions/{place}": {} for place in ("catalog/c", "catalog/d", "schema/c.s", "schema/d.s")
+    }
+    answers = {"catalogs": {"catalogs": [{"name": "c"}, {"name": "d"}]}, **about, "tables": {"tables": []}}
+    policy = HIERARCHY.replace("  catalog:\n", "  catalog:\n    schema:\n      table:\n        column:\n", 1).replace(
+        "  schema:\n    table:\n      column:\n  catalog", "  catalog"
+    )
+    with pytest.raises(UsageError, match=r"as in `schemas.catalog_name=d.json`"):
+        imported(tmp_path, "unity", {**answers, "schemas": rows}, policy)
+    tables: dict[str, Any] = {f"tables.catalog_name={name}&schema_name=s": {"tables": []} for name in "cd"}
+    more = {"schemas.catalog_name=c": {"schemas": [{"name": "s"}]}, "schemas.catalog_name=d": rows, **tables}
+    found = imported(tmp_path, "unity", {**answers, **more}, policy)
+    assert [str(entity) for entity, _ in found.state.owners] == ["schema:d/s"]
 
 
 def test_unity_catalog_as_its_servers_spell_it(tmp_path: Path) -> None:

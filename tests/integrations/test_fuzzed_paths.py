@@ -268,3 +268,15 @@ def test_a_number_is_decided_as_the_handler_gets_it(bundles: Any) -> None:
             send("GET", "/web/numbers/007")
             assert called == [("number", {"number": 7})], kind
             assert asked.resources.pop() == "dataset:web/7"
+
+
+@pytest.mark.parametrize("target", ["/api/datasets/web/clicks", "/datasets/web/clicks"])
+@pytest.mark.parametrize("unmapped", ["deny", "allow"])
+def test_the_root_path_of_an_application_is_no_way_around_a_decision(target: str, unmapped: str, bundles: Any) -> None:
+    called: Called = []
+    asked = Asked()
+    app = fastapi_app(called)
+    app.root_path = "/api"
+    with Embedded(*bundles, hooks=[asked]) as client:
+        asgi(app, client, unmapped=unmapped)("GET", target)
+    assert asked.resources == [entity(name, parameters) for name, parameters in called]

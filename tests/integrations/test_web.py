@@ -17,9 +17,9 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 import pytest
 import requests
 import uvicorn
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Query
 from fastapi import Request as WebRequest
-from pydantic import StringConstraints
+from pydantic import AliasChoices, BaseModel, Field, StringConstraints
 
 from privtab import Client, Decision
 from privtab.bundle.pack import state_bundle
@@ -421,3 +421,33 @@ def test_without_an_answer_no_handler_runs(nobody_there: Client) -> None:
             answer = ask(url, "ann", "GET", path)
             assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
             assert "127.0.0.1" not in answer.text
+
+
+class Chosen(BaseModel):
+    dataset: str = Field(validation_alias=AliasChoices("name", "q"))
+
+
+class Lower(BaseModel):
+    q: Annotated[str, StringConstraints(to_lower=True)]
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter"),
+    [
+        ("q=web/clicks&name=web/salaries", Annotated[str, Query(alias="name")]),
+        ("q=web/clicks&name=web/salaries", Annotated[str, Query(validation_alias=AliasChoices("name", "q"))]),
+        ("q=web/clicks&name=web/salaries", Annotated[Chosen, Query()]),
+        ("q=web/Salaries", Annotated[Lower, Query()]),
+    ],
+)
+def test_no_other_name_and_no_model_is_a_way_around_a_decision(client: Embedded, query: str, parameter: Any) -> None:
+    app = FastAPI()
+    needed = Requires("read", "dataset", arg="q", guard=client, user=signed_in)
+
+    def search(q: Any) -> str:
+        return str(q)
+
+    search.__annotations__["q"] = parameter
+    app.get("/search", dependencies=[Depends(needed)])(search)
+    with serving(app) as url:
+        assert ask(url, "ben", "GET", f"/search?{query}").status_code == 400

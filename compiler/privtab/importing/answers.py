@@ -41,10 +41,10 @@ class Answers:
     def __init__(self, where: str) -> None:
         self.where = where
 
-    def get(self, address: str, page: str = "") -> Any:  # noqa: ARG002
+    def get(self, address: str, page: str = "", about: str = "") -> Any:  # noqa: ARG002
         """The JSON value at an address below the source's own; None where there is nothing (404). Raises FileError.
 
-        `page`: what a further page is asked for by, as `cursor=NEXT`.
+        `page`: what a further page is asked for by, as `cursor=NEXT`. `about`: the part of the query that says what is asked about.
         """
         raise UsageError(f"the import document requests `{address}`: give the URL of a server, not {self.where}")
 
@@ -62,7 +62,7 @@ class HttpAnswers(Answers):
         self._url = url.rstrip("/")
         self._questions = 0
 
-    def get(self, address: str, page: str = "") -> Any:
+    def get(self, address: str, page: str = "", about: str = "") -> Any:  # noqa: ARG002  (a part of the address)
         """As Answers.get."""
         self._questions += 1
         if self._questions > MOST_QUESTIONS:
@@ -80,21 +80,34 @@ class HttpAnswers(Answers):
 
 
 class KeptAnswers(Answers):
-    """Answers in files: `a/b.json` for `/a/b`, whatever its query, `a/b.cursor=X.json` for a further page; one file answers everything."""
+    """Answers in files: `a/b.json` for `/a/b`, `a/b.cursor=X.json` for a further page; one file answers everything.
+
+    A query counts only where it says what is asked about: then there is `a/b.catalog=C.json` for each, or `a/b.json` for one alone.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
         self._path = path
         self._questions: set[str] = set()
+        self._about: dict[Path, str] = {}
 
-    def get(self, address: str, page: str = "") -> Any:
+    def get(self, address: str, page: str = "", about: str = "") -> Any:
         """As Answers.get."""
         path, suffix = self._path, f".{page}.json" if page else ".json"
         if path.is_dir():
             parts = [unquote(part) for part in urlsplit(address).path.split("/") if part]
             if any(part in {".", ".."} or "/" in part or "\\" in part for part in parts):
                 raise FileError(f"`{address}` cannot be a file below {path}")
-            path = path.joinpath(*parts[:-1], f"{parts[-1] if parts else 'index'}{suffix}")
+            plain = path.joinpath(*parts[:-1], parts[-1] if parts else "index")
+            about = about.replace("/", "%2F")
+            path = plain.with_name(f"{plain.name}.{about}{suffix}")
+            if not about or not path.exists():
+                path = plain.with_name(f"{plain.name}{suffix}")
+                if self._about.setdefault(path, about) != about:
+                    raise UsageError(
+                        f"{path} is one answer, and the import document asks for several: give a file for each, as in "
+                        f"`{plain.name}.{about}{suffix}`"
+                    )
         else:
             if page:
                 raise FileError(f"{path} is one page of several: the next is asked for by `{page}`")
@@ -310,6 +323,9 @@ class FieldSearch:
                 if kind is Word.SWITCH:
                     if content is False:
                         break
+                    if content is not None and content is not True:
+                        path = _path((name, item, place))
+                        raise FileError(f"`{path}` in the answer to {where} is {_short(content)}, not true or false")
                 elif isinstance(kind, Fields):
                     if content.__class__ is not dict or not content.keys() <= kind.known or kind.required:
                         deeper.append((kind, name, content))

@@ -264,17 +264,17 @@ class _Collector:
             yield list(self.answers.query(ask.text, context))
             return
         try:
-            address = ask.address(context)
+            address, about = ask.address(context), ask.varying(context)
         except FormatError as error:
             raise FileError(f"{self.document.path}: {error}") from error
-        for answer in self._pages(step, address):
+        for answer in self._pages(step, address, about):
             if answer is None or step.fields is None:
                 yield answer
             else:
                 yield self.fields.answer(step.fields, answer, f"`{address}`")
 
-    def _pages(self, step: ImportStep, address: str) -> Iterator[Any]:
-        answer = self.answers.get(address)
+    def _pages(self, step: ImportStep, address: str, about: str) -> Iterator[Any]:
+        answer = self.answers.get(address, about=about)
         if answer is None and not step.optional:
             raise FileError(f"there is no answer to `{address}`")
         yield answer
@@ -285,7 +285,7 @@ class _Collector:
             mark = pages.next_mark(answer)
             if mark is None:
                 return
-            answer = self.answers.get(address, f"{step.page.parameter}={quote(mark, safe='')}")
+            answer = self.answers.get(address, f"{step.page.parameter}={quote(mark, safe='')}", about)
             if answer is None:
                 raise FileError(
                     f"there is no answer to `{address}` with `{step.page.parameter}={mark}`, a further page"

@@ -44,6 +44,11 @@ class Template:
         """As a path of a URL."""
         return self._filled(values, lambda value: quote("/".join(_texts(value)), safe=""))
 
+    def varying(self, values: Mapping[str, object]) -> str:
+        """As the parts of the query of a URL that have placeholders."""
+        parts = self.text.partition("?")[2].split("&")
+        return "&".join(Template(part).address(values) for part in parts if _PLACEHOLDER.search(part))
+
     def _filled(
         self, values: Mapping[str, object], written: Callable[[object], str], missing: str | None = None
     ) -> str:

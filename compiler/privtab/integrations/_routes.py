@@ -262,6 +262,8 @@ def has_routes(candidate: Any) -> bool:
 
 def _read_starlette(router: Any, scope: dict[str, Any], above: str) -> Reading | None:
     """As the router's own loop. `above`: the path where the router is mounted."""
+    if root := getattr(router, "root_path", ""):  # which FastAPI takes off the path, whatever the server says
+        scope = scope | {"root_path": root}
     if (found := selected(router, scope)) is None:
         return None
     route, inner = found

@@ -13,6 +13,8 @@ from privtab.request import Decision
 
 try:
     from fastapi import Depends, FastAPI, HTTPException, Request, Response
+    from fastapi.dependencies.utils import request_params_to_args
+    from pydantic import BaseModel
 except ImportError:  # pragma: no cover  (tests run with it)
     raise UsageError("privtab.integrations.fastapi needs FastAPI: pip install fastapi") from None
 
@@ -87,20 +89,32 @@ def _values(template: RequestTemplate, request: Request) -> dict[str, Any]:
     for name in template.names:
         in_path = name in request.path_params
         sent = [request.path_params[name]] if in_path else request.query_params.getlist(name)
-        read = {str(getattr(value, "value", value)) for text in sent for value in _read(request, name, text)}
+        read = {str(getattr(value, "value", value)) for value in _read(request, name)}
         texts = read.union(map(str, sent))
         values[name] = frozenset(texts) if len(sent) > 1 or len(texts) > 1 else next(iter(sent), None)
     return values
 
 
-def _read(request: Request, name: str, text: object) -> Iterator[Any]:
-    """What the handler and its dependencies make of an argument."""
+def _read(request: Request, name: str) -> Iterator[Any]:
+    """What the handler and its dependencies read as an argument, under this name or an alias, also in a model of several."""
     dependants = [request.scope["route"].dependant]
     while dependants:
         dependant = dependants.pop()
         dependants += dependant.dependencies
-        for field in (*dependant.path_params, *dependant.query_params):
-            if field.alias == name:
-                value, errors = field.validate(text, {}, loc=(name,))
-                if not errors:  # otherwise FastAPI answers 422
-                    yield value
+        fields = ((dependant.path_params, request.path_params), (dependant.query_params, request.query_params))
+        for field, sent in ((field, sent) for listed, sent in fields for field in listed):
+            found, _ = request_params_to_args([field], sent)  # without a value, FastAPI answers 422
+            for value in found.values():
+                inner = type(value).model_fields if isinstance(value, BaseModel) else {}
+                read = [(getattr(value, of), of, info) for of, info in inner.items()] or [
+                    (value, field.name, field.field_info)
+                ]
+                for part, of, info in read:
+                    if name in _names(of, info):
+                        yield from part if isinstance(part, list) else (part,)
+
+
+def _names(name: str, info: Any) -> set[object]:
+    """The names by which a field is read."""
+    alias = info.validation_alias
+    return {name, info.alias, *(getattr(alias, "choices", None) or (alias,))}
