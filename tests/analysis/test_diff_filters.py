@@ -10,7 +10,7 @@ import pytest
 
 from privtab import model, syntax
 from privtab.analysis.diff import Diff, Verdict, diff
-from privtab.ir.filters import sql
+from privtab.ir.names import sql
 from privtab.ir.nodes import Program
 from privtab.model.lower import lower
 from privtab.reference.evaluate import Reference

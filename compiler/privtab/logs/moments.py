@@ -24,10 +24,9 @@ from privtab.registry import Registry, Revision
 from privtab.registry.deploy.program import program_in
 from privtab.state.findings import stops
 from privtab.state.index import index
-from privtab.state.load import as_raw, from_tables
+from privtab.state.load import as_raw, from_tables, validate
 from privtab.state.names import UsedParts, uses
 from privtab.state.raw import RawState
-from privtab.state.validate import validate
 from privtab.state.written import as_written
 from privtab.store.journal import Journal
 
