@@ -15,8 +15,8 @@ from prepared import Prepared, serve
 
 from privtab import Client, Entity, Request
 from privtab.client._transport import RequestsTransport
-from privtab.conform.authzen import AuthZenDriver
-from privtab.conform.nodes import Question, QuestionPlan, SystemAnswer, World
+from privtab.conform import Question, QuestionPlan, SystemAnswer, World
+from privtab.conform.drivers import AuthZenDriver
 from privtab.conform.run import Settings, run
 from privtab.state.nodes import State
 

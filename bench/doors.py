@@ -14,8 +14,7 @@ from privtab.bundle.pack import packed_state
 from privtab.doors.document import load
 from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_artifacts
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 TABLES, SCHEMAS, USERS, ROLES = 10_000, 20, 1_000, 100
 FEW = 1_000

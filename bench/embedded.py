@@ -167,8 +167,7 @@ def _first(folder: Path, repetitions: int) -> Spread:
     """Milliseconds from `connect()` to the end of the first decision, for a shipped policy with its sample state."""
     from privtab.bundle import state_bundle
     from privtab.pipeline import find_policy, load_program, policy_bundle
-    from privtab.state.load import load
-    from privtab.state.validate import validate
+    from privtab.state.load import load, validate
 
     program = load_program(SHIPPED)
     state, _ = validate(program, load(find_policy(SHIPPED).parent / STATE))

@@ -18,8 +18,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import load_program, policy_bundle
 from privtab.request import Entity
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 BATCH = 1_000
 DEEPEST = 8

@@ -23,8 +23,7 @@ from privtab import Client, Embedded
 from privtab.bundle.pack import state_bundle
 from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 COUNT = 1_000_000
 POLICY = """\

@@ -18,8 +18,7 @@ from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 Kind: TypeAlias = Literal["policy", "state"]
 KINDS: tuple[Kind, ...] = ("policy", "state")

@@ -21,9 +21,8 @@ from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
 from privtab.pipeline import find_policy, load_program, policy_bundle
 from privtab.state.index import index
-from privtab.state.load import from_tables
+from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
-from privtab.state.validate import validate
 
 T = TypeVar("T")
 

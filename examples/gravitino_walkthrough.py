@@ -21,8 +21,7 @@ from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
 from privtab.state.index import index
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 Rows: TypeAlias = Mapping[str, Sequence[Mapping[str, str]]]
 

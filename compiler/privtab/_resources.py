@@ -1,4 +1,7 @@
-"""Locate templates, shipped policies and OPA's own files, in the installed package or else in the checkout; and load templates."""
+"""Locate templates, shipped policies and OPA's own files, in the installed package or else in the checkout; and load templates.
+
+How to install extras: privtab is on no package index yet, so from a checkout or a wheel. A release changes `SOURCE`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from privtab.errors import UsageError
+from privtab.hints import did_you_mean
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-from privtab.errors import UsageError
-from privtab.hints import did_you_mean
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -74,3 +78,16 @@ def environment(folder: str) -> Environment:
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - see the docstring
     )
+
+
+SOURCE = "."
+"""What pip installs, relative to a checkout."""
+
+
+def how_to_install(*extras: str) -> str:
+    """The command that installs extras, for messages.
+
+    >>> how_to_install("compiler", "serve")
+    "pip install '.[compiler,serve]' in a checkout of privtab, or with the path of its wheel for the dot"
+    """
+    return f"pip install '{SOURCE}[{','.join(extras)}]' in a checkout of privtab, or with the path of its wheel for the dot"

@@ -1,4 +1,4 @@
-"""The exceptions of privtab, one tree.
+"""The exceptions of privtab, one tree; and the exit codes of commands and jobs.
 
 PrivtabError
 ├── UsageError                the caller asked for something that does not exist (exit code 2)
@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -231,3 +232,15 @@ def _first(diagnostics: Sequence[Diagnostic]) -> list[str]:
     if len(diagnostics) > _MOST:
         lines.append(f"and {len(diagnostics) - _MOST:,} more, all in `diagnostics`")
     return lines
+
+
+class ExitCode(IntEnum):
+    """How a command ended."""
+
+    OK = 0
+    FINDINGS = 1
+    """Findings, or a failed check."""
+    USAGE = 2
+    """The command line or a settings file is wrong."""
+    EXTERNAL = 3
+    """No OPA, no network, or a file that cannot be read or written."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from privtab import strict_json
-from privtab._install import how_to_install
+from privtab._resources import how_to_install
 from privtab.errors import FileError, SignatureRefused, UsageError
 
 KeySource: TypeAlias = str | os.PathLike[str]

@@ -22,9 +22,8 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.source import SourceFile
 from privtab.state.attribute_rows import texts
-from privtab.state.load import from_tables
+from privtab.state.load import from_tables, validate
 from privtab.state.nodes import AttributeRow, Grant, State
-from privtab.state.validate import validate
 
 POLICY = """
 privtab: 1

@@ -13,7 +13,7 @@ from privtab import model, syntax
 from privtab.analysis.diff import Diff, Verdict, diff
 from privtab.analysis.state_diff import state_diff
 from privtab.attributes import GivenAttributes
-from privtab.ir.filters import sql
+from privtab.ir.names import sql
 from privtab.ir.nodes import Program
 from privtab.model.lower import lower
 from privtab.reference.evaluate import Reference

@@ -15,9 +15,8 @@ from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
-from privtab.state.load import from_tables, to_tables
+from privtab.state.load import from_tables, to_tables, validate
 from privtab.state.nodes import State
-from privtab.state.validate import validate
 
 LAKE = """
 privtab: 1

@@ -18,9 +18,8 @@ from privtab.analysis.who_can import Principal, who_can
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.state.load import from_tables
+from privtab.state.load import from_tables, validate
 from privtab.state.nodes import Grant, State
-from privtab.state.validate import validate
 
 SHOP = Entity("shop", "s")
 

@@ -24,8 +24,8 @@ from privtab.analysis.state_diff.summary import groups as by_rows
 from privtab.attributes import GivenAttributes
 from privtab.entitlements.universe import Universe, named_principals
 from privtab.entitlements.universe import universe as universe_of
-from privtab.ir.filters import earlier
 from privtab.ir.formula import compares_given, item_condition, leaves
+from privtab.ir.names import earlier
 from privtab.ir.nodes import RESOURCE, Compare, Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.ir.shapes import rule_flags

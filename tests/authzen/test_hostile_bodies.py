@@ -20,8 +20,7 @@ from privtab.authzen.points import LocalDecisionPoint
 from privtab.authzen.service import Service
 from privtab.bundle.pack import state_bundle
 from privtab.pipeline import load_program, policy_bundle
-from privtab.state.load import load
-from privtab.state.validate import validate
+from privtab.state.load import load, validate
 
 PATHS = [
     f"/access/v1/{at}" for at in ("evaluation", "evaluations", "search/subject", "search/resource", "search/action")

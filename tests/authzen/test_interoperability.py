@@ -17,8 +17,7 @@ from authzen_server import Server, start
 from privtab import pipeline
 from privtab.opa.server import OpaServer
 from privtab.state.index import index
-from privtab.state.load import load
-from privtab.state.validate import validate
+from privtab.state.load import load, validate
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "authzen"
 PEOPLE = {

@@ -23,12 +23,11 @@ from privtab.authzen.service import AT_ONCE, TRIED, PagePosition, SearchPlan, Se
 from privtab.bundle.pack import state_bundle
 from privtab.client.embedded import Embedded
 from privtab.entitlements.universe import universe
-from privtab.ir.filters import filter_of
+from privtab.ir.names import filter_of
 from privtab.pipeline import load_program, policy_bundle
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 WORLDS = st.tuples(st.integers(0, 400), st.integers(0, 10_000))
 

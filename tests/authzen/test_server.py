@@ -23,9 +23,8 @@ from privtab.bundle.pack import state_bundle
 from privtab.ir.nodes import Program
 from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
-from privtab.state.load import load
+from privtab.state.load import load, validate
 from privtab.state.nodes import State
-from privtab.state.validate import validate
 
 EVALUATION = "/access/v1/evaluation"
 EVALUATIONS = "/access/v1/evaluations"

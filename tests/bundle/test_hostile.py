@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from privtab.bundle import bounds
+from privtab.bundle import archive
 from privtab.bundle.inspect import inspect
-from privtab.bundle.verify import verify
+from privtab.bundle.sign import verify
 from privtab.cli._app import run
 from privtab.errors import BrokenBundle, BundleRefused, FileError
 from privtab.registry import Registry
@@ -134,7 +134,7 @@ def unpacking(size: int, *names: str) -> Iterable[bytes]:
 
 
 def test_archives_that_unpack_to_more_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "LARGEST", 3_000_000)
+    monkeypatch.setattr(archive, "LARGEST", 3_000_000)
     bundle = gzip.compress(b"".join(unpacking(1_048_576, "a.bin", "b.bin", "c.bin")))
     for look in (lambda: inspect(bundle), lambda: verify(bundle, Trust(()))):
         with pytest.raises(BrokenBundle, match="unpacks to more than"):
@@ -155,7 +155,7 @@ def test_bundles_that_are_too_large_to_inspect(
 ) -> None:
     bundle = gzip.compress(tar(member(DATA, text)))
     assert inspect(bundle).files
-    monkeypatch.setattr(bounds, name, {"MOST_ENTRIES": 1, "LARGEST_MANIFEST": 50}.get(name, 1000))
+    monkeypatch.setattr(archive, name, {"MOST_ENTRIES": 1, "LARGEST_MANIFEST": 50}.get(name, 1000))
     with pytest.raises(BrokenBundle, match=says):
         inspect(bundle)
     with pytest.raises(BundleRefused, match=says):

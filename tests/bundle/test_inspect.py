@@ -14,8 +14,7 @@ from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
 from privtab.bundle.inspect import inspect
 from privtab.bundle.pack import shard_bundles
-from privtab.bundle.sign import signed, signed_pieces
-from privtab.bundle.verify import verify
+from privtab.bundle.sign import signed, signed_pieces, verify
 from privtab.errors import BrokenBundle, FileError
 from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, Window, moment

@@ -18,8 +18,7 @@ from privtab.bundle.inspect import inspect
 from privtab.bundle.provenance import provenance
 from privtab.pipeline import load_program
 from privtab.registry.deploy.rollout import pack
-from privtab.state.load import load
-from privtab.state.validate import validate
+from privtab.state.load import load, validate
 
 POLICY = """
 privtab: 1

@@ -15,8 +15,7 @@ import signing_keys
 from privtab import pipeline
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
-from privtab.bundle.sign import PASSWORD_VARIABLE, SigningKey, new_key, signed, signed_bundle
-from privtab.bundle.verify import verify
+from privtab.bundle.sign import PASSWORD_VARIABLE, SigningKey, new_key, signed, signed_bundle, verify
 from privtab.errors import BrokenBundle, FileError, SignatureRefused, UsageError
 from privtab.pipeline import policy_artifacts
 from privtab.signatures import Trust, VerificationKey, canonical, verification_keys

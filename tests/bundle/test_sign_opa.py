@@ -19,8 +19,7 @@ from privtab.bundle.sign import opa_configuration, public_keys, signed
 from privtab.errors import OpaError
 from privtab.opa.server import OpaServer
 from privtab.pipeline import policy_bundle
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 POLICY = """
 privtab: 1

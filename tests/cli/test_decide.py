@@ -14,8 +14,7 @@ from privtab.bundle.pack import state_bundle
 from privtab.cli._engines import Engine
 from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_bundle
-from privtab.state.load import load
-from privtab.state.validate import validate
+from privtab.state.load import load, validate
 
 ENGINES = get_args(Engine)
 

@@ -13,7 +13,7 @@ import pytest
 
 from privtab.bundle.pack import state_bundle
 from privtab.cli._stored import load_rows
-from privtab.state.validate import validate
+from privtab.state.load import validate
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from privtab.cli import _output
-from privtab.exit_codes import ExitCode
+from privtab.errors import ExitCode
 from privtab.request import Entity
 
 BY_HAND = {

@@ -13,8 +13,7 @@ from example_bundles import POLICY, READS, STATES, WIDER
 
 from privtab.pipeline import load_program, policy_bundle
 from privtab.registry import Registry
-from privtab.state.load import load
-from privtab.state.validate import validate
+from privtab.state.load import load, validate
 
 Privtab = Callable[..., Any]
 

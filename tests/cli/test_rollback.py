@@ -127,7 +127,7 @@ def test_every_sidecar_is_watched(privtab: Privtab, fleet: SidecarFleet, run_bef
 
 
 def test_a_rollback_is_signed_anew(privtab: Privtab, fleet: SidecarFleet) -> None:
-    from privtab.bundle.verify import verify
+    from privtab.bundle.sign import verify
     from privtab.signatures import Trust
 
     key = fleet.folder / "key.pem"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import signing_keys
 
-from privtab.bundle.verify import verify
+from privtab.bundle.sign import verify
 from privtab.signatures import Trust
 
 PAIR = signing_keys.pair()

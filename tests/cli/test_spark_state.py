@@ -10,7 +10,7 @@ import signing_keys
 from pyspark.sql import SparkSession
 
 from privtab.bundle.inspect import inspect
-from privtab.bundle.verify import verify
+from privtab.bundle.sign import verify
 from privtab.cli._app import run
 from privtab.signatures import Trust
 

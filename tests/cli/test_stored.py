@@ -12,8 +12,7 @@ from example_bundles import STATES, ExampleBundles, bundles, program
 from privtab.cli._app import run
 from privtab.cli._stored import ChannelReference, place_of
 from privtab.registry import Registry
-from privtab.state.load import from_tables, load, to_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, load, to_tables, validate
 
 ASKED = [
     {"subject": {"type": "user", "id": user}, "action": {"name": action}, "resource": {"type": "item", "id": item}}

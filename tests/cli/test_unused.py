@@ -17,8 +17,7 @@ from pyarrow import parquet
 
 from privtab.pipeline import load_program
 from privtab.request import Request
-from privtab.state.load import load
-from privtab.state.validate import validate
+from privtab.state.load import load, validate
 
 Command = Callable[..., Any]
 HOSTILE = "<script>alert(1)</script>=cmd|'\u202e"

@@ -26,8 +26,8 @@ import pytest
 from failing_servers import Authority
 
 from privtab import pipeline
-from privtab._install import how_to_install
-from privtab.bundle import bounds, state_bundle
+from privtab._resources import how_to_install
+from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive, json_bytes
 from privtab.client import _bundles
 from privtab.client._observe import Outcome, Question
@@ -38,8 +38,7 @@ from privtab.ir.nodes import Program
 from privtab.opa.server import FileService
 from privtab.pipeline import policy_artifacts, policy_bundle
 from privtab.request import Entity, Request
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 POLICY = """
 privtab: 1
@@ -317,7 +316,7 @@ def test_a_bundle_unpacks_to_so_much_and_no_more(bundle_files: BundleFiles, monk
     large = archive({"privtab_program/shop/data.json": bytes(20_000)})
     bundle_files.replace(bundle_files.policy, large)
     with monkeypatch.context() as patch:
-        patch.setattr(bounds, "LARGEST", 10_000)
+        patch.setattr("privtab.bundle.archive.LARGEST", 10_000)
         with pytest.raises(DecisionUnavailable, match="unpacks to more than"):
             Embedded(bundle_files.policy, bundle_files.state)
     with monkeypatch.context() as patch:

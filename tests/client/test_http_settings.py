@@ -24,13 +24,13 @@ from privtab.cli._store_session import RequestedChange, Settings, carry_out, lis
 from privtab.client import AsyncClient
 from privtab.client._sender import Sender, SendError
 from privtab.client._transport import RequestsTransport
+from privtab.conform import World
 from privtab.conform.drivers import open_driver
-from privtab.conform.nodes import World
 from privtab.errors import UsageError
 from privtab.importing import answers
 from privtab.pipeline import policy_artifacts
+from privtab.pushdown import Options
 from privtab.pushdown.document import load as mapping
-from privtab.pushdown.target import Options
 from privtab.registry import Registry
 from privtab.registry.deploy.fleet import FleetUnreadable, OpaReader, ServerReader
 from privtab.registry.deploy.push import push

@@ -7,8 +7,7 @@ import pytest
 from privtab import Embedded, Entity, InvalidRequest, Request
 from privtab.bundle.pack import state_bundle
 from privtab.pipeline import load_program, policy_bundle
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 POLICY = """\
 privtab: 1

@@ -24,8 +24,7 @@ from privtab.client.embedded import Embedded
 from privtab.errors import DecisionUnavailable, FileError, PolicyError, SignatureRefused, UsageError
 from privtab.opa.server import FileService
 from privtab.pipeline import policy_artifacts, policy_bundle
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 POLICY = """
 privtab: 1

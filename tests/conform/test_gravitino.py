@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from gravitino_server import Gravitino, error, serving
 
+from privtab.conform import SystemAnswer, Verdict
 from privtab.conform.document import load
 from privtab.conform.drivers import HttpDriver, read_answer
-from privtab.conform.nodes import SystemAnswer, Verdict
 from privtab.conform.plan import plan
 from privtab.conform.report import Report, report
 from privtab.conform.run import Settings, run

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from mariadb_server import mariadb
 
+from privtab.conform import Verdict
 from privtab.conform.document import load
 from privtab.conform.drivers import SqlDriver
-from privtab.conform.nodes import Verdict
 from privtab.conform.plan import PREFIX, plan
 from privtab.conform.report import Report, report
 from privtab.conform.run import Settings, run

@@ -9,22 +9,20 @@ from datetime import date
 import pytest
 from conforming_server import served
 
-from privtab.conform.driver import Driver
+from privtab.conform import QuestionPlan, SystemAnswer, World
+from privtab.conform.driver import Driver, state_bytes
 from privtab.conform.formats import mistake_lines
 from privtab.conform.misreadings import Mistake, View
-from privtab.conform.mistakes import mistakes
-from privtab.conform.nodes import QuestionPlan, SystemAnswer, World
+from privtab.conform.neighbours import mistakes
 from privtab.conform.plan import plan
 from privtab.conform.report import Report, report
 from privtab.conform.run import Settings, run
-from privtab.conform.state_file import state_bytes
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, program_of
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
 from privtab.source import decode
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 EVERYTHING = """\
 privtab: 1

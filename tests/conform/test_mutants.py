@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 from conforming_server import served
 
-from privtab.conform.nodes import QuestionPlan, Verdict
+from privtab.conform import QuestionPlan, Verdict
 from privtab.conform.plan import plan
 from privtab.conform.report import Report, report
 from privtab.conform.run import Settings, run

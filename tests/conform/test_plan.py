@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from privtab.conform.nodes import Question, QuestionPlan
+from privtab.conform import Question, QuestionPlan
 from privtab.conform.plan import PREFIX, plan
 from privtab.conform.worlds import needed
 from privtab.diagnostics import Span
@@ -17,8 +17,8 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
-from privtab.scenarios.nodes import Case, Expected, Subject
-from privtab.scenarios.nodes import CasePlan as Cases
+from privtab.scenarios import Case, Expected, Subject
+from privtab.scenarios import CasePlan as Cases
 from privtab.scenarios.prove import coverage, observe, score
 
 LIBRARY = """\

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from postgresql_server import postgresql
 
+from privtab.conform import SystemAnswer, Verdict, World
 from privtab.conform.document import load
 from privtab.conform.drivers import SqlDriver
-from privtab.conform.nodes import SystemAnswer, Verdict, World
 from privtab.conform.plan import PREFIX, plan
 from privtab.conform.report import Report, readings_of, report
 from privtab.conform.run import Settings, run

@@ -15,9 +15,9 @@ import pytest
 from failing_servers import reply
 from proxies import proxy
 
+from privtab.conform import QuestionPlan, SystemAnswer, Verdict, World
 from privtab.conform.document import AnswerPatterns, load
 from privtab.conform.drivers import HttpDriver, open_driver, read_answer
-from privtab.conform.nodes import QuestionPlan, SystemAnswer, Verdict, World
 from privtab.conform.plan import plan
 from privtab.conform.report import Report, report
 from privtab.conform.run import Settings, run

@@ -14,9 +14,8 @@ from conforming_server import served
 
 from privtab.analysis.diff.nodes import Verdict as Change
 from privtab.analysis.diff.nodes import Waiver
-from privtab.conform import formats
+from privtab.conform import Question, QuestionPlan, SystemAnswer, Verdict, World, formats
 from privtab.conform.driver import Driver
-from privtab.conform.nodes import Question, QuestionPlan, SystemAnswer, Verdict, World
 from privtab.conform.plan import plan
 from privtab.conform.report import Report, report
 from privtab.conform.run import AnswerFile, Settings, run, sampled

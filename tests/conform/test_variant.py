@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conforming_server import served
 
-from privtab.conform.nodes import QuestionPlan
+from privtab.conform import QuestionPlan
 from privtab.conform.plan import plan
 from privtab.conform.report import readings_of
 from privtab.conform.run import Settings, run

@@ -12,9 +12,9 @@ from documentation_pages import ROOT, read
 from postgresql_server import postgresql
 
 from privtab.cli._app import command, run
+from privtab.conform import SystemAnswer, Verdict
 from privtab.conform.driver import PlainDriver
-from privtab.conform.mistakes import mistakes
-from privtab.conform.nodes import SystemAnswer, Verdict
+from privtab.conform.neighbours import mistakes
 from privtab.conform.plan import plan
 from privtab.pipeline import load_program
 

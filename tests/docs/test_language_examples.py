@@ -24,9 +24,8 @@ from privtab.opa.server import OpaServer
 from privtab.pipeline import check_policy, load_program, policy_artifacts, policy_bundle
 from privtab.reference.evaluate import Reference
 from privtab.state.findings import CODES, errors
-from privtab.state.load import load
+from privtab.state.load import load, validate
 from privtab.state.nodes import State
-from privtab.state.validate import validate
 from privtab.syntax.expression import RESERVED
 from privtab.syntax.keys import KEYS
 

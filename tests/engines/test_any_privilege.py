@@ -18,8 +18,7 @@ from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.index import index
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 PRIVILEGES = {"USAGE": ("database", "schema"), "CREATE": ("schema",), "SELECT": ("table",), "INSERT": ("table",)}
 KEYS = {"database": "database:d", "schema": "schema:d/s", "table": "table:d/s/t"}

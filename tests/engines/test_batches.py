@@ -25,8 +25,7 @@ from privtab.errors import InvalidRequest
 from privtab.pipeline import policy_artifacts
 from privtab.request import Entity, Request
 from privtab.state.index import index
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 from privtab.vocabulary import Vocabulary
 
 SHOP = """

@@ -31,9 +31,8 @@ from privtab.reference.evaluate import Reference
 from privtab.request import Decision, Entity, Request
 from privtab.scenarios.suggest import suggestions
 from privtab.state.index import index
-from privtab.state.load import load
+from privtab.state.load import load, validate
 from privtab.state.nodes import Assignment, Grant, State
-from privtab.state.validate import validate
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,8 @@ from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.index import index
-from privtab.state.load import from_tables
+from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
-from privtab.state.validate import validate
 
 KEYS = ("catalog:c", "schema:c/s", "table:c/s/t")
 OPERATIONS = {

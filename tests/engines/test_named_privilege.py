@@ -19,8 +19,7 @@ from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.index import index
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 PRIVILEGES = ("USAGE", "SELECT", "INSERT")
 BEFORE = """\

@@ -18,8 +18,7 @@ from whole_states import merged
 from privtab.attributes import NONE_GIVEN, GivenAttributes
 from privtab.engines.index import Index, combined_document
 from privtab.engines.kernel import in_columns
-from privtab.engines.python import PythonEngine
-from privtab.engines.windowed import WindowedIndex
+from privtab.engines.python import PythonEngine, WindowedIndex
 from privtab.errors import InvalidRequest
 from privtab.ir.serialise import vocabulary
 from privtab.moments import ALWAYS, FIRST, Window

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from wasm_engine import WasmEngine
 from whole_states import merged
 
-from privtab.engines.python import Opener, PythonEngine
-from privtab.engines.windowed import WindowedIndex
+from privtab.engines.python import Opener, PythonEngine, WindowedIndex
 from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.state.index import index, index_bytes

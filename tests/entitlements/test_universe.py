@@ -7,8 +7,7 @@ from generated_programs import read
 
 from privtab.entitlements.universe import notes
 from privtab.request import Entity
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 POLICY = """\
 privtab: 1

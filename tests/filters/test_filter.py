@@ -24,8 +24,7 @@ from privtab.pipeline import load_program, policy_artifacts, policy_bundle, prog
 from privtab.request import Entity, Request
 from privtab.source import SourceFile
 from privtab.state.index import index
-from privtab.state.load import from_tables, load
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, load, validate
 
 POLICY = """\
 privtab: 1

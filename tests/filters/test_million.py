@@ -25,8 +25,7 @@ from privtab.pipeline import policy_artifacts, program_of
 from privtab.request import Entity, Request
 from privtab.source import SourceFile
 from privtab.state.index import index
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 COUNT = 1_000_000
 POLICY = """\

@@ -23,9 +23,8 @@ from privtab.names import unencoded
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.request import NOT_SET, Entity, Request
 from privtab.state.index import index
-from privtab.state.load import load
+from privtab.state.load import load, validate
 from privtab.state.nodes import State
-from privtab.state.validate import validate
 
 POLICIES = Path(__file__).resolve().parents[2] / "policy_src"
 SHIPPED = {

@@ -18,7 +18,7 @@ from privtab.fmt import format_source
 from privtab.ir.serialise import program_json
 from privtab.pipeline import find_policies, load_program
 from privtab.source import SourceFile, load
-from privtab.syntax.cell_errors import comments
+from privtab.syntax.expression import comments
 
 POLICIES = find_policies([_resources.policies()])
 SCENARIOS = sorted(_resources.policies().glob("*/*.scenarios.yaml"), key=lambda path: path.stat().st_size)[:3]

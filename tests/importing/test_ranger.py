@@ -19,8 +19,7 @@ from privtab.importing.run import ImportResult, run
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.state.load import from_tables, to_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, to_tables, validate
 
 HIVE = """\
 privtab: 1

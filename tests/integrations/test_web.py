@@ -30,8 +30,7 @@ from privtab.integrations.asgi import AsgiMiddleware, open_route, route
 from privtab.integrations.fastapi import Requires, answer_errors
 from privtab.integrations.wsgi import WsgiMiddleware
 from privtab.pipeline import load_program, policy_bundle
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 ROUTES = (
     open_route("GET", "/health"),

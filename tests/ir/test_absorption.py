@@ -6,13 +6,12 @@ import generated_programs
 import hostile
 import pytest
 
-from privtab.checks._unrelated import unrelated
 from privtab.ir.canonical import canonical
 from privtab.ir.exact import ImplicationChecker
-from privtab.ir.facts import FactSemantics
+from privtab.ir.facts import FactSemantics, unrelated
 from privtab.ir.formula import atoms, item_condition, leaves
-from privtab.ir.needed_atoms import NeededAtoms
 from privtab.ir.nodes import Formula, Program
+from privtab.ir.solver import NeededAtoms
 from privtab.ir.some_minimal_sets import absorbed
 
 HEAD = "privtab: 1\nsystem: shop\nversion: '1'\nentities: {shop: {shelf: {box: }}}\nprivileges: [A, B]\n"

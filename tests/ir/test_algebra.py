@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import privtab
+from privtab.ir import nodes
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.formula import Truth, flat
 from privtab.ir.nodes import ALWAYS, NEVER, And, Atom, ByType, Formula, Has, Or, Owner, ServiceAdmin, Target, When
@@ -23,32 +24,36 @@ APART = {
     "ir/exact.py": "compares nodes one by one",
     "ir/serialise.py": "writes the tree as JSON",
     "ir/names.py": "says it in words",
+    "ir/facts.py": "looks for atoms that affect each other, without recursion",
     "ir/solver.py": "circuits of the SAT solver, with an order of clauses of their own",
     "reference/evaluate.py": "the first reading",
     "backends/rego/__init__.py": "the second reading: its clauses",
     "backends/rego/body.py": "and their lines",
-    "checks/_unrelated.py": "looks for atoms that affect each other, without recursion",
     "scenarios/mutants.py": "changes one node in its place",
 }
 """Modules that go through And, Or, When, Can and ByType by themselves. The third reading is `engines/conditions.py`."""
 
 
+def nodes_of(tree: ast.Module) -> set[str]:
+    """The nodes of the IR that a module imports, each by its name or all as `ir`."""
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    named = {alias.name for node in imports if node.module == "privtab.ir.nodes" for alias in node.names}
+    whole = any(alias.name == "nodes" for node in imports if node.module == "privtab.ir" for alias in node.names)
+    return named | ({name for name in vars(nodes) if name[:1].isupper()} if whole else set())
+
+
+def class_of(pattern: ast.MatchClass) -> str:
+    return pattern.cls.attr if isinstance(pattern.cls, ast.Attribute) else ast.unparse(pattern.cls)
+
+
 def walks(path: Path) -> bool:
     """Whether a module tells conjunctions from other nodes by a `match`."""
     text = path.read_text(encoding="utf-8")
-    if "privtab.ir.nodes" not in text:
+    if "ir.nodes" not in text and "privtab.ir import" not in text:
         return False
     tree = ast.parse(text)
-    imported = {
-        alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module == "privtab.ir.nodes"
-        for alias in node.names
-    }
-    matched = {
-        node.cls.id for node in ast.walk(tree) if isinstance(node, ast.MatchClass) and isinstance(node.cls, ast.Name)
-    }
-    return bool({"And", "Or"} & imported & matched)
+    matched = {class_of(node) for node in ast.walk(tree) if isinstance(node, ast.MatchClass)}
+    return bool({"And", "Or"} & nodes_of(tree) & matched)
 
 
 def test_conditions_are_walked_in_one_place() -> None:
@@ -59,16 +64,11 @@ def test_conditions_are_walked_in_one_place() -> None:
 def tells_atoms_apart(path: Path) -> bool:
     """Whether a module treats privileges otherwise than ownership, by nodes of the IR or by their names in JSON."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    imported = {
-        alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module == "privtab.ir.nodes"
-        for alias in node.names
-    }
+    imported = nodes_of(tree)
     matched: set[object] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.MatchClass) and isinstance(node.cls, ast.Name):
-            matched |= {node.cls.id} & imported
+        if isinstance(node, ast.MatchClass):
+            matched |= {class_of(node)} & imported
         elif isinstance(node, ast.MatchValue | ast.Compare):
             matched |= {value.value for value in ast.walk(node) if isinstance(value, ast.Constant)}
     return len({"Has", "Owner", "Member", "Holds"} & matched) > 1 or "has" in matched

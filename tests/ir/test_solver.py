@@ -13,8 +13,8 @@ from privtab.ir.canonical import canonical
 from privtab.ir.exact import ImplicationChecker, settings
 from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import call_condition, item_condition, leaves
-from privtab.ir.needed_atoms import NeededAtoms
 from privtab.ir.nodes import Program, Rule
+from privtab.ir.solver import NeededAtoms
 
 
 def pairs(program: Program, other: Program) -> list[tuple[Rule, Rule]]:

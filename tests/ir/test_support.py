@@ -26,9 +26,9 @@ from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.reference.rights import target_of
 from privtab.request import Entity, Request
+from privtab.scenarios import CasePlan, Subject
 from privtab.scenarios.callers import HeldSet
 from privtab.scenarios.needs import Callers
-from privtab.scenarios.nodes import CasePlan, Subject
 from privtab.scenarios.prove import coverage, score
 from privtab.spark.matrix.opening import open_matrix, open_state
 from privtab.spark.matrix.question import Question

@@ -5,7 +5,7 @@ import pytest
 from privtab.diagnostics import Diagnostic
 from privtab.lint.judge import Ignore, ignores
 from privtab.source import SourceFile
-from privtab.syntax.cell_errors import comments
+from privtab.syntax.expression import comments
 
 
 def read(text: str) -> tuple[tuple[Ignore, ...], list[Diagnostic]]:

@@ -19,8 +19,7 @@ from privtab.logs.row_use import Observed, unused
 from privtab.logs.schema import DAMAGED, NO_ANSWER, Reading
 from privtab.moments import now
 from privtab.pipeline import load_program
-from privtab.state.load import load
-from privtab.state.validate import validate_with_places
+from privtab.state.load import load, validate_with_places
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,10 +26,9 @@ from privtab.moments import moment
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.source import SourceFile
-from privtab.state.load import from_tables
+from privtab.state.load import from_tables, validate_with_places
 from privtab.state.names import NOWHERE
 from privtab.state.nodes import State
-from privtab.state.validate import validate_with_places
 
 FEATURES = (
     (),

@@ -22,8 +22,7 @@ from privtab.cli._app import run
 from privtab.pages.explore.server import Explorer, application
 from privtab.registry import Registry
 from privtab.request import Entity, Request
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow

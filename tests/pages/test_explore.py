@@ -33,9 +33,8 @@ from privtab.pages.explore.world import LONGEST, Asked, World, linked
 from privtab.pipeline import load_program
 from privtab.request import Entity, Request
 from privtab.serving.tokens import Tokens
-from privtab.state.load import load
+from privtab.state.load import load, validate
 from privtab.state.nodes import Assignment, State
-from privtab.state.validate import validate
 
 CONTROLS = "a\x1b[31m\x00\x7f\r\nX: y\ud800"
 """What no state may name."""

@@ -20,8 +20,7 @@ from privtab.pipeline import policy_artifacts
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.index import index
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 POLICY = """\
 privtab: 1

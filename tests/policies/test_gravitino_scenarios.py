@@ -12,8 +12,7 @@ import yaml
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.request import Entity
-from privtab.state.load import load
-from privtab.state.validate import validate
+from privtab.state.load import load, validate
 
 FOLDER = Path(__file__).parents[2] / "policy_src" / "gravitino"
 

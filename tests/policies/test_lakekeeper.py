@@ -19,8 +19,7 @@ from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 POLICY = Path(__file__).parents[2] / "policy_src" / "lakekeeper" / "4.9.yaml"
 FACTS = json.loads((Path(__file__).parent / "lakekeeper_facts.json").read_text(encoding="utf-8"))

@@ -23,9 +23,8 @@ from privtab.ir.nodes import Program
 from privtab.pipeline import check_policy, load_program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.state.load import from_tables
+from privtab.state.load import from_tables, validate
 from privtab.state.nodes import Assignment, Grant, State
-from privtab.state.validate import validate
 
 POLICY = Path(__file__).parents[2] / "policy_src" / "polaris" / "1.7.yaml"
 FACTS: dict[str, Any] = json.loads((Path(__file__).parent / "polaris_facts.json").read_text(encoding="utf-8"))

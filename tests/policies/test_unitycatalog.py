@@ -22,8 +22,7 @@ from privtab.ir.nodes import Program, Rule
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 POLICY = Path(__file__).parents[2] / "policy_src" / "unitycatalog" / "0.6.yaml"
 FACTS: dict[str, Any] = json.loads((Path(__file__).parent / "unitycatalog_facts.json").read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ from privtab.registry.maintenance import check
 from privtab.registry.nodes import Canary, channel_of, revision_of
 from privtab.scenarios.collect import cases_of, read_script
 from privtab.state.findings import render_text
-from privtab.state.validate import validate
+from privtab.state.load import validate
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,7 @@ from privtab import fmt, model, source, syntax
 from privtab.bundle import state_bundle
 from privtab.bundle.archive import archive
 from privtab.bundle.inspect import inspect
-from privtab.bundle.sign import signed
-from privtab.bundle.verify import verify
+from privtab.bundle.sign import signed, verify
 from privtab.client._bundles import content, unpacked
 from privtab.diagnostics import render
 from privtab.errors import BrokenBundle, FileError, PolicyError, SignatureRefused, UsageError
@@ -31,10 +30,9 @@ from privtab.ir.nodes import Program
 from privtab.pipeline import policy_bundle
 from privtab.signatures import Trust, canonical
 from privtab.state.findings import render_text, to_json
-from privtab.state.load import load
+from privtab.state.load import load, validate
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.raw import COLUMNS
-from privtab.state.validate import validate
 
 PROGRAM = generated_programs.program(3)
 STATE = worlds.state(PROGRAM, 3)

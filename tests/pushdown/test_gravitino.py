@@ -17,9 +17,9 @@ from privtab.importing.answers import opened
 from privtab.importing.run import run
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
+from privtab.pushdown import Options
 from privtab.pushdown.document import load
 from privtab.pushdown.run import PushReport, push
-from privtab.pushdown.target import Options
 from privtab.request import Entity
 from privtab.state.load import to_tables
 from privtab.state.nodes import Assignment, Effect, Grant, State

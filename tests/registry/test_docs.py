@@ -17,8 +17,7 @@ from privtab.cli._app import run
 from privtab.pipeline import load_program, policy_bundle
 from privtab.registry import Registry
 from privtab.registry.server.app import Role
-from privtab.state.load import load
-from privtab.state.validate import validate
+from privtab.state.load import load, validate
 
 PAGE = "docs/how-to/registry.md"
 _CHANGES = (

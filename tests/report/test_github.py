@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from privtab import report
 from privtab.diagnostics import Diagnostic, Related, Severity, Span
-from privtab.report import github
 
 
 def finding(message: str, severity: Severity, span: Span, **more: object) -> Diagnostic:
@@ -13,18 +13,18 @@ def span(path: str = "a.yaml", line: int = 3, column: int = 7, end_line: int = 3
 
 
 def test_a_finding_is_one_line_with_its_place_and_title() -> None:
-    assert github.annotations([finding("unknown privilege `REED`", Severity.ERROR, span())]) == (
+    assert report.github_annotations([finding("unknown privilege `REED`", Severity.ERROR, span())]) == (
         "::error file=a.yaml,line=3,col=7,endColumn=10,title=P101 unknown-privilege::unknown privilege `REED`\n"
     )
 
 
 def test_notes_are_notices() -> None:
-    kinds = [github.annotations([finding("x", severity, span())]).split()[0] for severity in Severity]
+    kinds = [report.github_annotations([finding("x", severity, span())]).split()[0] for severity in Severity]
     assert kinds == ["::error", "::warning", "::notice"]
 
 
 def test_characters_that_would_end_a_field_or_a_line_are_escaped() -> None:
-    text = github.annotations(
+    text = report.github_annotations(
         [finding("50% of a,b:c\nmore", Severity.NOTE, span("a,b:c%.yaml"), help="do: this, or that")]
     )
     assert text.count("\n") == 1
@@ -35,14 +35,14 @@ def test_characters_that_would_end_a_field_or_a_line_are_escaped() -> None:
 
 def test_second_places_are_named_and_many_lines_have_no_columns() -> None:
     far = Related(message="the first row", span=span("b.yaml", line=9))
-    text = github.annotations([finding("x", Severity.ERROR, span(end_line=5), related=(far,))])
+    text = report.github_annotations([finding("x", Severity.ERROR, span(end_line=5), related=(far,))])
     assert ",line=3,endLine=5,title=" in text
     assert text.endswith("::x%0Ab.yaml:9:7: the first row\n")
 
 
 def test_an_empty_place_is_one_column() -> None:
-    assert ",col=7,endColumn=7," in github.annotations([finding("x", Severity.ERROR, span(end_column=7))])
+    assert ",col=7,endColumn=7," in report.github_annotations([finding("x", Severity.ERROR, span(end_column=7))])
 
 
 def test_nothing_found_prints_nothing() -> None:
-    assert github.annotations([]) == ""
+    assert report.github_annotations([]) == ""

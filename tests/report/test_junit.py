@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from privtab.report.junit import junit
-from privtab.report.nodes import Case, Failure, Suite
+from privtab.report import Case, Failure, Suite, junit
 
 SUITE = Suite(
     name="shop.scenarios.yaml",

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from privtab.diagnostics import Diagnostic, Related, Severity, Span
-from privtab.report.nodes import Rule, Suppressed
+from privtab.report import Rule, Suppressed
 from privtab.report.sarif import FINGERPRINT, sarif
 
 SCHEMA = json.loads((Path(__file__).parent / "sarif.schema.json").read_text(encoding="utf-8"))

@@ -10,8 +10,8 @@ from shop_policy import POLICY, Reads, Refuses
 
 from privtab.diagnostics import Diagnostic
 from privtab.errors import PolicyInvalid
+from privtab.scenarios import CasePlan
 from privtab.scenarios.collect import plans
-from privtab.scenarios.nodes import CasePlan
 
 
 @pytest.fixture

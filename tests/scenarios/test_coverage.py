@@ -6,7 +6,7 @@ import re
 
 from shop_policy import Reads, failed
 
-from privtab.scenarios.nodes import CasePlan
+from privtab.scenarios import CasePlan
 from privtab.scenarios.prove import Coverage, coverage, observe, percent, suggested
 
 POLICY = """\

@@ -8,8 +8,8 @@ import filtered_policy
 import pytest
 
 from privtab.errors import PolicyInvalid
+from privtab.scenarios import CasePlan
 from privtab.scenarios.collect import plans
-from privtab.scenarios.nodes import CasePlan
 from privtab.scenarios.run import ReferenceEngine, failures, opa
 
 CASES = """\

@@ -14,13 +14,12 @@ from privtab.ir.unroll import located_sets
 from privtab.reference.evaluate import Reference
 from privtab.reference.rights import Right, about
 from privtab.request import NOT_SET, Entity, Request
+from privtab.scenarios import CasePlan
 from privtab.scenarios.callers import smallest
 from privtab.scenarios.generated import GeneratedCallers
 from privtab.scenarios.needs import Callers
-from privtab.scenarios.nodes import CasePlan
 from privtab.scenarios.suggest import RequestNames
-from privtab.state.load import from_tables, to_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, to_tables, validate
 
 
 def answers(plan: CasePlan) -> dict[str, bool]:

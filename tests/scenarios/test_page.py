@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from privtab.diagnostics import Diagnostic
-from privtab.scenarios import cases, needs, suites
+from privtab.scenarios import CODES, cases, needs
 from privtab.scenarios.collect import KEYS
 from privtab.scenarios.mutants import CHANGES
-from privtab.scenarios.nodes import CODES
 from privtab.scenarios.tree import ScenarioReader
 from privtab.source import SourceFile
 from privtab.syntax.yaml_tree import compose
@@ -19,7 +18,7 @@ from privtab.syntax.yaml_tree import compose
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "testing.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-ENTRIES = {"cases": cases.KEYS, "needs": needs.KEYS, "suites": suites.KEYS, "walkthroughs": cases.WALKTHROUGH_KEYS}
+ENTRIES = {"cases": cases.KEYS, "needs": needs.KEYS, "suites": cases.SUITE_KEYS, "walkthroughs": cases.WALKTHROUGH_KEYS}
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.split(":")[0])

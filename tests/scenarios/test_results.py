@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from rich.console import Console
 from shop_policy import POLICY, Reads
 
-from privtab.report.junit import junit
+from privtab.report import junit
 from privtab.scenarios.pretty import show
 from privtab.scenarios.prove import coverage, observe, score
 from privtab.scenarios.results import Result, junit_suites, result_json

@@ -8,7 +8,7 @@ import pytest
 from shop_policy import POLICY, Reads
 
 from privtab.request import Decision, Request
-from privtab.scenarios.nodes import CasePlan
+from privtab.scenarios import CasePlan
 from privtab.scenarios.run import Engine, OpaEngine, ReferenceEngine, failures, matching, opa
 from privtab.state.nodes import State
 

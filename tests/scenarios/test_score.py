@@ -9,8 +9,8 @@ import small_policies
 from shop_policy import Reads
 
 from privtab.ir.nodes import Program
+from privtab.scenarios import CasePlan
 from privtab.scenarios.mutants import Mutant, Mutants
-from privtab.scenarios.nodes import CasePlan
 from privtab.scenarios.prove import Score, Scoring, observe, score
 
 HEAD = """\

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from shop_policy import failed
 
+from privtab.scenarios import CasePlan
 from privtab.scenarios.collect import plans
-from privtab.scenarios.nodes import CasePlan
 from privtab.scenarios.prove import coverage, observe, score
 
 SYSTEMS = sorted(path for path in (Path(__file__).parents[2] / "policy_src").iterdir() if path.is_dir())

@@ -8,8 +8,8 @@ import pytest
 import small_policies
 from shop_policy import Reads, failed
 
+from privtab.scenarios import CasePlan
 from privtab.scenarios.collect import plans
-from privtab.scenarios.nodes import CasePlan
 from privtab.scenarios.prove import coverage, observe, score, suggested
 
 

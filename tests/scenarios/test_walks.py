@@ -6,7 +6,7 @@ import pytest
 from shop_policy import Reads, Refuses, failed
 
 from privtab.effects import PRINCIPAL_TABLES
-from privtab.scenarios.nodes import CasePlan
+from privtab.scenarios import CasePlan
 from privtab.state.nodes import State
 
 WALK = """\

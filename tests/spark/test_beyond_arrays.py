@@ -30,9 +30,8 @@ from privtab.spark.matrix.opening import open_matrix, open_state
 from privtab.spark.matrix.question import Question
 from privtab.spark.matrix.question import given as given_by
 from privtab.spark.policies import open_policy
-from privtab.state.load import load
+from privtab.state.load import load, validate
 from privtab.state.nodes import State
-from privtab.state.validate import validate
 
 POLICY = """
 privtab: 1

@@ -19,8 +19,7 @@ from privtab.errors import DecisionUnavailable, StateInvalid, UsageError
 from privtab.pipeline import policy_bundle
 from privtab.spark import decide, entitlements
 from privtab.spark.state import state_tables
-from privtab.state.load import load
-from privtab.state.validate import validate
+from privtab.state.load import load, validate
 
 BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
 PLANS = ("kernel", "portions")

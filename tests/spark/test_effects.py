@@ -15,8 +15,7 @@ from privtab.bundle import state_bundle
 from privtab.errors import InvalidRequest, UsageError
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.spark import decide
-from privtab.state.load import load
-from privtab.state.validate import validate
+from privtab.state.load import load, validate
 
 POLICY = """\
 privtab: 1

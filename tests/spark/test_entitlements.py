@@ -21,8 +21,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.spark import entitlements
-from privtab.spark.matrix import matrix
+from privtab.spark import entitlements, matrix
 from privtab.spark.matrix.opening import open_matrix, open_state
 from privtab.spark.matrix.question import Question
 from privtab.spark.policies import open_policy

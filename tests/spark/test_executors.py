@@ -18,8 +18,7 @@ from privtab.errors import UsageError
 from privtab.opa.server import OpaServer
 from privtab.pipeline import policy_artifacts
 from privtab.spark import decide_with
-from privtab.state.load import load
-from privtab.state.validate import validate
+from privtab.state.load import load, validate
 
 ROWS = [*[row[:2] for row in decision_rows.LOOKS], *[("ann", "s/a/1"), ("ann", "s/a/2")] * 200]
 WANTED = [*[row[2:] for row in decision_rows.LOOKS], *[(True, None), (False, "not granted")] * 200]

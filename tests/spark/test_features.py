@@ -18,9 +18,8 @@ from privtab.ir.shapes import rule_flags
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.spark import decide
-from privtab.state.load import load
+from privtab.state.load import load, validate
 from privtab.state.nodes import State
-from privtab.state.validate import validate
 
 Case: TypeAlias = tuple[str, str, str, str, dict[str, Any], bool]
 """What is shown, then user, operation, entity and more of the request, and the answer."""

@@ -20,8 +20,7 @@ from privtab.errors import UsageError
 from privtab.pipeline import policy_bundle
 from privtab.spark import Limits, decide, decide_with, each_batch, plan, visible
 from privtab.spark.state import state_tables
-from privtab.state.load import load
-from privtab.state.validate import validate
+from privtab.state.load import load, validate
 
 BOX: dict[str, Any] = {"subject": "user", "action": "look", "resource": ("box", "path")}
 REVOKED = decision_rows.STATE.replace(

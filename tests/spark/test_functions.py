@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 from privtab import pipeline
 from privtab.errors import InvalidRequest, UsageError
 from privtab.spark import register_function
-from privtab.state.load import load
-from privtab.state.validate import validate
+from privtab.state.load import load, validate
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.request import Entity
 from privtab.spark import certify, entitlements, portions
-from privtab.spark.matrix import named, opening, partitioned
+from privtab.spark.matrix import opening
 from privtab.spark.matrix.opening import open_matrix, open_state
 from privtab.spark.matrix.question import Question
 from privtab.spark.policies import open_policy
@@ -40,7 +40,7 @@ def in_portions(
     state = state_tables(spark, program, rows)
     with monkeypatch.context() as patched:
         patched.setattr(opening, "LOCAL", -1)
-        patched.setattr(partitioned, "depth_of", lambda *_: depth)
+        patched.setattr(portions, "depth_of", lambda *_: depth)
         return sorted_rows(entitlements(program, state, spark=spark, partitions=1, **arguments))
 
 
@@ -60,7 +60,7 @@ def test_portions_have_the_rows_of_the_whole(spark: SparkSession, monkeypatch: p
     source = open_state(policy, rows)
     flags = unset(program)
     matrix = open_matrix(policy, source, Question(flags=frozenset(flags)))
-    keys = named.of_source(policy, source)
+    keys = opening.of_source(policy, source)
     whole = sorted(repr(row) for batch in matrix.of(keys) for row in batch.to_pylist())
     assert len(whole) > 100
     assert in_portions(spark, seed, monkeypatch, 2, flags=flags) == whole

@@ -20,8 +20,7 @@ from privtab import pipeline
 from privtab.bundle import state_bundle
 from privtab.pipeline import policy_bundle
 from privtab.spark import preflight
-from privtab.state.load import load
-from privtab.state.validate import validate
+from privtab.state.load import load, validate
 
 VERSION = ".".join(map(str, sys.version_info[:3]))
 PACKAGES = ("numpy", "numpy.libs", "pyarrow", "pandas", "dateutil", "six.py", "pytz", "tzdata")

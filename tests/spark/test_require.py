@@ -16,8 +16,7 @@ from privtab.pipeline import policy_bundle
 from privtab.request import Entity
 from privtab.spark import require
 from privtab.spark.state import state_tables
-from privtab.state.load import load
-from privtab.state.validate import validate
+from privtab.state.load import load, validate
 
 
 def test_an_allow_is_returned_and_a_denial_raised_with_what_is_missing(tmp_path: Path) -> None:

@@ -18,8 +18,7 @@ from privtab.errors import AccessDenied, HasWindows, UsageError
 from privtab.moments import FIRST, LAST
 from privtab.spark import decide, entitlements, plan, require, visible
 from privtab.spark.state import read_state
-from privtab.state.load import from_tables, load
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, load, validate
 
 POLICY = """\
 privtab: 1

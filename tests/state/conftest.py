@@ -35,10 +35,9 @@ from privtab.ir.nodes import (
     When,
 )
 from privtab.ir.semantics import OwnerSemantics, Semantics
-from privtab.state.load import from_tables, load
+from privtab.state.load import from_tables, load, validate
 from privtab.state.nodes import State, StateFinding
 from privtab.state.raw import COLUMNS, RawState
-from privtab.state.validate import validate
 
 Validated = tuple[State, tuple[StateFinding, ...]]
 Rows = dict[str, list[dict[str, str]]]

@@ -13,9 +13,8 @@ from privtab.pipeline import program_of
 from privtab.source import SourceFile
 from privtab.state import raw
 from privtab.state.index import index, index_bytes
-from privtab.state.load import from_tables, load, to_tables
+from privtab.state.load import from_tables, load, to_tables, validate
 from privtab.state.nodes import State, StateFinding
-from privtab.state.validate import validate
 
 POLICY = """
 privtab: 1

@@ -9,8 +9,7 @@ import pytest
 
 from privtab import model, syntax
 from privtab.engines.index import Index
-from privtab.engines.python import PythonEngine
-from privtab.engines.windowed import WindowedIndex
+from privtab.engines.python import PythonEngine, WindowedIndex
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.model.lower import lower

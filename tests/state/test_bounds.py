@@ -15,8 +15,8 @@ from privtab.ir.nodes import Program
 from privtab.state import checker, read_json
 from privtab.state import raw as rows
 from privtab.state.load import load
+from privtab.state.load import validate as checked
 from privtab.state.raw import RawState
-from privtab.state.validate import validate as checked
 
 Read = Callable[..., RawState]
 

@@ -12,9 +12,8 @@ from privtab.ir.nodes import Program
 from privtab.state import raw
 from privtab.state.findings import stops
 from privtab.state.index import index
-from privtab.state.load import from_tables, to_tables
+from privtab.state.load import from_tables, to_tables, validate
 from privtab.state.nodes import State, StateFinding
-from privtab.state.validate import validate
 
 POLICY = """
 privtab: 1

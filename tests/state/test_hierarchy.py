@@ -16,12 +16,11 @@ from privtab.pipeline import program_of
 from privtab.request import Entity
 from privtab.source import SourceFile
 from privtab.state import chains, raw
-from privtab.state.hierarchy import closed
 from privtab.state.holdings import Holdings
 from privtab.state.index import index, index_bytes, without_revision
-from privtab.state.load import from_tables, to_tables
+from privtab.state.links import closed
+from privtab.state.load import from_tables, to_tables, validate
 from privtab.state.nodes import State
-from privtab.state.validate import validate
 
 SEEDS = range(40)
 Rows = list[dict[str, str]]

@@ -26,11 +26,10 @@ from privtab.moments import moment
 from privtab.state import raw
 from privtab.state.holdings import Holdings
 from privtab.state.index import index_bytes
-from privtab.state.load import from_tables, load
+from privtab.state.load import from_tables, load, validate_with_places
 from privtab.state.names import Places
 from privtab.state.nodes import TABLES, ColumnRows, State, StateFinding
 from privtab.state.raw import COLUMNS
-from privtab.state.validate import validate_with_places
 
 MOMENT = moment("2026-03-15T00:00:00Z")
 Checked = tuple[State, Places, tuple[StateFinding, ...]]
@@ -372,7 +371,7 @@ def test_questions_have_the_same_answers(program: Program) -> None:
 @pytest.mark.parametrize("count", [1, 3, 40])
 def test_columns_say_which_rows_hold_a_text(count: int) -> None:
     from privtab.state.coded import CodedColumn
-    from privtab.state.columns import ExtendedColumn, ListColumn
+    from privtab.state.nodes import ExtendedColumn, ListColumn
 
     texts = [None if n % 7 == 0 else f"t{n % 50}" for n in range(300)]
     coded, plain = CodedColumn.of_texts(texts), ListColumn(texts)
@@ -397,7 +396,7 @@ from privtab.pipeline import load_program
 from privtab.state import raw
 raw.LARGE = 0
 from privtab.state.load import load
-from privtab.state.validate import validate
+from privtab.state.load import validate
 validate(load_program("gravitino/1.1.0"), load({str(tmp_path)!r}))
 assert "pyarrow" in sys.modules
 print(sorted({{"pandas", "pyarrow.dataset"}} & set(sys.modules)))
@@ -412,7 +411,7 @@ def test_a_small_state_is_read_without_numpy(tmp_path: Path) -> None:
 import sys
 from privtab.pipeline import load_program
 from privtab.state.load import load
-from privtab.state.validate import validate
+from privtab.state.load import validate
 validate(load_program("gravitino/1.1.0"), load({str(tmp_path)!r}))
 print(sorted({{"numpy", "pyarrow"}} & set(sys.modules)))
 """

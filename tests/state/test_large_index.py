@@ -8,9 +8,8 @@ from seeds import seeds
 from privtab.ir.nodes import Program
 from privtab.state import large_index, raw
 from privtab.state.index import index, index_bytes, without_revision
-from privtab.state.load import from_tables, to_tables
+from privtab.state.load import from_tables, to_tables, validate
 from privtab.state.nodes import State
-from privtab.state.validate import validate
 
 SEEDS = range(16)
 ODD = {"ann": 'a"n\\n', "ben": "bén", "hr": "h\U0001f600r", "root": "ro/ot"}

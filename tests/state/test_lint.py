@@ -10,8 +10,7 @@ import pytest
 from privtab.ir.nodes import Program
 from privtab.moments import moment
 from privtab.state.lint import duration, lint
-from privtab.state.load import from_tables
-from privtab.state.validate import validate_with_places
+from privtab.state.load import from_tables, validate_with_places
 
 NOW = moment("2026-03-15T00:00:00Z")
 PAST, SOON, LATE = "2026-03-01T00:00:00Z", "2026-03-20T00:00:00Z", "2026-09-01T00:00:00Z"

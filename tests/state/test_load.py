@@ -12,10 +12,9 @@ from privtab.errors import FileError, UsageError
 from privtab.ir.nodes import Program
 from privtab.names import KINDS, encode_name, is_wildcard
 from privtab.request import Entity
-from privtab.state.load import from_tables, load
+from privtab.state.load import from_tables, load, validate
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.raw import RawState
-from privtab.state.validate import validate
 
 Read = Callable[..., RawState]
 Codes = Callable[..., list[str]]

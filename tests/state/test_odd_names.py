@@ -16,10 +16,9 @@ from unusual_names import CARRIED, UNUSABLE
 from privtab.ir.nodes import Program
 from privtab.names import encode_name
 from privtab.request import Entity
-from privtab.state.load import load
+from privtab.state.load import load, validate
 from privtab.state.nodes import Assignment, Grant, State, StateFinding
 from privtab.state.raw import RawState
-from privtab.state.validate import validate
 
 Read = Callable[..., RawState]
 

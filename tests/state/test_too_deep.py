@@ -10,9 +10,8 @@ import pytest
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.state import raw
-from privtab.state.load import from_tables
+from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State, StateFinding
-from privtab.state.validate import validate
 
 LAKE = """
 privtab: 1

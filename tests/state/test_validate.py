@@ -9,9 +9,8 @@ import worlds
 
 from privtab.ir.nodes import Program
 from privtab.request import Entity
-from privtab.state.load import from_tables, to_tables
+from privtab.state.load import from_tables, to_tables, validate
 from privtab.state.nodes import Assignment, Grant, State, StateFinding
-from privtab.state.validate import validate
 
 Checked = Callable[..., tuple[State, tuple[StateFinding, ...]]]
 GOOD = {"grantee": "user:a", "effect": "allow", "privilege": "SELECT", "entity": "table:l/s/t"}

@@ -13,9 +13,8 @@ from privtab.ir.nodes import Program
 from privtab.ir.semantics import Semantics
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.state.load import from_tables
+from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State, StateFinding
-from privtab.state.validate import validate
 from privtab.vocabulary import Vocabulary
 
 Checked = Callable[..., tuple[State, tuple[StateFinding, ...]]]

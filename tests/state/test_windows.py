@@ -17,9 +17,8 @@ from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, FIRST, LAST, Window, WrongTime, exact, moment, text, union
 from privtab.state import raw
 from privtab.state.holdings import Holdings
-from privtab.state.load import from_tables, load, to_tables
+from privtab.state.load import from_tables, load, to_tables, validate, validate_with_places
 from privtab.state.nodes import State, StateFinding
-from privtab.state.validate import validate, validate_with_places
 
 Checked = Callable[..., tuple[State, tuple[StateFinding, ...]]]
 

@@ -17,9 +17,8 @@ from privtab.errors import PrivtabError, StateInvalid
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.request import Decision
-from privtab.state.load import from_tables, to_tables
+from privtab.state.load import from_tables, to_tables, validate
 from privtab.state.nodes import StateFinding
-from privtab.state.validate import validate
 from privtab.store.excerpt import Excerpt
 from privtab.store.lookups import Cells, Reader, Rows
 from privtab.store.planning import ChangeRequest, plan, raw
@@ -263,7 +262,7 @@ def office(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_an_excerpt_decides_and_refuses_as_all_rows_do(
     office: Program, url: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privtab.state.links.MOST_LINKS", 2)
+    monkeypatch.setattr("privtab.state.chains.MOST_LINKS", 2)
     random = Random(seed)
     store = Store.create(url, office, administrators=["root"])
     store.load(beginning(random, office), actor="setup")

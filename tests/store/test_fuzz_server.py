@@ -25,8 +25,7 @@ from privtab.names import last_name
 from privtab.pipeline import load_program
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 from privtab.store.journal import Entry
 from privtab.store.store import Store
 

@@ -21,8 +21,7 @@ from privtab.cli._app import run
 from privtab.errors import DecisionUnavailable, FileError, UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_bundle
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 from privtab.store.store import Outcome, Store
 
 TABLE = "table:l/s/t"

@@ -22,9 +22,8 @@ from privtab.pipeline import policy_artifacts, program_of
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.source import decode
-from privtab.state.load import from_tables
+from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State
-from privtab.state.validate import validate
 from privtab.store.authority import Authority
 from privtab.store.guarded import ChangeKind, DesiredChange, GuardedStore
 from privtab.store.store import Store

@@ -12,8 +12,7 @@ from privtab.errors import AccessDenied, InvalidRequest, StateInvalid, StoreConf
 from privtab.ir.nodes import Program
 from privtab.reference.evaluate import evaluate
 from privtab.request import Request
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 from privtab.store import Outcome, Store
 
 LAKES = ("lake:l", "lake:m")

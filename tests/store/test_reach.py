@@ -23,8 +23,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.pipeline import load_program, policy_artifacts
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, Request
-from privtab.state.load import from_tables, to_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, to_tables, validate
 from privtab.store.authority import OPERATIONS, Authority
 from privtab.store.database import row_id
 from privtab.store.guarded import ChangeKind, DesiredChange, GuardedStore, WriteOptions

@@ -17,8 +17,7 @@ from privtab.errors import AccessDenied, FileError, InvalidRequest, StateInvalid
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
 from privtab.request import Entity
-from privtab.state.load import from_tables, load
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, load, validate
 from privtab.store.database import TABLES_VERSION
 from privtab.store.journal import Journal
 from privtab.store.store import Outcome, Store

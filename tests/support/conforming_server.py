@@ -14,8 +14,8 @@ from privtab.authzen.app import AppSettings, application
 from privtab.authzen.points import DecisionPoint
 from privtab.authzen.service import Service
 from privtab.client._transport import Timeout
-from privtab.conform.authzen import AuthZenDriver
-from privtab.conform.nodes import World
+from privtab.conform import World
+from privtab.conform.drivers import AuthZenDriver
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.ir.nodes import Program

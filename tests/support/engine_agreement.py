@@ -18,7 +18,7 @@ from privtab.bundle import PolicyArtifacts
 from privtab.engines.index import Index
 from privtab.engines.python import PythonEngine
 from privtab.errors import InvalidRequest
-from privtab.ir.filters import filter_lists
+from privtab.ir.names import filter_lists
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.names import decode_name

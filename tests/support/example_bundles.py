@@ -8,8 +8,7 @@ from pathlib import Path
 from privtab.bundle.pack import shard_bundles, state_bundle
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_bundle
-from privtab.state.load import load
-from privtab.state.validate import validate
+from privtab.state.load import load, validate
 
 POLICY = """\
 privtab: 1

@@ -13,9 +13,8 @@ from privtab.ir.nodes import Program
 from privtab.moments import now
 from privtab.pages.explore.world import World, linked
 from privtab.pipeline import load_program
-from privtab.state.load import from_tables
+from privtab.state.load import from_tables, validate_with_places
 from privtab.state.nodes import State
-from privtab.state.validate import validate_with_places
 
 MARKUP = "<script>alert(1)</script>"
 QUOTES = "\"'><img src=x onerror=alert(2)>&amp;"

@@ -23,8 +23,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import program_json
 from privtab.pipeline import load_program, policy_bundle
 from privtab.request import Entity, Request
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 SYSTEM = "studio"
 POLICY = """\

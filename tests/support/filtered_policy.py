@@ -7,9 +7,8 @@ from pathlib import Path
 from privtab.bundle.pack import state_bundle
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_bundle
-from privtab.state.load import load
+from privtab.state.load import load, validate
 from privtab.state.nodes import State
-from privtab.state.validate import validate
 
 POLICY = """\
 privtab: 1

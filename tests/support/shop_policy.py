@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from privtab.diagnostics import Diagnostic
-from privtab.scenarios.nodes import CasePlan
+from privtab.scenarios import CasePlan
 from privtab.scenarios.run import ReferenceEngine, failures
 
 POLICY = """\

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privtab.syntax import expression as x
-from privtab.syntax.cell_errors import CellError
+from privtab.syntax.expression import CellError
 
 
 def names(*found: x.Name) -> list[str]:

@@ -9,8 +9,7 @@ from jsonschema import Draft202012Validator
 
 from privtab.source import SourceFile
 from privtab.syntax import read
-from privtab.syntax.keys import KEYS
-from privtab.syntax.schema import policy_schema
+from privtab.syntax.keys import KEYS, policy_schema
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, compose
 
 POLICIES = Path(__file__).parents[2] / "policy_src"

@@ -13,21 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from privtab.analysis import effects
 from privtab.analysis.authorised import AuthorisedChanges, Authority
 from privtab.analysis.caller import Caller, EquivalenceClasses, listing
-from privtab.analysis.effects import (
-    HELD,
-    UNSURE,
-    Action,
-    FreshNames,
-    GainedFact,
-    Path,
-    Step,
-    creates_resource,
-    effect_slots,
-    granting_rules,
-    grants_on_existing_entities,
-)
 from privtab.analysis.goals import AssumedFacts, Goal, RelevantFacts
 from privtab.analysis.what_can import Choices
 from privtab.entitlements.universe import names, universe
@@ -44,7 +32,7 @@ from privtab.state.nodes import State
 MAX_TRIALS = 50_000
 """How many actions are tried for one user's shortest paths; beyond that, paths may be longer than necessary."""
 
-Facts: TypeAlias = frozenset[GainedFact]
+Facts: TypeAlias = frozenset[effects.GainedFact]
 
 
 class SearchSpace:
@@ -89,7 +77,7 @@ class ReachableRights:
         self.universe = space_.universe.copy(locations)
         self._unnamed = {new for entity in extra_entities for new in self.universe.add(entity)}
         """Entities that no row names: a store lets them be created."""
-        self.fresh_names = FreshNames(
+        self.fresh_names = effects.FreshNames(
             self.program, space_.names | {name for entity in extra_entities for name in entity.names}, locations
         )
         self.max_steps = max_steps
@@ -101,22 +89,22 @@ class ReachableRights:
             if authority is None
             else AuthorisedChanges(self.caller, state, authority, self.universe, recreates=recreates)
         )
-        rules = self.program.rules.values() if authority is not None else granting_rules(self.program)
+        rules = self.program.rules.values() if authority is not None else effects.granting_rules(self.program)
         named = bool(self.caller.active_roles)
         self._rules = tuple(rule for rule in rules if named or not rule.needs_active_role)
         self.fresh_names.check_levels(max_steps)
-        self.actions: dict[Action, tuple[GainedFact, ...]] = {}
+        self.actions: dict[effects.Action, tuple[effects.GainedFact, ...]] = {}
         """The possible actions, in the order in which they become possible, and what each gives."""
-        self.facts: dict[GainedFact, None] = {}
+        self.facts: dict[effects.GainedFact, None] = {}
         self._trials = 0
-        self._at_once: frozenset[Action] = frozenset()
+        self._at_once: frozenset[effects.Action] = frozenset()
         """The actions that are possible in the state as it is."""
-        self._known: dict[Action, tuple[Action, ...]] = {}
+        self._known: dict[effects.Action, tuple[effects.Action, ...]] = {}
         """By the first action that gives a fact, actions that lead to it."""
-        self._last: tuple[Action, ...] = ()
+        self._last: tuple[effects.Action, ...] = ()
         self._saturate()
 
-    def gains(self) -> tuple[GainedFact, ...]:
+    def gains(self) -> tuple[effects.GainedFact, ...]:
         """What the user could gain and does not hold now, on entities that exist already; roles and groups, too.
 
         What they could grant themselves on a larger entity is not listed on smaller ones.
@@ -124,7 +112,7 @@ class ReachableRights:
         new = [
             fact for fact in self.facts if self._changes is None or not self._changes.is_given_above(fact, self.facts)
         ]
-        held = (fact for fact in new if fact.kind in HELD and fact.entity in self._assumed.existing)
+        held = (fact for fact in new if fact.kind in effects.HELD and fact.entity in self._assumed.existing)
         others = (fact for fact in new if fact.kind in ("role", "group") and not self._has(fact))
         return (*self._newly_held(held), *others)
 
@@ -138,7 +126,7 @@ class ReachableRights:
                 allowed[text] = None
         return tuple(allowed)
 
-    def _has(self, fact: GainedFact) -> bool:
+    def _has(self, fact: effects.GainedFact) -> bool:
         """Whether the user has a role or is in a group already, there or everywhere."""
         self._assumed.assume(())
         caller = self.caller
@@ -147,7 +135,7 @@ class ReachableRights:
         role = f"role:{fact.privilege}"
         return role in caller.principals or (role, str(fact.entity)) in caller.scoped
 
-    def creating_actions(self) -> tuple[Action, ...]:
+    def creating_actions(self) -> tuple[effects.Action, ...]:
         """What the user could create under entities that exist already."""
         return tuple(
             action
@@ -155,26 +143,27 @@ class ReachableRights:
             if any(fact.kind == "exists" and self._assumed.exists(fact.entity, parent_only=True) for fact in facts)
         )
 
-    def reachable(self) -> frozenset[GainedFact]:
+    def reachable(self) -> frozenset[effects.GainedFact]:
         """Every privilege, ownership and membership that the user could hold, on existing and created entities."""
         self._assumed.assume(self.facts)
-        found: set[GainedFact] = set()
+        found: set[effects.GainedFact] = set()
         for entity in self.universe:
             facts = [
-                GainedFact(kind="grant", entity=entity, privilege=privilege) for privilege in self.program.privileges
+                effects.GainedFact(kind="grant", entity=entity, privilege=privilege)
+                for privilege in self.program.privileges
             ]
-            facts += [GainedFact(kind="owner", entity=entity), GainedFact(kind="member", entity=entity)]
+            facts += [effects.GainedFact(kind="owner", entity=entity), effects.GainedFact(kind="member", entity=entity)]
             found |= {fact for fact in facts if self._assumed.holds(fact)}
         return frozenset(found)
 
-    def path(self, goal: Goal) -> Path | None:
+    def path(self, goal: Goal) -> effects.Path | None:
         """The shortest path to a goal; None if there is none, or none of at most `max_steps` steps."""
         self._assumed.assume(())
         if self._assumed.reaches(goal):
-            return Path(goal=goal.text, steps=())
+            return effects.Path(goal=goal.text, steps=())
         self._assumed.assume(self.facts)
         if not self._assumed.reaches(goal):
-            return Path(goal=goal.text, steps=(), shortest=False, certain=False) if self.undecided() else None
+            return effects.Path(goal=goal.text, steps=(), shortest=False, certain=False) if self.undecided() else None
         relevant = self._relevant_actions(goal)
         found = self._breadth_first(goal, relevant)
         actions, shortest = (found, True) if found is not None else (self._minimised(goal, relevant), False)
@@ -185,7 +174,7 @@ class ReachableRights:
             certain = False
         return self._as_path(actions, goal, shortest=shortest, certain=certain)
 
-    def path_to(self, fact: GainedFact) -> Path | None:
+    def path_to(self, fact: effects.GainedFact) -> effects.Path | None:
         """As `path`, for one of many facts; by the actions that lead to another one where these do, though fewer might."""
         goal = Goal.of_fact(fact)
         giving = next((action for action, facts in self.actions.items() if fact in facts), None)
@@ -199,9 +188,9 @@ class ReachableRights:
             self._known[giving] = self._last
         return path
 
-    def _as_path(self, actions: Sequence[Action], goal: Goal, *, shortest: bool, certain: bool) -> Path:
+    def _as_path(self, actions: Sequence[effects.Action], goal: Goal, *, shortest: bool, certain: bool) -> effects.Path:
         self._last = tuple(actions)
-        return Path(goal=goal.text, steps=tuple(self._steps(actions, goal)), shortest=shortest, certain=certain)
+        return effects.Path(goal=goal.text, steps=tuple(self._steps(actions, goal)), shortest=shortest, certain=certain)
 
     # --- performing whatever is allowed -----------------------------------------------------------------------------
 
@@ -226,30 +215,30 @@ class ReachableRights:
                     if fact.kind == "exists":
                         self.universe.add(fact.entity)
 
-    def _new_actions(self) -> Iterator[tuple[Action, tuple[GainedFact, ...]]]:
+    def _new_actions(self) -> Iterator[tuple[effects.Action, tuple[effects.GainedFact, ...]]]:
         """The actions that are allowed now and give something that no action has given yet."""
         yield from self._new_changes()
         for rule in self._rules:
-            slots = effect_slots(rule)
+            slots = effects.effect_slots(rule)
             allowed_by_class: dict[tuple[str, str], bool] = {}
             for resource in (*self.fresh_names.resources(rule, self.universe), *self._free(rule)):
                 if not slots:
                     facts = self._given(rule, resource) if self._is_possible(rule, resource, allowed_by_class) else ()
                     if not all(fact in self.facts for fact in facts):
-                        yield Action(rule=rule, resource=resource), facts
+                        yield effects.Action(rule=rule, resource=resource), facts
                     continue
                 for with_ in self._assumed.allowed_withs(rule, resource, listed_slots=slots):
                     objects = {slot: with_[slot] for slot in slots if slot in with_}
                     facts = self.fresh_names.gained_facts(self.caller, rule, resource, objects)
                     facts = (*facts, *self._revoked(rule, resource))
                     if not all(fact in self.facts for fact in facts):
-                        yield Action(rule=rule, resource=resource, with_=tuple(objects.items())), facts
+                        yield effects.Action(rule=rule, resource=resource, with_=tuple(objects.items())), facts
 
-    def _given(self, rule: Rule, resource: Entity) -> tuple[GainedFact, ...]:
+    def _given(self, rule: Rule, resource: Entity) -> tuple[effects.GainedFact, ...]:
         """What success of an operation gives, and the denials that it takes away."""
         return (*self.fresh_names.gained_facts(self.caller, rule, resource, {}), *self._revoked(rule, resource))
 
-    def _revoked(self, rule: Rule, resource: Entity) -> tuple[GainedFact, ...]:
+    def _revoked(self, rule: Rule, resource: Entity) -> tuple[effects.GainedFact, ...]:
         return () if self._changes is None else self._changes.revoked(rule, resource)
 
     def _is_possible(self, rule: Rule, resource: Entity, allowed_by_class: dict[tuple[str, str], bool]) -> bool:
@@ -261,13 +250,13 @@ class ReachableRights:
 
     def _free(self, rule: Rule) -> Iterator[Entity]:
         """The entities whose names are known and that an operation may create: no row names them, or they were deleted."""
-        if self._changes is None or not creates_resource(self.program, rule):
+        if self._changes is None or not effects.creates_resource(self.program, rule):
             return
         for _, entity in sorted(self.universe.by_type[rule.entity].items()):
             if entity in self._unnamed or self._assumed.vacant(entity):
                 yield entity
 
-    def _new_changes(self) -> Iterator[tuple[Action, tuple[GainedFact, ...]]]:
+    def _new_changes(self) -> Iterator[tuple[effects.Action, tuple[effects.GainedFact, ...]]]:
         """The changes of a store's rows that are authorised now and give something that nothing has given yet."""
         allowed_by_class: dict[str, dict[tuple[str, str], bool]] = {}
         if self._changes is None:
@@ -276,9 +265,9 @@ class ReachableRights:
             if all(fact in self.facts or self._changes.is_given_above(fact, self.facts) for fact in change.facts):
                 continue
             if self._is_possible(change.rule, change.resource, allowed_by_class.setdefault(change.rule.id, {})):
-                yield Action(rule=change.rule, resource=change.resource, authorises=True), change.facts
+                yield effects.Action(rule=change.rule, resource=change.resource, authorises=True), change.facts
 
-    def _newly_held(self, facts: Iterable[GainedFact]) -> Iterator[GainedFact]:
+    def _newly_held(self, facts: Iterable[effects.GainedFact]) -> Iterator[effects.GainedFact]:
         """The facts that hold in the end and do not hold now, with denials and inheritance taken into account."""
         candidates = [fact for fact in facts if fact.kind != "exists"]
         self._assumed.assume(())
@@ -288,10 +277,10 @@ class ReachableRights:
 
     # --- the shortest path to a goal --------------------------------------------------------------------------------
 
-    def _relevant_actions(self, goal: Goal) -> list[Action]:
+    def _relevant_actions(self, goal: Goal) -> list[effects.Action]:
         """The actions that may help towards a goal, directly or by enabling others that do."""
         remaining = dict(self.actions)
-        found: set[Action] = set()
+        found: set[effects.Action] = set()
         if goal.fact is None:
             atoms = goal.atoms if goal.rule is None else self._leaves(goal.rule)
             queue = [RelevantFacts(self.caller, goal.resource, goal.with_, atoms)]
@@ -314,12 +303,12 @@ class ReachableRights:
     def _leaves(self, rule: Rule) -> tuple[Atom, ...]:
         return tuple(dict.fromkeys(leaves(self.program, item_condition(rule))))
 
-    def _breadth_first(self, goal: Goal, relevant: list[Action]) -> list[Action] | None:
+    def _breadth_first(self, goal: Goal, relevant: list[effects.Action]) -> list[effects.Action] | None:
         """The fewest actions to a goal; None if finding them takes too long."""
-        level: dict[Facts, tuple[Action, ...]] = {frozenset(): ()}
+        level: dict[Facts, tuple[effects.Action, ...]] = {frozenset(): ()}
         visited: set[Facts] = set(level)
         while level:
-            next_level: dict[Facts, tuple[Action, ...]] = {}
+            next_level: dict[Facts, tuple[effects.Action, ...]] = {}
             for gained, performed in level.items():
                 self._assumed.assume(gained, exact=True)
                 self._trials += len(relevant)
@@ -342,10 +331,10 @@ class ReachableRights:
             level = next_level
         return None
 
-    def _is_allowed(self, action: Action) -> bool:
+    def _is_allowed(self, action: effects.Action) -> bool:
         """Whether an action is allowed now and all its objects exist."""
         required: list[Entity | None] = [entity for _, entity in action.with_]
-        creates = creates_resource(self.program, action.rule) and not action.authorises
+        creates = effects.creates_resource(self.program, action.rule) and not action.authorises
         named = action.resource in self._assumed.existing and action.resource not in self._unnamed
         if creates and named and not self._assumed.vacant(action.resource):
             return False
@@ -356,7 +345,7 @@ class ReachableRights:
             return False
         return self._with_objects(action) is not None
 
-    def _with_objects(self, action: Action) -> dict[str, Entity] | None:
+    def _with_objects(self, action: effects.Action) -> dict[str, Entity] | None:
         """The `with` objects with which an action is allowed now; None if there are none."""
         fixed = dict(action.with_)
         for with_ in self._assumed.allowed_withs(action.rule, action.resource, listed_slots=tuple(fixed)):
@@ -364,14 +353,14 @@ class ReachableRights:
                 return with_
         return None
 
-    def _is_certain(self, actions: Collection[Action], goal: Goal) -> bool:
+    def _is_certain(self, actions: Collection[effects.Action], goal: Goal) -> bool:
         """Whether actions lead to a goal with the denials to roles and groups that they give, and if nothing else is lost."""
         if any(action.authorises and recipients(self.program, action.rule) for action in actions):
             return False  # which principals these objects may be, and what the caller has by them, is not followed
         self._assumed.assume(self._gained_by(self._in_order(actions, exact=True), exact=True), exact=True)
         return self._assumed.reaches(goal)
 
-    def _minimised(self, goal: Goal, relevant: list[Action]) -> list[Action]:
+    def _minimised(self, goal: Goal, relevant: list[effects.Action]) -> list[effects.Action]:
         """Actions that lead to a goal, none of which can be left out; drops halves first, then smaller parts."""
         remaining = relevant
         size = max(1, len(remaining) // 2)
@@ -387,14 +376,14 @@ class ReachableRights:
                 return remaining
             size = max(1, size // 2)
 
-    def _reaches(self, actions: Collection[Action], goal: Goal) -> bool:
+    def _reaches(self, actions: Collection[effects.Action], goal: Goal) -> bool:
         """Whether performing whatever is allowed of these actions reaches a goal."""
         self._assumed.assume(self._gained_by(self._in_order(actions)))
         return self._assumed.reaches(goal)
 
-    def _in_order(self, actions: Collection[Action], *, exact: bool = False) -> list[Action]:
+    def _in_order(self, actions: Collection[effects.Action], *, exact: bool = False) -> list[effects.Action]:
         """Those of the actions that can be performed, each after the ones it needs."""
-        performed: list[Action] = []
+        performed: list[effects.Action] = []
         remaining = list(actions)
         while True:
             self._assumed.assume(self._gained_by(performed, exact=exact), exact=exact)
@@ -404,30 +393,30 @@ class ReachableRights:
             performed += allowed
             remaining = [action for action in remaining if action not in allowed]
 
-    def _gained_by(self, actions: Iterable[Action], *, exact: bool = False) -> list[GainedFact]:
+    def _gained_by(self, actions: Iterable[effects.Action], *, exact: bool = False) -> list[effects.GainedFact]:
         facts = (fact for action in actions for fact in self.actions[action])
-        return [fact for fact in facts if not exact or fact.kind not in UNSURE]
+        return [fact for fact in facts if not exact or fact.kind not in effects.UNSURE]
 
-    def _steps(self, actions: Collection[Action], goal: Goal) -> Iterator[Step]:
-        gained: list[GainedFact] = []
+    def _steps(self, actions: Collection[effects.Action], goal: Goal) -> Iterator[effects.Step]:
+        gained: list[effects.GainedFact] = []
         ordered = self._in_order(actions)
         needed = self._needed(ordered, goal)
         for action in ordered:
             self._assumed.assume(gained)
             with_ = self._with_objects(action)
             assert with_ is not None
-            yield Step(
+            yield effects.Step(
                 rule=action.rule,
                 resource=action.resource,
                 with_=with_,
-                creates=creates_resource(self.program, action.rule),
+                creates=effects.creates_resource(self.program, action.rule),
                 because=tuple(self._reasons(action.rule, action.resource, with_)),
                 gained=tuple(fact for fact in self.actions[action] if not action.authorises or fact in needed),
                 authorises=action.authorises,
             )
             gained += self.actions[action]
 
-    def _needed(self, actions: Sequence[Action], goal: Goal) -> set[GainedFact]:
+    def _needed(self, actions: Sequence[effects.Action], goal: Goal) -> set[effects.GainedFact]:
         """The facts of some actions without which these do not lead to a goal; of what changes of rows give, no more than needed."""
         needed = set(self._gained_by(actions))
         for few in ([goal.fact] if goal.fact else [], [fact for fact in needed if goal.is_about(fact)]):
@@ -441,9 +430,9 @@ class ReachableRights:
                 needed.add(fact)
         return needed
 
-    def _leads(self, actions: Sequence[Action], facts: Collection[GainedFact], goal: Goal) -> bool:
+    def _leads(self, actions: Sequence[effects.Action], facts: Collection[effects.GainedFact], goal: Goal) -> bool:
         """Whether actions lead to a goal, one after another, if they give these facts alone."""
-        gained: list[GainedFact] = []
+        gained: list[effects.GainedFact] = []
         for action in actions:
             self._assumed.assume(gained)
             if not self._is_allowed(action):
@@ -471,12 +460,12 @@ def escalations(
     max_steps: int | None = None,
     authority: Authority | None = None,
     administrators: Collection[str] = (),
-) -> Iterator[tuple[GainedFact, Path]]:
+) -> Iterator[tuple[effects.GainedFact, effects.Path]]:
     """What a user could gain on existing entities and does not hold now, each with its path.
 
     Not on what they would have to delete and create again, which is another entity then.
     """
-    if authority is None and not grants_on_existing_entities(reference.program):
+    if authority is None and not effects.grants_on_existing_entities(reference.program):
         return
     reach = ReachableRights(
         reference,

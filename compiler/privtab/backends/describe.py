@@ -9,9 +9,8 @@ from typing import Any
 from privtab import indented_json
 from privtab.backends import Compilation
 from privtab.ir.canonical import canonical
-from privtab.ir.filters import filter_of, sql
 from privtab.ir.formula import call_condition, item_condition, walk
-from privtab.ir.names import atom_text, effect_texts
+from privtab.ir.names import atom_text, effect_texts, filter_of, sql
 from privtab.ir.nodes import ByType, EntityType, Formula, Program, Role, Rule
 from privtab.ir.serialise import VARIANTS, semantics_json
 from privtab.ir.shapes import rule_flags

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, assert_never
 from privtab._resources import environment
 from privtab.attributes import Attribute, Attributes
 from privtab.backends import Compilation
-from privtab.ir.filters import filter_lists, filter_of
+from privtab.ir.names import filter_lists, filter_of
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support

@@ -9,9 +9,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, BinaryIO
 
 from privtab import strict_json
-from privtab.bundle.archive import digest, entries
-from privtab.bundle.bounds import check_values
-from privtab.bundle.verify import BundleSource, opened, verify
+from privtab.bundle.archive import check_values, digest, entries
+from privtab.bundle.sign import BundleSource, opened, verify
 from privtab.errors import SignatureRefused
 from privtab.moments import WINDOWED
 from privtab.names import SCOPED

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from privtab import findings
 from privtab._worker import LARGE, beside
-from privtab.checks._catalogue import CHECKS, Check
+from privtab.checks._view import CHECKS, Check
 from privtab.diagnostics import Diagnostic, FindingKind, in_order
 
 if TYPE_CHECKING:

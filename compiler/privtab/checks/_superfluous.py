@@ -29,8 +29,8 @@ from privtab.checks._parts import (
     parts,
     tree,
 )
-from privtab.checks._unrelated import unrelated
 from privtab.errors import Undecided
+from privtab.ir.facts import unrelated
 from privtab.ir.formula import ATOMS, item_condition
 from privtab.ir.nodes import ALWAYS, And, Atom, Or, When
 from privtab.ir.some_minimal_sets import superfluous_atoms

@@ -1,4 +1,7 @@
-"""A policy lowered once for all checks, and the questions that several of them share."""
+"""A policy lowered once for all checks, and the questions that several of them share.
+
+Checks register themselves by the kind of their findings.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,43 @@ from math import prod
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from privtab._once import once
-from privtab.checks._catalogue import check
 from privtab.errors import Undecided
 
 if TYPE_CHECKING:
     from privtab.diagnostics import Diagnostic, FindingKind
     from privtab.ir.canonical import AtomSet, Canonical
     from privtab.ir.exact import ImplicationChecker
-    from privtab.ir.needed_atoms import FullAccess, NoAccess
     from privtab.ir.nodes import Atom, Formula, Program, Rule
     from privtab.ir.shapes import Shape, Shapes
+    from privtab.ir.solver import FullAccess, NoAccess
     from privtab.model.lower import AlternativeRows, Lowering
     from privtab.model.nodes import PairKey, Policy, Row
+
+
+Finder: TypeAlias = "Callable[[Policy], Iterator[Diagnostic]]"
+CHECKS: dict[str, Check] = {}
+"""By code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check: the kind of its findings, and the function that finds them."""
+
+    kind: FindingKind
+    find: Finder
+
+
+def check(kind: FindingKind) -> Callable[[Finder], Finder]:
+    """Register a function as the check for a kind of findings."""
+
+    def register(find: Finder) -> Finder:
+        if kind.code in CHECKS:
+            raise ValueError(f"two checks have the code {kind.code}")
+        CHECKS[kind.code] = Check(kind, find)
+        return find
+
+    return register
+
 
 FinderByRow: TypeAlias = "Callable[[Policy], Iterator[tuple[Row, Diagnostic]]]"
 Setting = tuple[frozenset[str], dict[str, str]]
@@ -174,14 +202,14 @@ class View:
 
     @cached_property
     def _no_access(self) -> NoAccess:
-        from privtab.ir.needed_atoms import NoAccess
+        from privtab.ir.solver import NoAccess
 
         return NoAccess(self.exact.semantics)
 
     @cached_property
     def full_access(self) -> FullAccess:
         """Conditions for a caller who holds every atom."""
-        from privtab.ir.needed_atoms import FullAccess
+        from privtab.ir.solver import FullAccess
 
         return FullAccess(self.exact.semantics)
 
@@ -267,9 +295,9 @@ class View:
 
     def _needed_by(self, rule: Rule, known: Collection[Atom]) -> Collection[Atom] | None:
         """The atoms that a call or an item needs, at least those not `known` to be needed; None if undecided."""
-        from privtab.checks._unrelated import unrelated
+        from privtab.ir.facts import unrelated
         from privtab.ir.formula import call_condition, item_condition, leaves
-        from privtab.ir.needed_atoms import NeededAtoms
+        from privtab.ir.solver import NeededAtoms
         from privtab.ir.some_minimal_sets import absorbed
 
         conditions = list(dict.fromkeys((item_condition(rule), call_condition(rule))))

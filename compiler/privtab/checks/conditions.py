@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._catalogue import check
 from privtab.checks._superfluous import superfluous
-from privtab.checks._view import check_in_every_type, view_of
+from privtab.checks._view import check, check_in_every_type, view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.errors import Undecided
 from privtab.hints import listed

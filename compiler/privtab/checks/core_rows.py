@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, assert_never
 
-from privtab.checks._catalogue import check
-from privtab.checks._view import compare, view_of
+from privtab.checks._view import check, compare, view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
 from privtab.hints import listed
 

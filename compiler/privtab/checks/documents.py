@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._catalogue import check
-from privtab.checks._view import check_in_every_type, compare, view_of
+from privtab.checks._view import check, check_in_every_type, compare, view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity
 from privtab.errors import Undecided
 

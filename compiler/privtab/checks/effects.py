@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from privtab.checks._catalogue import check
 from privtab.checks._parts import with_implied
-from privtab.checks._view import check_in_every_type, view_of
+from privtab.checks._view import check, check_in_every_type, view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.effects import PRINCIPAL_TABLES
 from privtab.errors import Undecided

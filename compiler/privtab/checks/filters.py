@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from privtab._install import how_to_install
-from privtab.checks._catalogue import check
-from privtab.checks._view import view_of
+from privtab._resources import how_to_install
+from privtab.checks._view import check, view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.sql_text import DIALECTS, Placeholder, operation_of, read
 
@@ -22,8 +21,8 @@ FILTER_NEVER_APPLIED = FindingKind("P348", "filter-never-applied", Severity.WARN
 @check(FILTER_NEVER_APPLIED)
 def filter_never_applied(policy: Policy) -> Iterator[Diagnostic]:
     """Filters behind others of which one holds wherever they do; compared exactly."""
-    from privtab.ir.filters import filter_lists
     from privtab.ir.formula import item_condition
+    from privtab.ir.names import filter_lists
     from privtab.ir.nodes import Or
 
     view = view_of(policy)

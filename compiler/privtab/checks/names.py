@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from privtab.checks._catalogue import check
 from privtab.checks._parts import condition_cells
+from privtab.checks._view import check
 from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
 from privtab.names import small_letters
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, assert_never
 
-from privtab.checks._catalogue import check
-from privtab.checks._view import view_of
+from privtab.checks._view import check, view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.errors import Undecided
 from privtab.hints import listed

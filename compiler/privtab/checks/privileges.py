@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privtab.checks._catalogue import check
 from privtab.checks._parts import condition_cells, with_implied
-from privtab.checks._view import view_of
+from privtab.checks._view import check, view_of
 from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
 from privtab.hints import listed
 from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, quoted

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from io import TextIOWrapper
 
 from privtab import __version__
-from privtab._install import how_to_install
-from privtab.exit_codes import ExitCode
+from privtab._resources import how_to_install
+from privtab.errors import ExitCode
 
 NEEDED = ("typer", "rich", "yaml", "lark", "jinja2")
 _ALLOCATIONS = 200_000

@@ -17,22 +17,9 @@ import typer
 import typer.main
 from typer.core import TyperCommand
 
-from privtab import __version__, _staged
+from privtab import __version__, _staged, errors
 from privtab.cli._output import Terminal, print_error, print_text, show_diagnostics, show_state_findings
 from privtab.cli._parameters import with_options
-from privtab.errors import (
-    AccessDenied,
-    BundleRefused,
-    InvalidRequest,
-    PolicyInvalid,
-    PrivtabError,
-    RegistryConflict,
-    SettingsInvalid,
-    StateInvalid,
-    StoreConflict,
-    UsageError,
-)
-from privtab.exit_codes import ExitCode
 from privtab.printable import printable_output
 
 EXAMPLE = "Example:\n"
@@ -214,25 +201,25 @@ def _run(arguments: Sequence[str]) -> int:
         command(named)(args=list(arguments), prog_name="privtab")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except PolicyInvalid as error:
+    except errors.PolicyInvalid as error:
         show_diagnostics(error.diagnostics)
-        return ExitCode.FINDINGS
-    except StateInvalid as error:
+        return errors.ExitCode.FINDINGS
+    except errors.StateInvalid as error:
         show_state_findings(error.findings)
-        return ExitCode.FINDINGS
-    except SettingsInvalid as error:
+        return errors.ExitCode.FINDINGS
+    except errors.SettingsInvalid as error:
         show_diagnostics(error.diagnostics)
-        return ExitCode.USAGE
-    except (RegistryConflict, BundleRefused, StoreConflict, AccessDenied) as error:
+        return errors.ExitCode.USAGE
+    except (errors.RegistryConflict, errors.BundleRefused, errors.StoreConflict, errors.AccessDenied) as error:
         print_error(str(error))
-        return ExitCode.FINDINGS
-    except InvalidRequest as error:
+        return errors.ExitCode.FINDINGS
+    except errors.InvalidRequest as error:
         print_error(error.written(r"`--with \1=TYPE:PATH`"))
-        return ExitCode.USAGE
-    except UsageError as error:
+        return errors.ExitCode.USAGE
+    except errors.UsageError as error:
         print_error(str(error))
-        return ExitCode.USAGE
-    except (PrivtabError, OSError) as error:
+        return errors.ExitCode.USAGE
+    except (errors.PrivtabError, OSError) as error:
         print_error(str(error))
-        return ExitCode.EXTERNAL
-    return ExitCode.OK
+        return errors.ExitCode.EXTERNAL
+    return errors.ExitCode.OK

@@ -203,7 +203,7 @@ def stop_for_wrong_rows(problem: str) -> NoReturn:
 
 
 def _load_and_check(program: Program, path: Path) -> tuple[State, Places, list[StateFinding]]:
-    from privtab.state.validate import validate_with_places
+    from privtab.state.load import validate_with_places
 
     state, places, findings = validate_with_places(program, load_rows(program, path))
     errors = [finding for finding in findings if finding.severity == "error"]

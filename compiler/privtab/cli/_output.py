@@ -26,7 +26,7 @@ from rich.text import Text
 from privtab._staged import write
 from privtab.cli._parameters import option
 from privtab.diagnostics import Diagnostic, Severity, render
-from privtab.exit_codes import ExitCode
+from privtab.errors import ExitCode
 from privtab.printable import no_formula, printable, printable_json
 from privtab.request import Entity
 from privtab.state.findings import render_text

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from privtab._install import how_to_install
+from privtab._resources import how_to_install
 from privtab.errors import PrivtabError, UsageError
 
 

@@ -229,7 +229,7 @@ def bundle_paths(paths: list[Path]) -> list[Path]:
 
 def read_file(path: Path) -> bytes:
     """Read a file; raises FileError."""
-    from privtab.bundle.bounds import LARGEST
+    from privtab.bundle.archive import LARGEST
 
     try:
         if path.exists() and not path.is_file() and not path.is_dir():

@@ -11,15 +11,8 @@ import typer
 from privtab.cli._output import out, print_error, print_json
 from privtab.cli._parameters import argument, option
 from privtab.cli._registry_options import no_channel, open_registry, stored_revision
-from privtab.cli._rollout import (
-    ReleaseOptions,
-    channel_json,
-    print_late,
-    signing_key,
-    snapshot_json,
-)
-from privtab.errors import UsageError
-from privtab.exit_codes import ExitCode
+from privtab.cli._rollout import ReleaseOptions, channel_json, print_late, signing_key, snapshot_json
+from privtab.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from privtab.registry.deploy.rollout import NextRevisions, Rollout

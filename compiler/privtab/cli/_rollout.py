@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from privtab.bundle.sign import SigningKey
+    from privtab.registry.deploy import SidecarStatus
     from privtab.registry.deploy.canary import CanaryOutcome
     from privtab.registry.deploy.gates import Gate
-    from privtab.registry.deploy.nodes import SidecarStatus
     from privtab.registry.deploy.push import PushResult
     from privtab.registry.deploy.rollout import FleetReader, FleetSnapshot, Rollout
     from privtab.registry.nodes import Channel

@@ -194,9 +194,9 @@ def push(
         raise UsageError("`--check` changes nothing: leave out `--apply`, or check afterwards")
 
     with needing("`privtab state push`", "import"):
+        from privtab.pushdown import Options
         from privtab.pushdown.document import load
         from privtab.pushdown.run import push as pushed
-        from privtab.pushdown.target import Options
     program = policy.program()
     values = connection.values()
     mapping = load(document, program, values)

@@ -14,14 +14,7 @@ from rich.text import Text
 from privtab.cli._output import Format, FormatOption, fail_if, out, print_if_data, styled, table
 from privtab.cli._parameters import argument, option
 from privtab.cli._registry_options import no_channel, open_registry
-from privtab.cli._rollout import (
-    ChannelOption,
-    FleetOptions,
-    RegistryOption,
-    ago,
-    channel_json,
-    sidecars,
-)
+from privtab.cli._rollout import ChannelOption, FleetOptions, RegistryOption, ago, channel_json, sidecars
 from privtab.errors import FleetError, RegistryError, UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +22,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from privtab.registry.deploy.nodes import DecisionCount, Fleet, SidecarStatus
+    from privtab.registry.deploy import DecisionCount, Fleet, SidecarStatus
     from privtab.registry.deploy.rollout import FleetReader
     from privtab.registry.nodes import Channel
     from privtab.registry.registry import Registry
@@ -126,7 +119,7 @@ def _take_snapshot(
 
 
 def _sidecar_statuses(channels: list[Channel], fleet: Fleet | None, *, signed: bool) -> list[SidecarStatus]:
-    from privtab.registry.deploy.nodes import DesiredRevisions, SidecarProgress, SidecarStatus
+    from privtab.registry.deploy import DesiredRevisions, SidecarProgress, SidecarStatus
     from privtab.registry.deploy.rollout import SILENT, age, desired_revisions, judge
 
     if fleet is None:
@@ -247,7 +240,7 @@ def _counts_by_policy(snapshot: ChannelSnapshot) -> list[DecisionCount]:
 
 
 def _decisions(decision_counts: Sequence[DecisionCount]) -> RenderableType:
-    from privtab.registry.deploy.nodes import RuleCount
+    from privtab.registry.deploy import RuleCount
 
     grid = table("rule", "policy", "decisions", "allowed", "undefined", right=("decisions", "allowed", "undefined"))
     keys = sorted({(count.rule, count.revision) for count in decision_counts})
@@ -265,7 +258,7 @@ def _decisions(decision_counts: Sequence[DecisionCount]) -> RenderableType:
 
 
 def _history(entries: list[Channel]) -> RenderableType:
-    from privtab.registry.deploy.nodes import parse_time
+    from privtab.registry.deploy import parse_time
 
     grid = table("release", "policy", "state", "when", "by", "why", right=("release",))
     now = datetime.now(tz=UTC)

@@ -326,7 +326,7 @@ def channel_at(place: ChannelReference, system: str | None) -> tuple[Registry, C
 
 def release_at(registry: Registry, channel: str, system: str, sequence: int) -> Channel:
     """A release by number; raises RegistryError if it is missing or unreadable."""
-    from privtab.registry.history import History, UnreadableRelease
+    from privtab.registry.records import History, UnreadableRelease
 
     found = History(registry.store, channel, system).entry(sequence)
     if isinstance(found, UnreadableRelease):

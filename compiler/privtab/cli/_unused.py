@@ -215,8 +215,8 @@ def _trimmed(program: Program, state: Path, gone: dict[str, list[int]]) -> dict[
     """The files of a state without some of its rows, which were read once more to be sure of it."""
     from privtab.analysis.state_diff.chosen import without_rows
     from privtab.analysis.state_diff.rows import changed_rows
+    from privtab.state.load import validate, validate_with_places
     from privtab.state.trimmed import trimmed
-    from privtab.state.validate import validate, validate_with_places
 
     raw = load_rows(program, state)
     whole, places, _ = validate_with_places(program, raw)

@@ -17,7 +17,7 @@ from privtab.printable import count
 
 if TYPE_CHECKING:
     from privtab.bundle.inspect import Inspection, Signature
-    from privtab.registry.deploy.nodes import Fleet
+    from privtab.registry.deploy import Fleet
     from privtab.signatures import Trust
 
 PANEL = "Ship"
@@ -58,8 +58,7 @@ def sign_bundles(
         raise UsageError("give the key to sign with: `--signing-key FILE`")
     if output is not None and len(bundles) > 1:
         raise UsageError(f"`--output` takes a single bundle; these are {len(bundles)}")
-    from privtab.bundle.sign import signed_pieces
-    from privtab.bundle.verify import opened
+    from privtab.bundle.sign import opened, signed_pieces
 
     rows = []
     for bundle in bundles:
@@ -121,7 +120,7 @@ def verify(
 
 
 def _verify(bundle: Path, trusted: Trust, minimum_sequence: int | None) -> dict[str, Any]:
-    from privtab.bundle.verify import verify as verified
+    from privtab.bundle.sign import verify as verified
 
     try:
         signed = verified(bundle, trusted, newer_than=minimum_sequence)
@@ -148,7 +147,7 @@ def _baseline_sequence(baseline: str, trusted: Trust) -> int:
     """The sequence given as a number or by another bundle, whose signature must verify too; raises UsageError without one."""
     if baseline.isdecimal():
         return int(baseline)
-    from privtab.bundle.verify import verify as verified
+    from privtab.bundle.sign import verify as verified
 
     try:
         sequence = verified(baseline, trusted).sequence

@@ -22,16 +22,7 @@ from privtab.cli._options import (
     load_state,
     readings,
 )
-from privtab.cli._output import (
-    Format,
-    FormatOption,
-    delayed_spinner,
-    out,
-    print_if_data,
-    progress,
-    show_count,
-    table,
-)
+from privtab.cli._output import Format, FormatOption, delayed_spinner, out, print_if_data, progress, show_count, table
 from privtab.cli._parameters import PathsArgument, option
 from privtab.diagnostics import in_order
 from privtab.errors import PolicyInvalid, UsageError
@@ -117,7 +108,7 @@ def run(
     from privtab.bundle.provenance import provenance
     from privtab.client._protocol import check_system
     from privtab.pipeline import policies_at, resolve_policy
-    from privtab.syntax.schema import policy_schema
+    from privtab.syntax.keys import policy_schema
 
     policies = policies_at(paths)
     if len(policies) > 1 and (compiling.as_name or compiling.variant or compiling.reading or compiling.door or state):

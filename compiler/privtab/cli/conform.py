@@ -26,16 +26,15 @@ from privtab.cli._output import (
 from privtab.cli._parameters import option
 from privtab.cli._registry_options import token_in
 from privtab.cli._stored import load_policy
-from privtab.errors import SettingsInvalid, UsageError
-from privtab.exit_codes import ExitCode
+from privtab.errors import ExitCode, SettingsInvalid, UsageError
 from privtab.key_values import key_values
 from privtab.printable import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from privtab.conform import Question, QuestionPlan, SystemAnswer
     from privtab.conform.driver import Driver
-    from privtab.conform.nodes import Question, QuestionPlan, SystemAnswer
     from privtab.conform.report import Report
     from privtab.conform.run import AnswerFile
     from privtab.conform.variant import VariantFile
@@ -254,8 +253,8 @@ def _announce(planned: QuestionPlan, questions: Sequence[Question], system: Driv
 
 
 def _write_state(state: State, path: Path) -> None:
-    from privtab.conform.state_file import state_bytes
-    from privtab.scenarios.nodes import size
+    from privtab.conform.driver import state_bytes
+    from privtab.scenarios import size
 
     write(path, state_bytes(state))
     out().print(f"{path}: {count(size(state), 'row')}")
@@ -263,7 +262,7 @@ def _write_state(state: State, path: Path) -> None:
 
 def _set_probe(system: Driver, questions: Sequence[Question]) -> None:
     """A server that reads its state from a file has read it when a request that the table allows is allowed."""
-    from privtab.conform.nodes import SystemAnswer
+    from privtab.conform import SystemAnswer
 
     witnesses = [question for question in questions if question.expected and question.state.grants]
     witness = next((question for question in witnesses if not system.changes(question.rule)), None)

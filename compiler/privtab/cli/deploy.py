@@ -36,8 +36,7 @@ from privtab.cli._rollout import (
     signing_key,
 )
 from privtab.cli._stored import as_stored, rows_of_bundles, running_states
-from privtab.errors import UsageError
-from privtab.exit_codes import ExitCode
+from privtab.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -356,7 +355,7 @@ class _Deployment:
     def _state_comparison(self, before: Channel, program: Program, after: State) -> Gate:
         """The comparison with the channel's current state."""
         from privtab.registry.deploy.gates import FailingOn, state_diff_gate
-        from privtab.state.validate import validate
+        from privtab.state.load import validate
 
         shown = f"{before.channel}: {before.state or 'state in shards'}"
         # Rows with names that the new policy no longer knows decide nothing under it.

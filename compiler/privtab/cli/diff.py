@@ -137,8 +137,8 @@ def _print(
 
 
 def _sarif(diffs: Sequence[Diff], verdicts: frozenset[Verdict], found: Sequence[Diagnostic]) -> str:
-    from privtab.analysis.diff.findings import CODES, findings
-    from privtab.report.nodes import Rule, Suppressed
+    from privtab.analysis.diff.summary import CODES, findings
+    from privtab.report import Rule, Suppressed
     from privtab.report.sarif import sarif
 
     rules = [

@@ -6,18 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.cli._ask import (
-    RequestOptions,
-    besides,
-    chain_rows,
-    rule_json,
-    show_notes,
-    show_place,
-    show_rows,
-    show_rule,
-    show_words,
-    step_json,
-)
+from privtab.cli import _ask as ask
 from privtab.cli._engines import opened
 from privtab.cli._options import Question, moment_of
 from privtab.cli._output import FormatOption, Terminal, delayed_spinner, fail_if, out, print_if_data, styled
@@ -27,8 +16,7 @@ from privtab.sql_text import FILTER_KINDS, AppliedFilter
 
 if TYPE_CHECKING:
     from privtab.analysis.changes import Change
-    from privtab.analysis.explain import Part, RequestExplanation
-    from privtab.analysis.proposals import Proposal
+    from privtab.analysis.explain import Part, Proposal, RequestExplanation
     from privtab.analysis.provenance import Chain
     from privtab.ir.nodes import Program
     from privtab.request import Request
@@ -47,7 +35,7 @@ def run(
     action: Annotated[str, argument("ACTION", "The operation.")],
     resource: Annotated[str, argument("RESOURCE", "The entity, as type:path (table:m/c/s/t).")],
     *,
-    options: RequestOptions,
+    options: ask.RequestOptions,
     everything: Annotated[bool, option("--all", "Show every way, every row, and what other ways lack.")] = False,
     asked: Question,
     format_: FormatOption = "text",
@@ -89,7 +77,7 @@ def run(
             _show_applied(out(), explanations[-1], applied)
         for explanation in explanations:
             _ExplanationPrinter(out(), program, explanation, everything).show()
-        show_notes(notes)
+        ask.show_notes(notes)
     fail_if(partial)
 
 
@@ -103,7 +91,7 @@ def _applied(program: Program, state: State, request: Request, moment: int) -> A
 
 def _tried(program: Program, request: Request) -> list[Request]:
     """The questions whether each filter holds, in their order."""
-    from privtab.ir.filters import filter_lists
+    from privtab.ir.names import filter_lists
 
     listed = filter_lists(program)[request.resource.type, next(kind for kind in FILTER_KINDS if kind == request.action)]
     return [replace(request, action=one.operation) for one in listed]
@@ -130,7 +118,7 @@ def _json(explanation: RequestExplanation) -> dict[str, Any]:
     return {
         "request": explanation.request.to_json(),
         **explanation.decision.to_json(),
-        "rule": rule_json(explanation.rule),
+        "rule": ask.rule_json(explanation.rule),
         "sets": [
             {"holds": all(p.holds for p in parts), "atoms": [_part_json(p) for p in parts]}
             for parts in explanation.sets
@@ -163,9 +151,9 @@ def _part_json(part: Part) -> dict[str, Any]:
         "holds": part.holds,
         "on": part.on,
         "through": part.through,
-        "because": [[step_json(step) for step in chain] for chain in part.because],
+        "because": [[ask.step_json(step) for step in chain] for chain in part.because],
         "denied": list(part.denied),
-        "denied_by": [[step_json(step) for step in chain] for chain in part.denied_by],
+        "denied_by": [[ask.step_json(step) for step in chain] for chain in part.denied_by],
     }
 
 
@@ -206,9 +194,9 @@ class _ExplanationPrinter:
         """Print the decision, the rule and the reasons."""
         request, allowed = self.explanation.request, self.explanation.decision.allowed
         verdict = ("ALLOW", "bold green") if allowed else ("DENY", "bold red")
-        asked = f"  user:{request.user} {request.action} {request.resource}{besides(request)}"
+        asked = f"  user:{request.user} {request.action} {request.resource}{ask.besides(request)}"
         self.console.print(styled(verdict, asked))
-        show_rule(self.console, self.program, self.explanation.rule)
+        ask.show_rule(self.console, self.program, self.explanation.rule)
         if allowed:
             self._allowed()
         else:
@@ -279,11 +267,11 @@ class _ExplanationPrinter:
             if proposal.new_role and isinstance(change, Give) and change.privilege is not None:
                 text = text.removesuffix(f"user:{user}") + "a new role"
             self.console.print(styled((label, "dim"), text), end="")
-            show_place(self.console, self._place(change), at=len(label) + len(text))
+            ask.show_place(self.console, self._place(change), at=len(label) + len(text))
             if isinstance(change, Give) and change.also_at:
                 *others, last = map(str, change.also_at)
                 head = " " * (digits + 6) + "or at "
-                show_words(
+                ask.show_words(
                     self.console, head, [*(f"{above}," for above in others), last], margin=len(head), style="dim"
                 )
         if proposal.new_role:
@@ -324,7 +312,7 @@ class _ExplanationPrinter:
         for number, chain in enumerate(chains[: self.most_chains]):
             if number:
                 self.console.print("      or", style="dim")
-            show_rows(self.console, chain_rows(chain))
+            ask.show_rows(self.console, ask.chain_rows(chain))
         self._more(len(chains) - self.most_chains, "row that gives it", "rows that give it", indent=6)
 
     def _title(self, text: str) -> None:

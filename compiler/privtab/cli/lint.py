@@ -31,7 +31,7 @@ from privtab.diagnostics import Diagnostic, Severity, Span, shown_columns
 from privtab.errors import UsageError
 from privtab.lint.settings import CatalogueEntry, FailOn, LintFormat, LintResult, codes, unknown
 from privtab.printable import count
-from privtab.report.nodes import Case, Failure, Rule, Suite
+from privtab.report import Case, Failure, Rule, Suite
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -166,11 +166,11 @@ def report(results: Sequence[LintResult], format_: LintFormat) -> Report:
 
             return sarif(found, rules(), suppressed=ignored, texts={result.path: result.text for result in results})
         case LintFormat.GITHUB:
-            from privtab.report.github import annotations
+            from privtab.report import github_annotations
 
-            return annotations(found)
+            return github_annotations(found)
         case LintFormat.JUNIT:
-            from privtab.report.junit import junit
+            from privtab.report import junit
 
             return junit([_suite(result) for result in results], name="privtab lint")
         case _:

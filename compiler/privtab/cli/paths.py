@@ -6,19 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Annotated, Any
 
-from privtab.cli._ask import (
-    CallerOptions,
-    StepsOption,
-    WithOption,
-    entity,
-    limit_option,
-    objects,
-    rule_json,
-    show_notes,
-    show_place,
-    shown_number,
-    user_name,
-)
+from privtab.cli import _ask as ask
 from privtab.cli._options import Question
 from privtab.cli._output import (
     Format,
@@ -61,15 +49,15 @@ def run(
     resource: Annotated[str | None, argument("ENTITY", "The entity, as type:path.")] = None,
     *,
     operation: Annotated[str | None, option("--operation OP", "Find paths to an operation on ENTITY instead.")] = None,
-    with_: WithOption = None,
-    caller: CallerOptions,
+    with_: ask.WithOption = None,
+    caller: ask.CallerOptions,
     all_users: Annotated[bool, option("--all", "Search for every user of the state, and for an unknown user.")] = False,
-    max_steps: StepsOption = None,
+    max_steps: ask.StepsOption = None,
     authorise: Annotated[
         list[str] | None,
         option("--authorise TABLE[.add|.remove]=OPERATION", "Operation that authorises rows in a store; repeatable."),
     ] = None,
-    limit: Annotated[int | None, limit_option("paths", MAX_PATHS)] = None,
+    limit: Annotated[int | None, ask.limit_option("paths", MAX_PATHS)] = None,
     asked: Question,
     format_: FormatOption = "text",
 ) -> None:
@@ -104,7 +92,7 @@ def run(
         _administrators(program),
         max_steps=max_steps,
         format=format_,
-        most=shown_number(limit, format_, MAX_PATHS),
+        most=ask.shown_number(limit, format_, MAX_PATHS),
         flags=flags,
         groups=groups,
         active=active,
@@ -117,22 +105,22 @@ def run(
         fail_if(query.all_users() or partial)
         return
     assert user is not None
-    name = user_name(user)
+    name = ask.user_name(user)
     about = resource if operation is None and resource is not None else target
     known_entities = [
-        e for e in map(entity, [about] if target is not None and about else []) if e.type in program.entities
+        e for e in map(ask.entity, [about] if target is not None and about else []) if e.type in program.entities
     ]
     principals = [f"user:{name}", *(f"group:{group}" for group in groups)]
     query.notes = notes = unknown(program, loaded, principals, known_entities)
     if target is None:
         query.gains(name)
     elif operation is not None:
-        query.target(name, operation_goal(reference, operation, entity(target), objects(with_), flags))
+        query.target(name, operation_goal(reference, operation, ask.entity(target), ask.objects(with_), flags))
     else:
         assert resource is not None
-        query.target(name, goal(reference, target, entity(resource)))
+        query.target(name, goal(reference, target, ask.entity(resource)))
     if format_ != "json":
-        show_notes(notes)
+        ask.show_notes(notes)
     fail_if(partial)
 
 
@@ -338,7 +326,7 @@ def _show_steps(console: Terminal, steps: Sequence[Step]) -> None:
         with_ = "".join(f" {name}={object_}" for name, object_ in step.with_.items())
         text = f"{step.rule.operation} {step.resource}{with_}"
         console.print(styled((f"  {number}  ", "dim"), text), end="")
-        show_place(console, f"{step.rule.span.path}:{step.rule.span.line}", at=5 + len(text))
+        ask.show_place(console, f"{step.rule.span.path}:{step.rule.span.line}", at=5 + len(text))
         needs = [
             reason["atom"] + (f" by {reason['through']}" if not reason["through"].startswith("user:") else "")
             for reason in step.because
@@ -386,7 +374,7 @@ def _path_json(path: Path) -> dict[str, Any]:
                 "operation": step.rule.operation,
                 "resource": step.resource,
                 "with": step.with_,
-                "rule": rule_json(step.rule),
+                "rule": ask.rule_json(step.rule),
                 "changes": step.changes,
                 "makes": step.creates,
                 "because": step.because,

@@ -6,28 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from privtab._staged import write
+from privtab.cli import _registry_options as registry_options
 from privtab.cli import _rollback, _status, deploy
 from privtab.cli._app import Commands
 from privtab.cli._output import FormatOption, fail_if, out, print_error, print_if_data
 from privtab.cli._parameters import argument, channels, option
-from privtab.cli._registry_options import (
-    ChannelArgument,
-    ExpectOption,
-    RegistryArgument,
-    RegistryCommand,
-    RegistryTokenOption,
-    StorageOption,
-    SystemArgument,
-    WhyOption,
-    bundle_paths,
-    no_channel,
-    open_registry,
-    read_file,
-    release_stored,
-    show_channels,
-    show_revisions,
-    stored_revision,
-)
 from privtab.cli._rollout import channel_json
 from privtab.cli._stored import bundle_of, release_at
 from privtab.errors import BrokenBundle, BundleRefused, RegistryError, UsageError
@@ -43,15 +26,15 @@ PANEL = "Ship"
 app = Commands(help="Store bundles, and choose which of them each channel runs.", no_args_is_help=True)
 
 
-@app.command("init", cls=RegistryCommand)
+@app.command("init", cls=registry_options.RegistryCommand)
 def init(
-    url: RegistryArgument,
+    url: registry_options.RegistryArgument,
     verification_key: Annotated[
         list[Path] | None, option("--verification-key FILE", "Accept only bundles signed by this key; repeatable.")
     ] = None,
     scope: Annotated[str, option("--scope TEXT", "Scope that signatures must have.")] = "",
     replace: Annotated[bool, option("--replace", "Overwrite an existing registry's settings.")] = False,
-    storage: StorageOption = None,
+    storage: registry_options.StorageOption = None,
 ) -> None:
     """Create a registry, or change its settings.
 
@@ -61,7 +44,7 @@ def init(
       privtab registry init /srv/registry
       privtab registry init s3://policies/registry --verification-key release.pub.pem
     """
-    registry = open_registry(url, storage)
+    registry = registry_options.open_registry(url, storage)
     registry.init(verification_keys=[read_text(key) for key in verification_key or ()], scope=scope, replace=replace)
     accepts = (
         f"takes what {count(len(verification_key), 'key')} signed" if verification_key else "takes unsigned bundles"
@@ -69,17 +52,17 @@ def init(
     out().print(f"{registry.url}  {accepts}")
 
 
-@app.command("put", cls=RegistryCommand)
+@app.command("put", cls=registry_options.RegistryCommand)
 def put(
-    url: RegistryArgument,
+    url: registry_options.RegistryArgument,
     bundle: Annotated[list[Path], argument("BUNDLE…", "Bundles, or folders with bundles.")],
     channel: Annotated[
         str | None, option("--channel NAME", "Release them to this channel too.", autocompletion=channels)
     ] = None,
-    why: WhyOption = "",
-    expect: ExpectOption = None,
+    why: registry_options.WhyOption = "",
+    expect: registry_options.ExpectOption = None,
     resign: Annotated[bool, option("--resign", "Replace the signature of a bundle that is stored already.")] = False,
-    storage: StorageOption = None,
+    storage: registry_options.StorageOption = None,
     format_: FormatOption = "text",
 ) -> None:
     """Store bundles. Bundles that are stored already stay as they are.
@@ -90,27 +73,27 @@ def put(
       privtab registry put /srv/registry build/lake/1
       privtab registry put /srv/registry state.tar.gz --channel dev --why "new grants of May"
     """
-    registry = open_registry(url, storage)
+    registry = registry_options.open_registry(url, storage)
     stored: list[Revision] = []
-    for path in bundle_paths(bundle):
+    for path in registry_options.bundle_paths(bundle):
         try:
-            stored.append(registry.put(read_file(path), resign=resign))
+            stored.append(registry.put(registry_options.read_file(path), resign=resign))
         except (BundleRefused, BrokenBundle) as error:
             raise BundleRefused(f"{path} is refused: {error}") from None
-    current = release_stored(registry, stored, channel, why, expect) if channel else None
+    current = registry_options.release_stored(registry, stored, channel, why, expect) if channel else None
     if not print_if_data(format_, {"revisions": stored, "channel": current and channel_json(current)}):
-        show_revisions(stored, "bytes", "signed")
+        registry_options.show_revisions(stored, "bytes", "signed")
         if current:
             out().print(f"{current.channel}/{current.system} is at release {current.sequence}")
 
 
-@app.command("list", cls=RegistryCommand)
+@app.command("list", cls=registry_options.RegistryCommand)
 def list_(
-    url: RegistryArgument,
+    url: registry_options.RegistryArgument,
     system: Annotated[str | None, option("--system NAME", "Only this system.")] = None,
     kind: Annotated[str | None, option("--kind KIND", "policy, state, shard or wasm.")] = None,
-    storage: StorageOption = None,
-    token_file: RegistryTokenOption = None,
+    storage: registry_options.StorageOption = None,
+    token_file: registry_options.RegistryTokenOption = None,
     format_: FormatOption = "text",
 ) -> None:
     """List stored revisions, newest last, and the channels that run them.
@@ -123,7 +106,7 @@ def list_(
     from privtab.registry.maintenance import all_records
     from privtab.registry.nodes import pin
 
-    registry = open_registry(url, storage, token_file)
+    registry = registry_options.open_registry(url, storage, token_file)
     if kind is not None:
         names.checked_kind(kind)
     running: dict[tuple[str, str], list[str]] = {}
@@ -140,7 +123,7 @@ def list_(
     ]
     if print_if_data(format_, [revision.to_json() | {"channels": channels} for revision, channels in listed]):
         return
-    show_revisions(
+    registry_options.show_revisions(
         [revision for revision, _ in listed],
         "version",
         "created",
@@ -151,13 +134,13 @@ def list_(
     out().print(count(len(listed), "revision"), style="dim")
 
 
-@app.command("show", cls=RegistryCommand)
+@app.command("show", cls=registry_options.RegistryCommand)
 def show(
-    url: RegistryArgument,
+    url: registry_options.RegistryArgument,
     channel: Annotated[str | None, argument("[CHANNEL]", "Only this channel.", autocompletion=channels)] = None,
     system: Annotated[str | None, argument("[SYSTEM]", "Only this system.")] = None,
-    storage: StorageOption = None,
-    token_file: RegistryTokenOption = None,
+    storage: registry_options.StorageOption = None,
+    token_file: registry_options.RegistryTokenOption = None,
     format_: FormatOption = "text",
 ) -> None:
     """Show what each channel runs.
@@ -166,7 +149,7 @@ def show(
       privtab registry show /srv/registry
       privtab registry show /srv/registry prod lake --format json
     """
-    registry = open_registry(url, storage, token_file)
+    registry = registry_options.open_registry(url, storage, token_file)
     current = [registry.channel(channel, system)] if channel and system else registry.channels()
     current = [
         channel_
@@ -174,19 +157,19 @@ def show(
         if channel_.last and channel in (None, channel_.channel) and system in (None, channel_.system)
     ]
     if not current and channel:
-        raise RegistryError(no_channel(registry, f"{channel}/{system}" if system else channel))
+        raise RegistryError(registry_options.no_channel(registry, f"{channel}/{system}" if system else channel))
     if not print_if_data(format_, list(map(channel_json, current))):
-        show_channels(current)
+        registry_options.show_channels(current)
 
 
-@app.command("history", cls=RegistryCommand)
+@app.command("history", cls=registry_options.RegistryCommand)
 def history(
-    url: RegistryArgument,
-    channel: ChannelArgument,
-    system: SystemArgument,
+    url: registry_options.RegistryArgument,
+    channel: registry_options.ChannelArgument,
+    system: registry_options.SystemArgument,
     last: Annotated[int | None, option("--last N", "Number of entries to show.", min=1)] = None,
-    storage: StorageOption = None,
-    token_file: RegistryTokenOption = None,
+    storage: registry_options.StorageOption = None,
+    token_file: registry_options.RegistryTokenOption = None,
     format_: FormatOption = "text",
 ) -> None:
     """List the releases of a channel, oldest first.
@@ -194,26 +177,26 @@ def history(
     Example:
       privtab registry history /srv/registry prod lake --last 5
     """
-    registry = open_registry(url, storage, token_file)
+    registry = registry_options.open_registry(url, storage, token_file)
     releases = registry.history(channel, system, last)
     if not releases:
-        raise RegistryError(no_channel(registry, f"{channel}/{system}"))
+        raise RegistryError(registry_options.no_channel(registry, f"{channel}/{system}"))
     if not print_if_data(format_, list(map(channel_json, releases))):
-        show_channels(releases)
+        registry_options.show_channels(releases)
 
 
-@app.command("switch", cls=RegistryCommand, hidden=True)
-@app.command("release", cls=RegistryCommand)
+@app.command("switch", cls=registry_options.RegistryCommand, hidden=True)
+@app.command("release", cls=registry_options.RegistryCommand)
 def release(
-    url: RegistryArgument,
-    channel: ChannelArgument,
-    system: SystemArgument,
+    url: registry_options.RegistryArgument,
+    channel: registry_options.ChannelArgument,
+    system: registry_options.SystemArgument,
     policy: Annotated[str | None, option("--policy REVISION", "A revision, or a prefix of one.")] = None,
     state: Annotated[str | None, option("--state REVISION", "A revision, or a prefix of one.")] = None,
     to: Annotated[int | None, option("--to RELEASE", "All bundles of this earlier release.", min=1)] = None,
-    why: WhyOption = "",
-    expect: ExpectOption = None,
-    storage: StorageOption = None,
+    why: registry_options.WhyOption = "",
+    expect: registry_options.ExpectOption = None,
+    storage: registry_options.StorageOption = None,
     format_: FormatOption = "text",
 ) -> None:
     """Release other revisions to a channel, in one step. Other bundles stay; a canary ends.
@@ -224,11 +207,11 @@ def release(
       privtab registry release /srv/registry prod lake --policy 35f8e515 --why "as in dev"
       privtab registry release /srv/registry prod lake --to 7
     """
-    registry = open_registry(url, storage)
+    registry = registry_options.open_registry(url, storage)
     if to is None:
         chosen: dict[str, Any] = {}
         for kind, prefix in (("policy", policy), ("state", state)):
-            found = None if prefix is None else stored_revision(registry, system, (kind,), prefix)
+            found = None if prefix is None else registry_options.stored_revision(registry, system, (kind,), prefix)
             if prefix is not None and found is None:
                 raise RegistryError(f"{registry.url} keeps no {kind} revision `{prefix}` of {system}")
             chosen[kind] = found and found[1]
@@ -240,22 +223,22 @@ def release(
         why = why or f"as at release {to}"
     current = registry.release(channel, system, **chosen, why=why, expect=expect)
     if not print_if_data(format_, channel_json(current)):
-        show_channels([current])
+        registry_options.show_channels([current])
 
 
-@app.command("get", cls=RegistryCommand)
+@app.command("get", cls=registry_options.RegistryCommand)
 def get(
-    url: RegistryArgument,
-    channel: ChannelArgument,
-    system: SystemArgument,
+    url: registry_options.RegistryArgument,
+    channel: registry_options.ChannelArgument,
+    system: registry_options.SystemArgument,
     at: Annotated[
         int | None, option("--at RELEASE", "Bundles of this release. (default: the current one)", min=1)
     ] = None,
     only: Annotated[Literal["policy", "state"] | None, option("--only", "Only the policy or only the state.")] = None,
     output: Annotated[Path, option("--output -o FOLDER", "Folder to write the bundles to.")] = Path(),
     replace: Annotated[bool, option("--replace", "Overwrite existing bundles.")] = False,
-    storage: StorageOption = None,
-    token_file: RegistryTokenOption = None,
+    storage: registry_options.StorageOption = None,
+    token_file: registry_options.RegistryTokenOption = None,
 ) -> None:
     """Write the bundles that a channel runs, or ran, into a folder.
 
@@ -269,10 +252,10 @@ def get(
     from privtab.registry import names
     from privtab.registry.nodes import pin
 
-    registry = open_registry(url, storage, token_file)
+    registry = registry_options.open_registry(url, storage, token_file)
     release = registry.channel(channel, system) if at is None else release_at(registry, channel, system, at)
     if release.sequence == 0:
-        raise RegistryError(release.trouble or no_channel(registry, f"{channel}/{system}"))
+        raise RegistryError(release.trouble or registry_options.no_channel(registry, f"{channel}/{system}"))
     keys = {
         output / names.served_path(kind, shard): pin(kind, identity, shard)
         for (kind, shard), identity in release.runs().items()
@@ -282,20 +265,20 @@ def get(
         raise RegistryError(f"{channel}/{system} runs no {only or 'bundle'} at release {release.sequence}")
     bundles = {path: bundle_of(registry, release, key) for path, key in keys.items()}
     for path, bundle in bundles.items():
-        if not replace and path.exists() and read_file(path) != bundle:
+        if not replace and path.exists() and registry_options.read_file(path) != bundle:
             raise UsageError(f"{path} is another bundle: `--replace` overwrites it")
     for path, bundle in bundles.items():
         write(path, bundle)
         out().print(f"{path}  {keys[path]}")
 
 
-@app.command("gc", cls=RegistryCommand)
+@app.command("gc", cls=registry_options.RegistryCommand)
 def gc(
-    url: RegistryArgument,
+    url: registry_options.RegistryArgument,
     keep: Annotated[int, option("--keep N", "Keep the bundles of the last N releases.", min=1)] = 10,
     older_than: Annotated[float, option("--older-than DAYS", "Keep bundles younger than this.", min=0)] = 1.0,
     remove: Annotated[bool, option("--remove", "Remove; without it, only list what would be removed.")] = False,
-    storage: StorageOption = None,
+    storage: registry_options.StorageOption = None,
     format_: FormatOption = "text",
 ) -> None:
     """List revisions that no channel ran in its last releases; with `--remove`, remove them.
@@ -308,7 +291,7 @@ def gc(
     """
     from privtab.registry.maintenance import DAY, sweep
 
-    swept = sweep(open_registry(url, storage), keep=keep, older_than=older_than * DAY, remove=remove)
+    swept = sweep(registry_options.open_registry(url, storage), keep=keep, older_than=older_than * DAY, remove=remove)
     document = {
         "removed": swept.removed,
         "revisions": swept.revisions,
@@ -321,7 +304,7 @@ def gc(
     if print_if_data(format_, document):
         return
     if swept.revisions:
-        show_revisions(swept.revisions, "created", "bytes")
+        registry_options.show_revisions(swept.revisions, "created", "bytes")
     summary = f"{count(len(swept.revisions), 'revision')} with {swept.bytes:,} bytes"
     if swept.orphans:
         summary += f", {count(len(swept.orphans), 'bundle')} without a record"
@@ -336,12 +319,12 @@ def gc(
     out().print(f"{summary} {fate}; {count(swept.kept, 'revision')} stay")
 
 
-@app.command("check", cls=RegistryCommand)
+@app.command("check", cls=registry_options.RegistryCommand)
 def check(
-    url: RegistryArgument,
+    url: registry_options.RegistryArgument,
     repair: Annotated[bool, option("--repair", "Rewrite the copies for static servers.")] = False,
-    storage: StorageOption = None,
-    token_file: RegistryTokenOption = None,
+    storage: registry_options.StorageOption = None,
+    token_file: registry_options.RegistryTokenOption = None,
     format_: FormatOption = "text",
 ) -> None:
     """Verify a registry: every bundle matches its digest, every channel can be served, and the static copies are current.
@@ -354,7 +337,7 @@ def check(
     """
     from privtab.registry.maintenance import check as checked
 
-    result = checked(open_registry(url, storage, token_file), repair=repair)
+    result = checked(registry_options.open_registry(url, storage, token_file), repair=repair)
     if not print_if_data(format_, result):
         for problem in result.problems:
             print_error(f"{problem.path}: {problem.message}{' (repaired)' if problem.repaired else ''}")

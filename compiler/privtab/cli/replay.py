@@ -106,7 +106,7 @@ def _shown(found: Report, format_: ReplayFormat, failing: list[str], policy: str
         case "sarif":
             from privtab.diagnostics import Severity
             from privtab.logs.report import CODES, findings
-            from privtab.report.nodes import Rule
+            from privtab.report import Rule
             from privtab.report.sarif import sarif
 
             rules = [

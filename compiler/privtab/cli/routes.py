@@ -94,9 +94,9 @@ def run(
     """
     from privtab.integrations._coverage import covered, no_gateway
     from privtab.integrations._declared import read_declared, read_openapi
-    from privtab.integrations._handlers import place_of
     from privtab.integrations._inspect import inspected, load_app
     from privtab.integrations._probe import probed
+    from privtab.integrations._routes import place_of
     from privtab.ir.serialise import vocabulary
 
     headers = dict(_header(text) for text in header or ())

@@ -27,7 +27,7 @@ def run(
       privtab schema --of decisions
     """
     if of == "policy":
-        from privtab.syntax.schema import policy_schema as schema
+        from privtab.syntax.keys import policy_schema as schema
     else:
         from privtab.logs.schema import log_schema as schema
     if output is None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import typer
 
-from privtab._install import how_to_install
+from privtab._resources import how_to_install
 from privtab.cli._app import Commands
 from privtab.cli._output import print_error
-from privtab.exit_codes import ExitCode
+from privtab.errors import ExitCode
 from privtab.spark.jobs import JOBS
 
 PANEL = "Serve"
@@ -31,7 +31,6 @@ def job(name: str) -> tuple[dict[str, Any], Callable[[typer.Context], None]]:
 
 
 def _run(job: str, arguments: Sequence[str]) -> int:
-
     try:
         code: int = import_module(f"privtab.spark.jobs.{job}").main(list(arguments))
     except ModuleNotFoundError as error:

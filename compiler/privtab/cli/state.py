@@ -28,8 +28,7 @@ from privtab.cli._output import (
 )
 from privtab.cli._parameters import argument, needing, option
 from privtab.cli._stored import load_rows
-from privtab.errors import UsageError
-from privtab.exit_codes import ExitCode
+from privtab.errors import ExitCode, UsageError
 from privtab.formats import STATE_HELP
 from privtab.printable import count
 from privtab.state.findings import CODES, in_order, to_json
@@ -64,7 +63,7 @@ def validate(state: StateArgument, policy: PolicyChoice, format_: FormatOption =
       privtab state validate state.yaml --policy gravitino/1.1.0
       privtab state validate exports/ --policy cdap/final --format json
     """
-    from privtab.state.validate import validate as validated
+    from privtab.state.load import validate as validated
 
     program = policy.program()
     good, findings = validated(program, load_rows(program, state))
@@ -93,7 +92,7 @@ def lint(
     """
     from privtab.state.lint import duration
     from privtab.state.lint import lint as linted
-    from privtab.state.validate import validate_with_places
+    from privtab.state.load import validate_with_places
 
     moment = moment_of(at)
     try:

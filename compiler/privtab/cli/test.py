@@ -19,7 +19,7 @@ from privtab.errors import UsageError
 from privtab.printable import count
 
 if TYPE_CHECKING:
-    from privtab.scenarios.nodes import CasePlan, Subject
+    from privtab.scenarios import CasePlan, Subject
     from privtab.scenarios.results import Result
     from privtab.scenarios.run import Engine
 
@@ -213,7 +213,7 @@ def _report(results: Sequence[Result], format_: Format, *, verbose: bool) -> Rep
             ok = not any(result.failures for result in results)
             return as_json({"ok": ok, "policies": [result_json(result) for result in results]})
         case "junit":
-            from privtab.report.junit import junit
+            from privtab.report import junit
             from privtab.scenarios.results import junit_suites
 
             return junit(junit_suites(results))

@@ -4,28 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from privtab.cli._ask import (
-    FlagOption,
-    WithOption,
-    besides,
-    entity,
-    flag_names,
-    limit_option,
-    objects,
-    rule_json,
-    show_notes,
-    shown_number,
-)
+from privtab.cli import _ask as ask
 from privtab.cli._options import Question
-from privtab.cli._output import (
-    TableFormat,
-    TableFormatOption,
-    delayed_spinner,
-    fail_if,
-    out,
-    print_if_data,
-    table,
-)
+from privtab.cli._output import TableFormat, TableFormatOption, delayed_spinner, fail_if, out, print_if_data, table
 from privtab.cli._parameters import argument, option
 from privtab.errors import UsageError
 from privtab.printable import count
@@ -50,12 +31,12 @@ def run(
     operation: Annotated[str, argument("OP", "The operation.")],
     resource: Annotated[str, argument("ENTITY", "The entity, as type:path (table:m/c/s/t).")],
     *,
-    with_: WithOption = None,
-    flag: FlagOption = None,
+    with_: ask.WithOption = None,
+    flag: ask.FlagOption = None,
     by: Annotated[
         By, option("--by", "List users, or principals that suffice alone: groups, roles, users themselves.")
     ] = "user",
-    limit: Annotated[int | None, limit_option("lines", MOST_LINES)] = None,
+    limit: Annotated[int | None, ask.limit_option("lines", MOST_LINES)] = None,
     asked: Question,
     format_: TableFormatOption = "text",
 ) -> None:
@@ -77,21 +58,21 @@ def run(
     request = Request(
         user="",
         action=operation,
-        resource=entity(resource),
-        with_=objects(with_),
-        flags=flag_names(flag, program),
+        resource=ask.entity(resource),
+        with_=ask.objects(with_),
+        flags=ask.flag_names(flag, program),
     )
     loaded, _, partial = asked.rows(program)
     with delayed_spinner("looking for principals"):
         found = find_who_can(Reference(program, loaded), loaded, request)
     notes = unknown(program, loaded, entities=asked_entities(program, request))
-    most = shown_number(limit, format_, MOST_LINES)
+    most = ask.shown_number(limit, format_, MOST_LINES)
     if by == "user":
         _users(found, format_, most or len(found.users), notes)
     else:
         _principals(found, format_, most, notes)
     if format_ != "json":
-        show_notes(notes)
+        ask.show_notes(notes)
     fail_if(partial)
 
 
@@ -116,7 +97,7 @@ def _question_json(found: WhoCan) -> dict[str, Any]:
         "entity": str(request.resource),
         "with": {name: str(object_) for name, object_ in sorted(request.with_.items())},
         "flags": sorted(request.flags),
-        "rule": rule_json(found.rule),
+        "rule": ask.rule_json(found.rule),
     }
 
 
@@ -164,5 +145,5 @@ def _principals(found: WhoCan, format_: TableFormat, most: int, notes: Sequence[
 def _heading(found: WhoCan) -> None:
     console = out()
     request = found.request
-    console.print(f"who can {request.action} {request.resource}{besides(request)}", style="bold")
+    console.print(f"who can {request.action} {request.resource}{ask.besides(request)}", style="bold")
     console.print(f"rule {found.rule.id}  {found.rule.span.path}:{found.rule.span.line}", style="dim")

@@ -14,9 +14,8 @@ from typing import Any, TypeAlias
 
 from privtab import strict_json
 from privtab._collection import no_collection
-from privtab.bundle.archive import entries
-from privtab.bundle.bounds import LARGEST_READ, MOST_ENTRIES, read_object
-from privtab.bundle.verify import verify
+from privtab.bundle.archive import LARGEST_READ, MOST_ENTRIES, entries, read_object
+from privtab.bundle.sign import verify
 from privtab.client._address import Cert, Token
 from privtab.client._observe import LOG
 from privtab.errors import BrokenBundle, DecisionUnavailable, FileError, PolicyError, SignatureRefused, UsageError
@@ -34,7 +33,7 @@ ARCHIVES = (".tar.gz", ".tgz")
 LONGEST = 60.0
 """Seconds within which a bundle must have been downloaded."""
 LARGEST = 512 << 20
-"""Largest size of a packed bundle in bytes; `bundle/bounds.py` bounds its unpacked size."""
+"""Largest size of a packed bundle in bytes; `bundle/archive.py` bounds its unpacked size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
-from privtab._install import how_to_install
+from privtab._resources import how_to_install
 from privtab.client import _config
 from privtab.client import _protocol as protocol
 from privtab.client._address import Token

@@ -18,19 +18,10 @@ from privtab.ir.support import Tool, check_support
 from privtab.ir.unroll import located_sets
 from privtab.reference.rights import Right, key_of, right_text, with_key
 from privtab.request import NOT_SET, Entity, Request
-from privtab.scenarios.callers import (
-    CallerSemantics,
-    Denied,
-    HeldSet,
-    Ways,
-    at_or_below,
-    compares,
-    in_order,
-    smallest,
-)
+from privtab.scenarios import Form
+from privtab.scenarios.callers import CallerSemantics, Denied, HeldSet, Ways, at_or_below, compares, in_order, smallest
 from privtab.scenarios.generated import Caller
 from privtab.scenarios.needs import Callers
-from privtab.scenarios.nodes import Form
 from privtab.scenarios.prove import Cell
 from privtab.scenarios.suggest import RequestNames
 

@@ -13,9 +13,8 @@ from privtab.diagnostics import Diagnostic, in_order
 from privtab.errors import PolicyInvalid
 from privtab.importing.template import Template
 from privtab.ir.nodes import Program
-from privtab.state.load import from_tables
+from privtab.state.load import from_tables, validate
 from privtab.state.nodes import ALL_TABLES, State
-from privtab.state.validate import validate
 from privtab.syntax.node_reader import DocumentProblem, DocumentReader, near
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose, plain_tree
 

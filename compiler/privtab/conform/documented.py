@@ -6,10 +6,9 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from privtab.conform import SystemAnswer, World
 from privtab.conform.document import Call, Calls, DriverDocument, Operation
-from privtab.conform.driver import Driver
-from privtab.conform.nodes import SystemAnswer, World
-from privtab.conform.state_file import StateFile
+from privtab.conform.driver import Driver, StateFile
 from privtab.errors import DriverError
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary

@@ -1,4 +1,8 @@
-"""Finds the driver that a command line names: `authzen`, a YAML document, or a class of Python; and the driver for databases."""
+"""Finds the driver that a command line names: `authzen`, a YAML document, or a class of Python.
+
+The drivers for databases and for servers of the OpenID AuthZEN Authorization API, whose state is prepared through a file, or by the
+user.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +11,22 @@ import json
 import shlex
 import threading
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jmespath
 
 from privtab import strict_json
-from privtab._install import how_to_install
+from privtab._resources import how_to_install
 from privtab.client._http import HttpTransport
 from privtab.client._sender import Sender, SendError
-from privtab.conform.authzen import AuthZenDriver
+from privtab.client._transport import Timeout, Transport
+from privtab.conform import SystemAnswer, World
 from privtab.conform.document import AnswerPatterns, Call, Calls, DriverDocument, load
 from privtab.conform.documented import DocumentedDriver, MakingStep, SystemNames
-from privtab.conform.driver import Driver, load_class
-from privtab.conform.nodes import SystemAnswer
-from privtab.conform.state_file import StateFile
-from privtab.errors import DriverError, FormatError, UsageError
+from privtab.conform.driver import Driver, StateFile, load_class
+from privtab.errors import DecisionError, DriverError, FormatError, UsageError
 from privtab.importing.template import Template
 from privtab.ir.nodes import Program
 from privtab.names import decode_name
@@ -32,6 +35,90 @@ from privtab.request import Entity, Request
 if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.engine import URL
+
+
+EVALUATION = "/access/v1/evaluation"
+EVALUATIONS = "/access/v1/evaluations"
+
+
+class AuthZenDriver(Driver):
+    """Asks in batches.
+
+    `state`: the file that the server reads its state from, which is replaced during the test; None: the server has the state
+    already, as `--write-state` wrote it.
+    """
+
+    batch = 500
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        url: str,
+        timeout: Timeout = (5.0, 30.0),
+        state: StateFile | None = None,
+    ) -> None:
+        self._transport = transport
+        self._url = url
+        self._timeout = timeout
+        self.file = state
+        self.keeps_state = state is None
+
+    def calls(self, world: World) -> int:
+        """As Driver.calls: one file."""
+        del world
+        return 0 if self.file is None else 1
+
+    def prepare(self, world: World) -> None:
+        """As Driver.prepare: write the state, and wait until the server shows it."""
+        if self.file is not None:
+            self.file.replace(world.state, self.probe)
+
+    def ask(self, request: Request) -> SystemAnswer:
+        """As Driver.ask."""
+        return _answer(self._post(EVALUATION, request.to_json()))
+
+    def ask_many(self, requests: Sequence[Request]) -> list[SystemAnswer]:
+        """As Driver.ask_many."""
+        answers = self._post(EVALUATIONS, {"evaluations": [request.to_json() for request in requests]}).get(
+            "evaluations"
+        )
+        if not isinstance(answers, list) or len(answers) != len(requests):
+            raise DriverError(f"the server at {self._url} did not answer {len(requests)} evaluations")
+        return [_answer(answer) for answer in answers]
+
+    def clean(self) -> tuple[str, ...]:
+        """As Driver.clean: put the former state back."""
+        try:
+            return () if self.file is None else self.file.restore()
+        finally:
+            self._transport.close()
+
+    def reproduce(self, request: Request) -> str:
+        """As Driver.reproduce."""
+        body = json.dumps(request.to_json(), ensure_ascii=False)
+        return (
+            f"curl -s {shlex.quote(self._url + EVALUATION)} -H 'Content-Type: application/json' -d {shlex.quote(body)}"
+        )
+
+    def _post(self, path: str, body: object) -> dict[str, Any]:
+        try:
+            content = self._transport.post(path, json.dumps(body).encode(), self._timeout)
+            value = strict_json.loads(content)
+        except (DecisionError, ValueError) as error:
+            raise DriverError(f"the server at {self._url} gave no answer: {error}") from error
+        if not isinstance(value, dict):
+            raise DriverError(f"the server at {self._url} did not answer with an object")
+        return value
+
+
+def _answer(value: object) -> SystemAnswer:
+    if not isinstance(value, dict) or not isinstance(value.get("decision"), bool):
+        return SystemAnswer.BROKEN
+    if value["decision"]:
+        return SystemAnswer.ALLOWED
+    context = value.get("context")
+    return SystemAnswer.BROKEN if isinstance(context, dict) and "error" in context else SystemAnswer.REFUSED
 
 
 USUAL = AnswerPatterns(allowed=("2xx",), refused=("401", "403"), hidden=("404",))

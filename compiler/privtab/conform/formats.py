@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from privtab.analysis.diff.markdown import as_text
-from privtab.conform.mistakes import mistakes
-from privtab.conform.nodes import QuestionPlan, Verdict
+from privtab.conform import QuestionPlan, Verdict
+from privtab.conform.neighbours import mistakes
 from privtab.conform.report import ORDER, WRONG, Finding, Report, RowReport
 from privtab.ir.names import atom_text
 from privtab.printable import count
+from privtab.report import Case, Failure, Suite, junit
 from privtab.report.html import rendered
-from privtab.report.junit import junit
-from privtab.report.nodes import Case, Failure, Suite
 from privtab.scenarios.results import row_json, row_lines
 from privtab.state.load import to_tables
 from privtab.state.nodes import State

@@ -10,24 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from privtab.errors import InvalidRequest
+from privtab.ir import nodes as ir
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.formula import mapped, resolve
-from privtab.ir.nodes import (
-    ALWAYS,
-    NEVER,
-    And,
-    Atom,
-    Can,
-    Formula,
-    Has,
-    Member,
-    Or,
-    Owner,
-    Program,
-    Rule,
-    ServiceAdmin,
-    When,
-)
 from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, Request
@@ -44,7 +29,7 @@ T = TypeVar("T")
 class View:
     """What a system decides by: a policy, rows, and the entities that there are."""
 
-    program: Program
+    program: ir.Program
     state: State
     entities: Sequence[Entity]
 
@@ -57,9 +42,9 @@ def _as_it_is(found: T, *_: object) -> T:
 class Misreading:
     """What a system takes a policy, rows and requests for."""
 
-    program: Callable[[Program], Program] = _as_it_is
+    program: Callable[[ir.Program], ir.Program] = _as_it_is
     view: Callable[[View], View] = _as_it_is
-    request: Callable[[Request, Program], Request] = _as_it_is
+    request: Callable[[Request, ir.Program], Request] = _as_it_is
 
     @property
     def is_of_policy(self) -> bool:
@@ -212,7 +197,7 @@ def both(first: Misreading, second: Misreading) -> Misreading:
     return replace(first, view=lambda view: second.view(first.view(view)))
 
 
-def above(program: Program, entity: Entity) -> list[Entity]:
+def above(program: ir.Program, entity: Entity) -> list[Entity]:
     """The entities that contain one, the nearest last; none where ids are flat."""
     return [Entity.parse(key) for key in vocabulary(program).keys(entity)[:-1]]
 
@@ -293,7 +278,7 @@ def reversed_link(_: View, row: Any) -> list[object]:
 # --- requests ----------------------------------------------------------------------------------------------------------
 
 
-def objects_swapped(request: Request, _: Program) -> Request:
+def objects_swapped(request: Request, _: ir.Program) -> Request:
     """A request whose resource and first `with` object of its type are swapped."""
     for slot, entity in request.with_.items():
         if entity.type == request.resource.type:
@@ -304,11 +289,11 @@ def objects_swapped(request: Request, _: Program) -> Request:
 # --- policies ----------------------------------------------------------------------------------------------------------
 
 
-def conditions(change: Callable[[Program, Rule, Formula], Formula], *parts: str) -> Misreading:
+def conditions(change: Callable[[ir.Program, ir.Rule, ir.Formula], ir.Formula], *parts: str) -> Misreading:
     """A mistake by which other conditions are read: of the gate, `requires`, `each`, or all of them."""
     names = parts or ("gate", "requires", "each")
 
-    def changed(program: Program) -> Program:
+    def changed(program: ir.Program) -> ir.Program:
         rules = {}
         for key, rule in program.rules.items():
             formulas = {name: getattr(rule, name) for name in names}
@@ -319,33 +304,33 @@ def conditions(change: Callable[[Program, Rule, Formula], Formula], *parts: str)
     return Misreading(program=changed)
 
 
-def atoms(change: Callable[[Program, Atom], Formula]) -> Misreading:
+def atoms(change: Callable[[ir.Program, ir.Atom], ir.Formula]) -> Misreading:
     """A mistake by which other atoms are read in every condition."""
 
-    def changed(program: Program, _: Rule, formula: Formula) -> Formula:
-        return mapped(formula, lambda leaf: leaf if isinstance(leaf, Can) else change(program, leaf))
+    def changed(program: ir.Program, _: ir.Rule, formula: ir.Formula) -> ir.Formula:
+        return mapped(formula, lambda leaf: leaf if isinstance(leaf, ir.Can) else change(program, leaf))
 
     return conditions(changed)
 
 
 def always(kind: type[object]) -> Misreading:
     """A mistake by which atoms of a kind hold for everybody."""
-    return atoms(lambda _, atom: ALWAYS if isinstance(atom, kind) else atom)
+    return atoms(lambda _, atom: ir.ALWAYS if isinstance(atom, kind) else atom)
 
 
 def never(kind: type[object]) -> Misreading:
     """A mistake by which atoms of a kind hold for nobody."""
-    return atoms(lambda _, atom: NEVER if isinstance(atom, kind) else atom)
+    return atoms(lambda _, atom: ir.NEVER if isinstance(atom, kind) else atom)
 
 
-def slots_hold(skipped: Callable[[str], bool], _: Program, rule: Rule, formula: Formula) -> Formula:
+def slots_hold(skipped: Callable[[str], bool], _: ir.Program, rule: ir.Rule, formula: ir.Formula) -> ir.Formula:
     """A condition in which atoms about the objects in some slots hold; only of rows with `with` objects."""
     if not rule.withs:
         return formula
 
-    def read(atom: Atom | Can) -> Formula:
-        target = None if isinstance(atom, Can) else getattr(atom, "target", None)
-        return ALWAYS if target is not None and skipped(target.slot) else atom
+    def read(atom: ir.Atom | ir.Can) -> ir.Formula:
+        target = None if isinstance(atom, ir.Can) else getattr(atom, "target", None)
+        return ir.ALWAYS if target is not None and skipped(target.slot) else atom
 
     return mapped(formula, read)
 
@@ -354,9 +339,9 @@ def slots_hold(skipped: Callable[[str], bool], _: Program, rule: Rule, formula: 
 class Joined(Rebuilder):
     """All parts are joined by `and`, or by `or`."""
 
-    by: type[And | Or]
+    by: type[ir.And | ir.Or]
 
-    def all_of(self, values: Iterable[Formula]) -> Formula:
+    def all_of(self, values: Iterable[ir.Formula]) -> ir.Formula:
         """As Algebra.all_of."""
         return self.by(parts=tuple(values))
 
@@ -369,9 +354,9 @@ class Flags(Rebuilder):
 
     required: bool
 
-    def when(self, when: When) -> Formula:
+    def when(self, when: ir.When) -> ir.Formula:
         """As Algebra.when."""
-        return self.fold(when.body) if self.required else ALWAYS
+        return self.fold(when.body) if self.required else ir.ALWAYS
 
 
 def rebuilt(algebra: Rebuilder) -> Misreading:
@@ -391,10 +376,10 @@ def inheritance(kind: str) -> Misreading:
     )
 
 
-def owners_hold(privileges: Callable[[Program], Iterable[str]]) -> Misreading:
+def owners_hold(privileges: Callable[[ir.Program], Iterable[str]]) -> Misreading:
     """A mistake by which owners hold other privileges."""
 
-    def changed(program: Program) -> Program:
+    def changed(program: ir.Program) -> ir.Program:
         owner = program.semantics.owner
         other = None if owner is None else replace(owner, holds=tuple(privileges(program)))
         return replace(program, semantics=replace(program.semantics, owner=other))
@@ -402,7 +387,7 @@ def owners_hold(privileges: Callable[[Program], Iterable[str]]) -> Misreading:
     return Misreading(program=changed)
 
 
-def implied(implied: Callable[[Program, str], Iterable[str]]) -> Misreading:
+def implied(implied: Callable[[ir.Program, str], Iterable[str]]) -> Misreading:
     """A mistake by which privileges imply others."""
     return Misreading(
         program=lambda program: replace(
@@ -412,24 +397,24 @@ def implied(implied: Callable[[Program, str], Iterable[str]]) -> Misreading:
     )
 
 
-def without_default_grants(program: Program) -> Program:
+def without_default_grants(program: ir.Program) -> ir.Program:
     """A policy whose roles have no default grants."""
     return replace(program, roles={name: replace(role, grants=()) for name, role in program.roles.items()})
 
 
-def nobody_is_everyone(program: Program) -> Program:
+def nobody_is_everyone(program: ir.Program) -> ir.Program:
     """A policy without a group of every user."""
     return replace(program, semantics=replace(program.semantics, everyone=None))
 
 
-def first_row_of_each_type(program: Program) -> Program:
+def first_row_of_each_type(program: ir.Program) -> ir.Program:
     """A policy in which every row of a type has the condition of the first one."""
-    first: dict[str, Rule] = {}
+    first: dict[str, ir.Rule] = {}
     rules = {}
 
-    def leaf(part: Atom | Can) -> Formula:
+    def leaf(part: ir.Atom | ir.Can) -> ir.Formula:
         # The first row may refer to others, which would have its own condition.
-        return mapped(resolve(program, part), leaf) if isinstance(part, Can) else part
+        return mapped(resolve(program, part), leaf) if isinstance(part, ir.Can) else part
 
     for key, rule in program.rules.items():
         model = first.setdefault(rule.entity, rule)
@@ -439,23 +424,23 @@ def first_row_of_each_type(program: Program) -> Program:
     return replace(program, rules=rules)
 
 
-def any_privilege(program: Program, atom: Atom) -> Formula:
+def any_privilege(program: ir.Program, atom: ir.Atom) -> ir.Formula:
     """An atom, for any privilege of its type."""
-    if not isinstance(atom, Has):
+    if not isinstance(atom, ir.Has):
         return atom
     on = program.grantable_on(atom.target.type)
-    return Or(parts=tuple(replace(atom, privilege=name) for name in on)) if on else atom
+    return ir.Or(parts=tuple(replace(atom, privilege=name) for name in on)) if on else atom
 
 
-def outermost(program: Program, atom: Atom) -> Formula:
+def outermost(program: ir.Program, atom: ir.Atom) -> ir.Formula:
     """An atom, of the outermost level where its type nests."""
-    if not isinstance(atom, Has | Owner | Member) or atom.target.level != "nearest":
+    if not isinstance(atom, ir.Has | ir.Owner | ir.Member) or atom.target.level != "nearest":
         return atom
     nests = program.entities[atom.target.type].nested
     return replace(atom, target=replace(atom.target, level="first")) if nests else atom
 
 
-def administrators_may_all(_: Program, __: Rule, formula: Formula) -> Formula:
+def administrators_may_all(_: ir.Program, __: ir.Rule, formula: ir.Formula) -> ir.Formula:
     """A condition, or being a service administrator."""
-    parts = formula.parts if isinstance(formula, Or) else (formula,)
-    return formula if ServiceAdmin() in parts or formula == ALWAYS else Or(parts=(*parts, ServiceAdmin()))
+    parts = formula.parts if isinstance(formula, ir.Or) else (formula,)
+    return formula if ir.ServiceAdmin() in parts or formula == ir.ALWAYS else ir.Or(parts=(*parts, ir.ServiceAdmin()))

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from privtab.conform import Question, QuestionPlan
 from privtab.conform.candidates import THROUGH_ROLES, Candidate, Candidates, Setting
 from privtab.conform.misreadings import right_answer
 from privtab.conform.neighbours import extended
-from privtab.conform.nodes import Question, QuestionPlan
 from privtab.conform.steps import ALL_ABILITIES, Abilities
 from privtab.conform.worlds import Packing, world_of
 from privtab.errors import Undecided

@@ -10,8 +10,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 from privtab.analysis.diff.nodes import Waiver
+from privtab.conform import Failing, Question, QuestionPlan, SystemAnswer, Verdict
 from privtab.conform.driver import Driver
-from privtab.conform.nodes import Failing, Question, QuestionPlan, SystemAnswer, Verdict
 from privtab.conform.plan import NOT_ASKED
 from privtab.conform.run import Interview
 from privtab.ir.nodes import Program, Rule

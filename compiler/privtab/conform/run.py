@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from privtab.conform import Question, QuestionPlan, SystemAnswer
 from privtab.conform.driver import Driver
-from privtab.conform.nodes import Question, QuestionPlan, SystemAnswer
 from privtab.conform.worlds import needed
 from privtab.errors import DriverError, FileError, UsageError
 from privtab.printable import count

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from privtab.conform import Question, World
 from privtab.conform.misreadings import CONTINUED, Renaming, above
-from privtab.conform.nodes import Question, World
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.request import Entity, Request

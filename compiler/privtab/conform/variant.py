@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from privtab.conform.nodes import Question, QuestionPlan, SystemAnswer
+from privtab.conform import Question, QuestionPlan, SystemAnswer
 from privtab.diagnostics import Diagnostic
 from privtab.errors import FileError, PolicyInvalid, UsageError
 from privtab.ir.names import condition_text

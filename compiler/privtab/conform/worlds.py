@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from privtab.conform.nodes import Question, QuestionPlan, World
+from privtab.conform import Question, QuestionPlan, World
 from privtab.ir.formula import item_condition, leaves, with_targets
 from privtab.ir.nodes import Owner, Program, Rule, Target
 from privtab.ir.serialise import vocabulary

@@ -25,8 +25,10 @@ from privtab.engines.columns import (
     MALFORMED,
     NAME,
     NO_ROLE,
+    NONE_GIVEN,
     NULL,
     OK,
+    GivenColumns,
     Paths,
     Reasons,
     TextPool,
@@ -37,7 +39,6 @@ from privtab.engines.columns import (
     without_end,
 )
 from privtab.engines.conditions import RESOURCE
-from privtab.engines.given import NONE_GIVEN, GivenColumns
 from privtab.engines.index import Index
 from privtab.engines.kernel import Batch, Kernel, in_columns
 from privtab.engines.rows import RowEngine

@@ -189,7 +189,7 @@ class Index:
     windows: Mapping[str, Any] = {}
     """What parts of the state hold for a time besides this: engines need the index of a moment (`WindowedIndex`)."""
     below: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
-    """Privilege → key → principal → `true` or lists of principals to whom it is denied (`state/below.py`)."""
+    """Privilege → key → principal → `true` or lists of principals to whom it is denied (`state/row_index.py`)."""
     owned_below: Mapping[str, Mapping[str, Any]] = {}
     """Key → owners of something below it."""
     user_attributes: Mapping[str, Mapping[str, Any]] = {}

@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 
 from privtab.arrow import Codes, Truth
 from privtab.engines.arrays import HEAVY, Arrays, Column, TypeArrays, UserPrincipals
-from privtab.engines.attributes import Comparison, Operand
 from privtab.engines.columns import Level, Paths, decoded, select
-from privtab.engines.conditions import RESOURCE, Atom, Condition, atoms_of, fold
+from privtab.engines.conditions import RESOURCE, Atom, Comparison, Condition, Operand, atoms_of, fold
 from privtab.engines.index import OWNER
 from privtab.engines.lookups import Bits, Remembered, pair
 from privtab.engines.plan import FormPlan, LookupStep, needed

@@ -11,8 +11,7 @@ from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple, TypeAlias
 
-from privtab.engines.attributes import NO_VALUES, Comparison, Operand, RequestValues
-from privtab.engines.conditions import AllOf, Atom, Condition, ConditionReader, RequestShape, atoms_of, compiled
+from privtab.engines import conditions
 from privtab.engines.index import OWNER, Holders, Index, Table
 from privtab.names import last_name, refers_to
 from privtab.paths import base_type
@@ -90,7 +89,7 @@ class Caller:
     """The names of the active roles, as the request lists them."""
     unheld: tuple[str, ...] = ()
     """The active roles that the caller does not hold; if there are any, the request is denied."""
-    values: RequestValues = NO_VALUES
+    values: conditions.RequestValues = conditions.NO_VALUES
     """The attributes that the request gives."""
 
 
@@ -135,20 +134,25 @@ class FormPlan:
     """Decides every request of one form, and tells through what atoms hold."""
 
     def __init__(
-        self, condition: Condition, form: RequestShape, reader: ConditionReader, semantics: GrantSemantics, index: Index
+        self,
+        condition: conditions.Condition,
+        form: conditions.RequestShape,
+        reader: conditions.ConditionReader,
+        semantics: GrantSemantics,
+        index: Index,
     ) -> None:
         self.form = form
         self.semantics = semantics
         self.condition = condition
         self.index = index
         self.reader = reader
-        self._bits: dict[Condition, int] = {}
+        self._bits: dict[conditions.Condition, int] = {}
         self._bit_of_privilege = index.numbers.allowed
         self.tests: tuple[Test, ...] = ()
-        self.comparisons: tuple[tuple[int, Comparison], ...] = ()
+        self.comparisons: tuple[tuple[int, conditions.Comparison], ...] = ()
         self.steps: tuple[LookupStep, ...] = ()
-        free = self._lay_out(atoms_of(condition))
-        self.decide = compiled(condition, self._bits, free)
+        free = self._lay_out(conditions.atoms_of(condition))
+        self.decide = conditions.compiled(condition, self._bits, free)
         self.owner_bits = sum(map(self._bit_of_privilege, semantics.owner_holds))
         self.inherited = semantics.inherited(lambda name: self._bit_of_privilege(name) * 3)
         """What counts below an entity too."""
@@ -158,11 +162,11 @@ class FormPlan:
             self.narrowed_bits = sum(map(self._bit_of_privilege, index.numbers))
             self.narrowed_bits |= 0 if semantics.inactive_owners else OWNER
 
-    def _lay_out(self, atoms: Iterable[Atom]) -> int:
+    def _lay_out(self, atoms: Iterable[conditions.Atom]) -> int:
         """Assign a bit to each atom: tests first, then the steps one after another; return the first bit above them."""
         masks: dict[tuple[str, str], int] = {}
         tests: list[Test] = []
-        comparisons: list[tuple[int, Comparison]] = []
+        comparisons: list[tuple[int, conditions.Comparison]] = []
         for atom in atoms:
             if atom.kind in ("has", "owner"):
                 for slot, type_ in self._above(atom):
@@ -208,10 +212,10 @@ class FormPlan:
                 self._bits[atom] = self._bit(atom) << steps[numbers[atom.slot, atom.type]].shift
         return 1 << shift
 
-    def _bit(self, atom: Atom) -> int:
+    def _bit(self, atom: conditions.Atom) -> int:
         return OWNER if atom.kind == "owner" else self._bit_of_privilege(atom.privilege)
 
-    def _above(self, atom: Atom) -> Iterable[tuple[str, str]]:
+    def _above(self, atom: conditions.Atom) -> Iterable[tuple[str, str]]:
         """The places that count for an atom, from the root to its own."""
         chain = self.reader.chains[atom.type]
         if atom.kind == "owner" or not (self.semantics.inherits(atom.privilege) or self.semantics.roles):
@@ -229,11 +233,11 @@ class FormPlan:
         """Whether the condition holds; `paths` has the prefixes of each slot's path by their number of names."""
         return self.decide(self.gather(caller, paths))
 
-    def path(self, of: Atom | Operand, paths: Mapping[str, list[str]]) -> str | None:
+    def path(self, of: conditions.Atom | conditions.Operand, paths: Mapping[str, list[str]]) -> str | None:
         """The path of the entity of an atom or of an attribute; None if it has none, or if the request does not name it."""
         return named(paths[of.slot], self.reader.depth(of.type)) if of.type else None
 
-    def _compares(self, comparison: Comparison, caller: Caller, paths: Mapping[str, list[str]]) -> bool:
+    def _compares(self, comparison: conditions.Comparison, caller: Caller, paths: Mapping[str, list[str]]) -> bool:
         return comparison.holds(lambda operand: caller.values.value(operand, self.path(operand, paths)))
 
     def gather(self, caller: Caller, paths: Mapping[str, list[str]]) -> int:
@@ -280,7 +284,7 @@ class FormPlan:
                 known |= ((effective | owned) & step.mask) << step.shift
         return known
 
-    def sources(self, atom: Atom, caller: Caller, paths: Mapping[str, list[str]]) -> Iterator[Source]:
+    def sources(self, atom: conditions.Atom, caller: Caller, paths: Mapping[str, list[str]]) -> Iterator[Source]:
         """Through what an atom holds; nothing if it does not hold."""
         if atom.comparison is not None:
             if self._compares(atom.comparison, caller, paths):
@@ -308,15 +312,17 @@ class FormPlan:
             for rank, principal in through(caller.user, caller.principals, caller.active, path or ""):
                 yield Source(rank, 0, on, principal)
 
-    def grants(self, atom: Atom, caller: Caller, paths: Mapping[str, list[str]]) -> Iterator[Source]:
+    def grants(self, atom: conditions.Atom, caller: Caller, paths: Mapping[str, list[str]]) -> Iterator[Source]:
         """Every grant of an atom's privilege on its entity, denied or not, by a row of the state or by a role's default grants."""
         return self._entries("allow", atom, caller, paths)
 
-    def denials(self, atom: Atom, caller: Caller, paths: Mapping[str, list[str]]) -> Iterator[Source]:
+    def denials(self, atom: conditions.Atom, caller: Caller, paths: Mapping[str, list[str]]) -> Iterator[Source]:
         """The denials of an atom's privilege on its entity that apply."""
         return self._entries("deny", atom, caller, paths) if self.semantics.denies else iter(())
 
-    def _entries(self, effect: str, atom: Atom, caller: Caller, paths: Mapping[str, list[str]]) -> Iterator[Source]:
+    def _entries(
+        self, effect: str, atom: conditions.Atom, caller: Caller, paths: Mapping[str, list[str]]
+    ) -> Iterator[Source]:
         """The grants or denials. A role within a scope is reported by its own name, and with the entities that the rows name."""
         if atom.kind != "has":
             return
@@ -331,12 +337,14 @@ class FormPlan:
                 role = self.index.within[row.through][0]
                 yield from (Source(1, keys.index(key), key, role) for key in named_by if key in keys)
 
-    def _counting(self, atom: Atom) -> Sequence[tuple[str, int]]:
+    def _counting(self, atom: conditions.Atom) -> Sequence[tuple[str, int]]:
         """The types of the entities on which what is held counts for an atom, with their depths, nearest first."""
         chain = self.reader.chains[atom.type]
         return chain[::-1] if atom.privilege and self.semantics.inherits(atom.privilege) else chain[-1:]
 
-    def _held(self, atom: Atom, caller: Caller, paths: Mapping[str, list[str]]) -> Iterator[tuple[Source, int]]:
+    def _held(
+        self, atom: conditions.Atom, caller: Caller, paths: Mapping[str, list[str]]
+    ) -> Iterator[tuple[Source, int]]:
         """What the caller's principals hold on an atom's entity and on what counts for it, nearest first, with the bits."""
         path = paths[atom.slot]
         if self.path(atom, paths) is None:
@@ -360,7 +368,9 @@ class FormPlan:
                 yield from ((Source(1, distance, key, role), bit) for role in default if role in roles)
 
 
-def special(atom: Atom, reader: ConditionReader, semantics: GrantSemantics, index: Index) -> Special:
+def special(
+    atom: conditions.Atom, reader: conditions.ConditionReader, semantics: GrantSemantics, index: Index
+) -> Special:
     """What decides an atom that is no privilege and no ownership on an entity itself."""
     type_ = base_type(atom.type)
 
@@ -437,8 +447,8 @@ def beginnings(path: str) -> list[str]:
     return found
 
 
-def needed(condition: Condition) -> tuple[tuple[Atom, ...], Condition]:
+def needed(condition: conditions.Condition) -> tuple[tuple[conditions.Atom, ...], conditions.Condition]:
     """The privileges without which a condition cannot hold, and what else it demands."""
-    parts = condition.parts if isinstance(condition, AllOf) else (condition,)
-    atoms = tuple(part for part in parts if isinstance(part, Atom) and part.kind == "has")
-    return atoms, AllOf(tuple(part for part in parts if part not in atoms))
+    parts = condition.parts if isinstance(condition, conditions.AllOf) else (condition,)
+    atoms = tuple(part for part in parts if isinstance(part, conditions.Atom) and part.kind == "has")
+    return atoms, conditions.AllOf(tuple(part for part in parts if part not in atoms))

@@ -17,11 +17,13 @@ from privtab.engines.columns import (
     DEPTH,
     FLAG,
     MALFORMED,
+    NONE_GIVEN,
     NULL,
     OK,
     REASONS,
     UNKNOWN,
     WITH,
+    GivenColumns,
     Reasons,
     TextPool,
     texts,
@@ -29,7 +31,6 @@ from privtab.engines.columns import (
     well_formed,
 )
 from privtab.engines.conditions import RESOURCE
-from privtab.engines.given import NONE_GIVEN, GivenColumns
 from privtab.engines.rows import RowEngine
 from privtab.errors import InvalidRequest
 from privtab.names import LEFT_OUT

@@ -12,8 +12,8 @@ from privtab.entitlements.universe import named_principals, users
 from privtab.ir.nodes import Program
 from privtab.names import last_name, path_of
 from privtab.state.chains import GROUP, ROLE, ScopeOverlap
-from privtab.state.hierarchy import closed
 from privtab.state.holdings import Holdings
+from privtab.state.links import closed
 from privtab.state.nodes import State
 from privtab.state.principal_rows import scoped_principal
 

@@ -13,8 +13,7 @@ from dataclasses import replace
 from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
-from privtab.engines.attributes import Comparison, RequestValues
-from privtab.engines.conditions import RESOURCE
+from privtab.engines.conditions import RESOURCE, Comparison, RequestValues
 from privtab.engines.index import OWNER, Index
 from privtab.entitlements.forms import (
     ADMIN,

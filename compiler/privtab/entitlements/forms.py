@@ -8,12 +8,10 @@ from functools import cached_property, reduce
 from operator import or_
 from typing import Any, NamedTuple
 
-from privtab.engines.attributes import Comparison, RequestValues
-from privtab.engines.conditions import RESOURCE, AllOf, Atom, Condition, atoms_of, fold, places_of
-from privtab.engines.explain import MinimalSets
+from privtab.engines import conditions
 from privtab.engines.index import OWNER, Index
 from privtab.engines.plan import FormPlan, named
-from privtab.engines.rows import RowEngine
+from privtab.engines.rows import MinimalSets, RowEngine
 from privtab.paths import Link, base_type
 from privtab.request import Request
 
@@ -43,7 +41,7 @@ class Part(NamedTuple):
 
     kind: str
     parts: tuple[Part, ...] = ()
-    slot: str = RESOURCE
+    slot: str = conditions.RESOURCE
     type: str = ""
     depth: int = 0
     """The number of names in the path of the atom's entity."""
@@ -52,7 +50,7 @@ class Part(NamedTuple):
     privilege: str = ""
     owned: bool = False
     """Whether owners hold the privilege."""
-    comparison: Comparison | None = None
+    comparison: conditions.Comparison | None = None
     shared: bool = False
     """Whether the subjects for whom it holds are kept for the question: it stands in several places of a large condition."""
     within: int = NEVER_KEPT
@@ -81,7 +79,7 @@ class Form:
     @cached_property
     def bits(self) -> int:
         """Of the index's numbers, those that its atoms depend on, moved by one for `ALWAYS`."""
-        of_condition = (_part(atom, self._engine) for atom in atoms_of(self._plan.condition))
+        of_condition = (_part(atom, self._engine) for atom in conditions.atoms_of(self._plan.condition))
         return reduce(or_, (_bits(part, self._engine) for part in (*of_condition, *self.parts)), ALWAYS)
 
     @cached_property
@@ -97,7 +95,7 @@ class Asked:
 
     form: Form
     paths: Mapping[str, list[str]]
-    values: RequestValues
+    values: conditions.RequestValues
     known: dict[int, frozenset[int]] = field(default_factory=dict)
     """The subjects for whom shared parts hold, by the identity of the part."""
 
@@ -137,32 +135,32 @@ class Forms:
             rule = self.engine.program["rules"][request.resource.type][request.action]
             form = self._known[id(plan)] = Form(rule, plan, self.engine)
         slots = self.engine.shapes[request.resource.type, request.action][1]
-        return Asked(form=form, paths=paths, values=RequestValues.of(request, slots, index))
+        return Asked(form=form, paths=paths, values=conditions.RequestValues.of(request, slots, index))
 
 
-def _whole(condition: Condition, engine: RowEngine) -> Part:
+def _whole(condition: conditions.Condition, engine: RowEngine) -> Part:
     """A condition as a part; one object for parts that stand in several places."""
     total: Callable[[Iterable[int]], int] = sum
-    size = fold(condition, lambda _: 1, total, total)
-    made: dict[Condition, Part] = {}
-    for part, places in places_of(condition).items():
-        if isinstance(part, Atom):
+    size = conditions.fold(condition, lambda _: 1, total, total)
+    made: dict[conditions.Condition, Part] = {}
+    for part, places in conditions.places_of(condition).items():
+        if isinstance(part, conditions.Atom):
             made[part] = _part(part, engine)
             continue
         parts = tuple(made[inner] for inner in part.parts)
         within = max((inner.within for inner in parts), default=NEVER_KEPT)
-        kind = "all" if isinstance(part, AllOf) else "any"
+        kind = "all" if isinstance(part, conditions.AllOf) else "any"
         made[part] = Part(kind, parts, shared=size > MOST_PARTS and places > 1, within=within)
     return made[condition]
 
 
-def _part(condition: Atom, engine: RowEngine) -> Part:
+def _part(condition: conditions.Atom, engine: RowEngine) -> Part:
     if condition.comparison is not None:
         return Part(condition.kind, comparison=condition.comparison)
     if not condition.type:
         return Part(condition.kind, within=0)
     chain, privilege = engine.reader.chains[condition.type], condition.privilege
-    is_direct = condition.slot == RESOURCE and (not privilege or condition.kind == "has_below")
+    is_direct = condition.slot == conditions.RESOURCE and (not privilege or condition.kind == "has_below")
     return Part(
         condition.kind,
         slot=condition.slot,
@@ -175,7 +173,7 @@ def _part(condition: Atom, engine: RowEngine) -> Part:
     )
 
 
-def _of_set(atom: Atom, engine: RowEngine) -> Part:
+def _of_set(atom: conditions.Atom, engine: RowEngine) -> Part:
     """An atom of a minimal set."""
     part = _part(atom, engine)
     if part.kind not in ("has_below", "owns_below"):

@@ -12,8 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from privtab.engines.attributes import Comparison
-from privtab.engines.conditions import ConditionReader
+from privtab.engines.conditions import Comparison, ConditionReader
 from privtab.errors import UnsupportedError
 from privtab.filters.concern import Concern
 from privtab.filters.expression import NOTHING, Expression, OneOf, all_of, any_of, longest

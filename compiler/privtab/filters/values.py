@@ -8,8 +8,7 @@ from math import prod
 from typing import Any
 
 from privtab.attributes import Attribute, Scalar
-from privtab.engines.attributes import Comparison, Operand
-from privtab.engines.conditions import RESOURCE, ConditionReader
+from privtab.engines.conditions import RESOURCE, Comparison, ConditionReader, Operand
 from privtab.engines.rows import RowEngine
 from privtab.errors import UnsupportedError
 from privtab.filters.concern import Concern

@@ -15,7 +15,7 @@ from privtab.errors import FormatError
 from privtab.fmt.attach import attach
 from privtab.fmt.layout import lay_out
 from privtab.source import SourceFile
-from privtab.syntax.cell_errors import comments
+from privtab.syntax.expression import comments
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
 
 __all__ = ["format_source", "is_policy", "yaml_files"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from privtab.source import SourceFile
-from privtab.syntax.cell_errors import comments
+from privtab.syntax.expression import comments
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 from urllib.parse import unquote, urlsplit
 
 from privtab import strict_json
-from privtab._install import how_to_install
+from privtab._resources import how_to_install
 from privtab.client._address import shown
 from privtab.client._sender import Sender, SendError
 from privtab.errors import FileError, UsageError

@@ -23,10 +23,9 @@ from privtab.ir.names import inheriting
 from privtab.ir.nodes import Program
 from privtab.request import Entity
 from privtab.state.findings import CODES, errors, stops
-from privtab.state.load import from_tables
+from privtab.state.load import from_tables, validate
 from privtab.state.nodes import State, StateFinding
 from privtab.state.raw import ENTITIES, PRINCIPALS
-from privtab.state.validate import validate
 
 PAGES = 100_000
 """Pages of one answer."""

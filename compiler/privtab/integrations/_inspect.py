@@ -17,16 +17,23 @@ from typing import Any, get_args
 from privtab.diagnostics import Span
 from privtab.errors import InvalidRequest, UsageError
 from privtab.integrations._guard import NOBODY, USER
-from privtab.integrations._handlers import ANY, DEEPEST, EVERY, codes_of, handler_of, marks, methods_of, span_of
 from privtab.integrations._needs import RequestTemplate
 from privtab.integrations._routes import (
+    ANY_METHOD,
+    DEEPEST,
+    EVERY,
     WRAPPED,
     Middleware,
+    codes_of,
     converted,
+    handler_of,
     has_routes,
     leaves,
+    marks,
     matched,
+    methods_of,
     selected,
+    span_of,
 )
 from privtab.integrations.asgi import WEBSOCKET, AsgiMiddleware
 
@@ -145,7 +152,9 @@ class _Leaf:
         for method in self.methods:
             if method == "HEAD" and "GET" in self.methods:
                 continue
-            methods = EVERY if method == ANY else (method, *({"HEAD"} & {*self.methods} if method == "GET" else ()))
+            methods = (
+                EVERY if method == ANY_METHOD else (method, *({"HEAD"} & {*self.methods} if method == "GET" else ()))
+            )
             handler = handler_of(self.endpoint, method)
             handlers = [handler_of(self.endpoint, other) for other in methods]
             needed = marks(handler) if all(map(marks, handlers)) else ()
@@ -373,7 +382,7 @@ class _Walk:
             if not rule.build_only and not rule.redirect_to:
                 automatic = {"OPTIONS"} if getattr(rule, "provide_automatic_options", False) else set()
                 endpoint = getattr(app, "view_functions", {}).get(rule.endpoint, rule.endpoint)
-                methods = tuple(sorted(rule.methods - automatic)) if rule.methods else (ANY,)
+                methods = tuple(sorted(rule.methods - automatic)) if rule.methods else (ANY_METHOD,)
                 yield _Leaf(at=at.below(select, rule), path=rule.rule, methods=methods, endpoint=endpoint)
 
     def dispatched(self, app: Any, mounts: Mapping[str, Any], at: _Position) -> Iterator[_Leaf]:
@@ -439,7 +448,7 @@ def _opaque(app: Any, at: _Position) -> Iterator[_Leaf]:
     for route in middleware.routes if middleware is not None else ():
         yield _Leaf(at=at, path=route.path, methods=tuple(sorted(route.methods)), endpoint=app)
     if middleware is None or middleware.is_open:
-        yield _Leaf(at=at, path="/{path:path}", methods=(ANY,), endpoint=app)
+        yield _Leaf(at=at, path="/{path:path}", methods=(ANY_METHOD,), endpoint=app)
 
 
 def _shared(router: Any, above: frozenset[Any] = frozenset()) -> Iterator[tuple[int, frozenset[Any]]]:

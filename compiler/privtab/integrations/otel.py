@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from privtab._install import how_to_install
+from privtab._resources import how_to_install
 from privtab.client._observe import Hook, Outcome, Question, fields, outcome_word
 from privtab.errors import UsageError
 from privtab.integrations.trace import followed

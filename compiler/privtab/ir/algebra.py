@@ -11,24 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Generic, TypeVar, assert_never
 
-from privtab.ir.nodes import (
-    And,
-    Atom,
-    ByType,
-    Can,
-    Compare,
-    Formula,
-    Has,
-    HasBelow,
-    Holds,
-    Member,
-    Or,
-    Owner,
-    OwnsBelow,
-    Self,
-    ServiceAdmin,
-    When,
-)
+from privtab.ir import nodes as ir
 
 T = TypeVar("T")
 
@@ -36,28 +19,30 @@ T = TypeVar("T")
 class Algebra(ABC, Generic[T]):
     """Values of conditions. The values of parts are computed lazily, so an algebra may stop early."""
 
-    def fold(self, formula: Formula) -> T:
+    def fold(self, formula: ir.Formula) -> T:
         """The value of a condition."""
         match formula:
-            case Has() | Owner():
+            case ir.Has() | ir.Owner():
                 return self.atom(formula)
-            case And():
+            case ir.And():
                 return self.all_of(map(self.fold, formula.parts))
-            case Or():
+            case ir.Or():
                 return self.any_of(map(self.fold, formula.parts))
-            case Can():
+            case ir.Can():
                 return self.can(formula)
-            case When():
+            case ir.When():
                 return self.when(formula)
-            case ByType():
+            case ir.ByType():
                 return self.by_type(formula)
-            case Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | Compare():
+            case (
+                ir.Member() | ir.Self() | ir.Holds() | ir.ServiceAdmin() | ir.HasBelow() | ir.OwnsBelow() | ir.Compare()
+            ):
                 return self.atom(formula)
             case _:
                 assert_never(formula)
 
     @abstractmethod
-    def atom(self, atom: Atom) -> T:
+    def atom(self, atom: ir.Atom) -> T:
         """The value of an atom."""
 
     @abstractmethod
@@ -69,41 +54,41 @@ class Algebra(ABC, Generic[T]):
         """The value of a disjunction; without parts, of a condition that never holds."""
 
     @abstractmethod
-    def when(self, when: When) -> T:
+    def when(self, when: ir.When) -> T:
         """The value of a condition that a flag requires."""
 
     @abstractmethod
-    def can(self, can: Can) -> T:
+    def can(self, can: ir.Can) -> T:
         """The value of a reference to another rule."""
 
     @abstractmethod
-    def by_type(self, choice: ByType) -> T:
+    def by_type(self, choice: ir.ByType) -> T:
         """The value of a choice by the type of an object."""
 
 
-class Rebuilder(Algebra[Formula]):
+class Rebuilder(Algebra[ir.Formula]):
     """Rebuilds a condition unchanged; subclasses override the methods for the parts that they replace."""
 
-    def atom(self, atom: Atom) -> Formula:
+    def atom(self, atom: ir.Atom) -> ir.Formula:
         """As Algebra.atom."""
         return atom
 
-    def all_of(self, values: Iterable[Formula]) -> Formula:
+    def all_of(self, values: Iterable[ir.Formula]) -> ir.Formula:
         """As Algebra.all_of."""
-        return And(parts=tuple(values))
+        return ir.And(parts=tuple(values))
 
-    def any_of(self, values: Iterable[Formula]) -> Formula:
+    def any_of(self, values: Iterable[ir.Formula]) -> ir.Formula:
         """As Algebra.any_of."""
-        return Or(parts=tuple(values))
+        return ir.Or(parts=tuple(values))
 
-    def when(self, when: When) -> Formula:
+    def when(self, when: ir.When) -> ir.Formula:
         """As Algebra.when."""
         return replace(when, body=self.fold(when.body))
 
-    def can(self, can: Can) -> Formula:
+    def can(self, can: ir.Can) -> ir.Formula:
         """As Algebra.can."""
         return can
 
-    def by_type(self, choice: ByType) -> Formula:
+    def by_type(self, choice: ir.ByType) -> ir.Formula:
         """As Algebra.by_type."""
         return replace(choice, cases=tuple((type_, self.fold(case_)) for type_, case_ in choice.cases))

@@ -26,6 +26,7 @@ from typing import NamedTuple, TypeAlias, assert_never
 
 from privtab._once import once
 from privtab.errors import Undecided
+from privtab.ir import nodes as ir
 from privtab.ir import shapes
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.facts import FactSemantics
@@ -40,25 +41,6 @@ from privtab.ir.formula import (
     on_entity,
     resolve,
     uses_below,
-)
-from privtab.ir.nodes import (
-    RESOURCE,
-    Atom,
-    ByType,
-    Can,
-    Compare,
-    Formula,
-    Has,
-    HasBelow,
-    Holds,
-    Member,
-    Owner,
-    OwnsBelow,
-    Program,
-    Rule,
-    Self,
-    ServiceAdmin,
-    Target,
 )
 
 Leaf: TypeAlias = shapes.Leaf
@@ -79,7 +61,7 @@ class Listing(NamedTuple):
 class Canonical:
     """Computes minimal sets of a program's conditions; those of a `can` are computed once."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ir.Program) -> None:
         self.program = program
         self._position = {name: i for i, name in enumerate(program.entities)}
         self._chains = program.chains
@@ -92,7 +74,7 @@ class Canonical:
         self._compares = compares(program)
         self._comparisons = Comparisons(program)
         self._facts = FactSemantics(program)
-        self._minimal_sets: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}
+        self._minimal_sets: dict[tuple[ir.Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}
         self._shapes = shapes.shapes(program)
         """Kept, since their numbers are keys below: shapes that are computed again have other numbers."""
         self._numbers_by_shape: dict[Hashable, tuple[tuple[int, ...], ...]] = {}
@@ -100,13 +82,13 @@ class Canonical:
         self._sets_of_can: dict[tuple[str, str, frozenset[str]], tuple[frozenset[AtomSet], int]] = {}
         self._steps_left = STEPS
         self._too_many: dict[tuple[str, str, frozenset[str]], int] = {}
-        self.partial_listings: dict[tuple[Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}
+        self.partial_listings: dict[tuple[ir.Formula, frozenset[str], tuple[tuple[str, str], ...]], MinimalSets] = {}
         """The listed minimal sets of conditions that have too many."""
-        self.some_sets_of_can: dict[tuple[Can, frozenset[str]], list[AtomSet]] = {}
+        self.some_sets_of_can: dict[tuple[ir.Can, frozenset[str]], list[AtomSet]] = {}
         """Some minimal sets of the condition that a `can` refers to, if there are too many."""
 
     def minimal_sets(
-        self, formula: Formula, flags: frozenset[str] = frozenset(), types: Mapping[str, str] | None = None
+        self, formula: ir.Formula, flags: frozenset[str] = frozenset(), types: Mapping[str, str] | None = None
     ) -> MinimalSets:
         """The minimal sets of a formula, in canonical order. Raises Undecided if they take more than `STEPS`.
 
@@ -118,7 +100,7 @@ class Canonical:
             found = self._minimal_sets[key] = self._of_shape(formula, flags, types or {})
         return found
 
-    def _of_shape(self, formula: Formula, flags: frozenset[str], types: Mapping[str, str]) -> MinimalSets:
+    def _of_shape(self, formula: ir.Formula, flags: frozenset[str], types: Mapping[str, str]) -> MinimalSets:
         """As `minimal_sets`: computed once for all conditions of the same shape whose atoms have the same order."""
         shape = self._shapes.of([formula], {slot: [type_] for slot, type_ in types.items()})
         orders = list(map(self.order, shape.leaves))
@@ -139,25 +121,25 @@ class Canonical:
     def order(self, atom: Leaf) -> tuple[int, str, int, str]:
         """Sort key: membership first, then privileges and roles, then ownership; from the root down."""
         match atom:
-            case Member(target=target):
+            case ir.Member(target=target):
                 return (0, target.slot, self._position[target.type], level_text(target))
-            case ServiceAdmin():
+            case ir.ServiceAdmin():
                 return (1, "", 0, "")
-            case Self(target=target):
+            case ir.Self(target=target):
                 return (2, target.slot, 0, "")
-            case Has(target=target, privilege=privilege):
+            case ir.Has(target=target, privilege=privilege):
                 return (3, target.slot, self._position[target.type], f"{privilege}{level_text(target)}")
-            case Holds(target=target):
+            case ir.Holds(target=target):
                 return (4, target.slot, self._position[target.type], "")
-            case Owner(target=target):
+            case ir.Owner(target=target):
                 return (5, target.slot, self._position[target.type], level_text(target))
-            case HasBelow(target=target, privilege=privilege):
+            case ir.HasBelow(target=target, privilege=privilege):
                 return (3, target.slot, self._position[target.type], f"{privilege} or below")
-            case OwnsBelow(target=target):
+            case ir.OwnsBelow(target=target):
                 return (5, target.slot, self._position[target.type], "or below")
-            case Compare():
+            case ir.Compare():
                 return (7, "", 0, repr(atom))
-            case ByType(slot=slot, text=text):
+            case ir.ByType(slot=slot, text=text):
                 return (6, slot, 0, text)
             case _:
                 assert_never(atom)
@@ -185,50 +167,50 @@ class Canonical:
     def _follows(self, atoms: AtomSet, atom: Leaf) -> bool:
         """Whether `atoms` entail an atom that is not one of them."""
         match atom:
-            case Has(privilege=privilege, target=target):
+            case ir.Has(privilege=privilege, target=target):
                 owners_have = privilege in self._owner_privileges
-                owned = (a.target for a in atoms if owners_have and isinstance(a, Owner))
+                owned = (a.target for a in atoms if owners_have and isinstance(a, ir.Owner))
                 if any(self._owned(privilege, o, target) for o in owned):
                     return True
                 inherited = privilege in self._inherited
                 if not inherited and not self._implied:
                     return False
-                given = (a for a in atoms if isinstance(a, Has) and self._gives(a, privilege))
+                given = (a for a in atoms if isinstance(a, ir.Has) and self._gives(a, privilege))
                 above = any(self._reaches(privilege, a.target, target) for a in given)
                 if not self._denies or not above:
                     return above
-                same = [a.target for a in atoms if isinstance(a, Has | HasBelow) and a.privilege == privilege]
+                same = [a.target for a in atoms if isinstance(a, ir.Has | ir.HasBelow) and a.privilege == privilege]
                 return inherited and not owners_have and any(self._reaches(privilege, target, t) for t in same)
-            case HasBelow():
+            case ir.HasBelow():
                 return any(self._gives_below(a, atom) for a in atoms) or self.entails(atoms, on_entity(atom))
-            case OwnsBelow(target=target):
-                return any(isinstance(a, Owner | OwnsBelow) and self._within(a.target, target) for a in atoms)
-            case Compare():
-                return self._comparisons.follows([a for a in atoms if isinstance(a, Compare)], atom)
-            case Owner() | Member() | Self() | Holds() | ServiceAdmin() | ByType():
+            case ir.OwnsBelow(target=target):
+                return any(isinstance(a, ir.Owner | ir.OwnsBelow) and self._within(a.target, target) for a in atoms)
+            case ir.Compare():
+                return self._comparisons.follows([a for a in atoms if isinstance(a, ir.Compare)], atom)
+            case ir.Owner() | ir.Member() | ir.Self() | ir.Holds() | ir.ServiceAdmin() | ir.ByType():
                 return False
             case _:
                 assert_never(atom)
 
     def possible(self, atoms: AtomSet) -> bool:
         """Whether the atoms can hold together: whether there are values for what they compare."""
-        return not self._compares or self._comparisons.possible(a for a in atoms if isinstance(a, Compare))
+        return not self._compares or self._comparisons.possible(a for a in atoms if isinstance(a, ir.Compare))
 
-    def _gives(self, atom: Has, privilege: str) -> bool:
+    def _gives(self, atom: ir.Has, privilege: str) -> bool:
         """Whether every grant that gives the atom gives a privilege on the same object."""
         if atom.privilege == privilege:
             return True
         return self._implied and privilege in self._facts.gives(atom.privilege, atom.target.type)
 
-    def _gives_below(self, atom: Leaf, below: HasBelow) -> bool:
+    def _gives_below(self, atom: Leaf, below: ir.HasBelow) -> bool:
         """Whether an atom on the target or below it gives what is to be held there."""
         match atom:
-            case Owner(target=target) | OwnsBelow(target=target):
+            case ir.Owner(target=target) | ir.OwnsBelow(target=target):
                 return below.privilege in self._owner_privileges and self._within(target, below.target)
-            case Has(target=target):
+            case ir.Has(target=target):
                 sure = atom.privilege == below.privilege or (not self._denies and self._gives(atom, below.privilege))
                 return sure and self._within(target, below.target)
-            case HasBelow(target=target):
+            case ir.HasBelow(target=target):
                 sure = atom.privilege == below.privilege or (
                     below.privilege in self._facts.gives(atom.privilege, target.type)
                     and below.privilege in self._facts.gives_below(atom.privilege, target.type)
@@ -237,18 +219,18 @@ class Canonical:
             case _:
                 return False
 
-    def _within(self, lower: Target, upper: Target) -> bool:
+    def _within(self, lower: ir.Target, upper: ir.Target) -> bool:
         """Whether a target is another one or lies below it on the same path."""
         if lower.slot != upper.slot or upper.type not in self._chains[lower.type]:
             return False
         return lower.type != upper.type or lower.level == upper.level or (upper.level, lower.level) in LEVELS_AROUND
 
-    def entailments(self, atoms: Collection[Atom]) -> Iterator[tuple[tuple[Atom, ...], Atom]]:
+    def entailments(self, atoms: Collection[ir.Atom]) -> Iterator[tuple[tuple[ir.Atom, ...], ir.Atom]]:
         """Pairs of premises and a conclusion among the atoms: the premises together entail the conclusion, as in `entails`."""
-        owners = [atom for atom in atoms if isinstance(atom, Owner)]
-        by_name: dict[str, list[Has]] = {}
+        owners = [atom for atom in atoms if isinstance(atom, ir.Owner)]
+        by_name: dict[str, list[ir.Has]] = {}
         for atom in atoms:
-            if isinstance(atom, Has):
+            if isinstance(atom, ir.Has):
                 by_name.setdefault(atom.privilege, []).append(atom)
         for name, same in by_name.items():
             for lower in same:
@@ -261,14 +243,14 @@ class Canonical:
                 if not self._denies:
                     yield from (((upper,), lower) for upper in above)
                 elif above and not owners_have and name in self._inherited:
-                    below: list[Atom] = [
+                    below: list[ir.Atom] = [
                         a for a in same if a is not lower and self._reaches(name, lower.target, a.target)
                     ]
-                    belows = (a for a in atoms if isinstance(a, HasBelow) and a.privilege == name)
+                    belows = (a for a in atoms if isinstance(a, ir.HasBelow) and a.privilege == name)
                     below += [a for a in belows if self._reaches(name, lower.target, a.target)]
                     yield from (((upper, under), lower) for upper in above for under in below)
         for head in atoms:
-            if isinstance(head, HasBelow | OwnsBelow | Compare):
+            if isinstance(head, ir.HasBelow | ir.OwnsBelow | ir.Compare):
                 yield from (((a,), head) for a in atoms if a is not head and self._follows(frozenset({a}), head))
 
     def implies(self, premise: Iterable[AtomSet], conclusion: Iterable[AtomSet]) -> bool:
@@ -279,7 +261,7 @@ class Canonical:
     def _suffices(self, atoms: AtomSet, required: AtomSet) -> bool:
         return required <= atoms or all(self._follows(atoms, atom) for atom in required - atoms)
 
-    def _reaches(self, privilege: str, upper: Target, lower: Target) -> bool:
+    def _reaches(self, privilege: str, upper: ir.Target, lower: ir.Target) -> bool:
         """Whether `upper` is `lower` or, if the privilege is inherited, lies above it on the same path."""
         inherited = privilege in self._inherited
         if upper.slot != lower.slot and upper.type != self._shared_root:
@@ -288,12 +270,12 @@ class Canonical:
             return self._reaches_level(upper, lower) if inherited else upper == lower
         return upper.type in self._chains[lower.type] if inherited else upper.type == lower.type
 
-    def _owned(self, privilege: str, upper: Target, lower: Target) -> bool:
+    def _owned(self, privilege: str, upper: ir.Target, lower: ir.Target) -> bool:
         """As `_reaches`, for what owners have: the owner of any level has it on the nearest. This makes no cycle, as nothing entails owners."""
         any_level = upper.level == "any" and privilege in self._inherited and not self._denies
         return self._reaches(privilege, replace(upper, level="nearest") if any_level else upper, lower)
 
-    def _reaches_level(self, upper: Target, lower: Target) -> bool:
+    def _reaches_level(self, upper: ir.Target, lower: ir.Target) -> bool:
         """As `_reaches` where a type nests, for an inherited privilege and whatever number of levels. Incomplete where the number decides."""
         if upper == lower:
             return True
@@ -307,7 +289,7 @@ class Canonical:
         """Drop the atoms that the others entail. The result is unique: only implication has cycles, and then order decides."""
         remaining = atoms
         for atom in sorted(atoms, key=self.order, reverse=True) if self._ambiguous else atoms:
-            if isinstance(atom, Has | HasBelow | OwnsBelow | Compare):  # nothing else is ever entailed
+            if isinstance(atom, ir.Has | ir.HasBelow | ir.OwnsBelow | ir.Compare):  # nothing else is ever entailed
                 rest = remaining - {atom}
                 remaining = rest if self._follows(rest, atom) else remaining
         return remaining
@@ -335,16 +317,16 @@ class Canonical:
         if self._steps_left < 0:
             raise Undecided(f"not decided: the minimal sets of a condition take more than {STEPS:,} steps")
 
-    def _sets(self, formula: Formula, flags: frozenset[str], types: Mapping[str, str]) -> frozenset[AtomSet]:
+    def _sets(self, formula: ir.Formula, flags: frozenset[str], types: Mapping[str, str]) -> frozenset[AtomSet]:
         return _Sets(self, flags, types).fold(formula)
 
-    def resolved(self, can: Can, flags: frozenset[str]) -> frozenset[AtomSet]:
+    def resolved(self, can: ir.Can, flags: frozenset[str]) -> frozenset[AtomSet]:
         """The minimal sets of what a `can` refers to, computed once; their steps are counted each time, so that order does not matter."""
         key = (can.target.type, can.operation, flags)
         if self._too_many.get(key, -1) >= self._steps_left:
             self.spend(self._steps_left + 1)  # at least as many steps were not enough before
         if key not in self._sets_of_can:
-            on_resource = Can(operation=can.operation, target=Target(slot=RESOURCE, type=can.target.type))
+            on_resource = ir.Can(operation=can.operation, target=ir.Target(slot=ir.RESOURCE, type=can.target.type))
             steps_before = self._steps_left
             try:
                 sets = self._sets(resolve(self.program, on_resource), flags, {})
@@ -355,7 +337,7 @@ class Canonical:
         else:
             self.spend(self._sets_of_can[key][1])
         sets, _ = self._sets_of_can[key]
-        if can.target.slot == RESOURCE:
+        if can.target.slot == ir.RESOURCE:
             return sets
         return frozenset(frozenset(_moved(a, can.target.slot) for a in atoms) for atoms in sets)
 
@@ -368,7 +350,7 @@ class _Sets(RequestAlgebra[frozenset[AtomSet]]):
         self._form = form
         self._flags = flags
 
-    def atom(self, atom: Atom) -> frozenset[AtomSet]:
+    def atom(self, atom: ir.Atom) -> frozenset[AtomSet]:
         atoms = frozenset({atom})
         return frozenset({atoms}) if self._form.possible(atoms) else frozenset()
 
@@ -383,35 +365,45 @@ class _Sets(RequestAlgebra[frozenset[AtomSet]]):
     def any_of(self, values: Iterable[frozenset[AtomSet]]) -> frozenset[AtomSet]:
         return self._form.antichain(atoms for sets in values for atoms in sets)
 
-    def can(self, can: Can) -> frozenset[AtomSet]:
+    def can(self, can: ir.Can) -> frozenset[AtomSet]:
         return self._form.resolved(can, self._flags)
 
-    def by_type(self, choice: ByType) -> frozenset[AtomSet]:
+    def by_type(self, choice: ir.ByType) -> frozenset[AtomSet]:
         return super().by_type(choice) if choice.slot in self.types else frozenset({frozenset({choice})})
 
 
 def _moved(atom: Leaf, slot: str) -> Leaf:
     moved = move(atom, slot)
     assert isinstance(
-        moved, Has | Owner | Member | Self | Holds | ServiceAdmin | HasBelow | OwnsBelow | Compare | ByType
+        moved,
+        ir.Has
+        | ir.Owner
+        | ir.Member
+        | ir.Self
+        | ir.Holds
+        | ir.ServiceAdmin
+        | ir.HasBelow
+        | ir.OwnsBelow
+        | ir.Compare
+        | ir.ByType,
     )
     return moved
 
 
 @once
-def canonical(program: Program) -> Canonical:
+def canonical(program: ir.Program) -> Canonical:
     """The shared `Canonical` of a program."""
     return Canonical(program)
 
 
 def minimal_sets(
-    program: Program, rule: Rule, flags: frozenset[str] = frozenset(), types: Mapping[str, str] | None = None
+    program: ir.Program, rule: ir.Rule, flags: frozenset[str] = frozenset(), types: Mapping[str, str] | None = None
 ) -> MinimalSets:
     """The minimal sets of a rule's call (its gate and `requires`)."""
     return canonical(program).minimal_sets(call_condition(rule), flags, types)
 
 
-def atom_of(leaf: Leaf) -> Atom:
+def atom_of(leaf: Leaf) -> ir.Atom:
     """The atom in a minimal set of a request in which the types of all objects are given."""
-    assert not isinstance(leaf, ByType), "the types of all objects are given"
+    assert not isinstance(leaf, ir.ByType), "the types of all objects are given"
     return leaf

@@ -13,48 +13,9 @@ from typing import Any, TypeVar, get_args
 from privtab.attributes import AttributeKind, Attributes, Operator
 from privtab.diagnostics import Span
 from privtab.effects import BY_ACTIVE_ROLE, EffectKind
+from privtab.ir import nodes as ir
+from privtab.ir import semantics
 from privtab.ir.names import condition_text
-from privtab.ir.nodes import (
-    ALWAYS,
-    Alias,
-    And,
-    ByType,
-    Can,
-    Compare,
-    Effect,
-    EntityType,
-    Formula,
-    Has,
-    HasBelow,
-    Holds,
-    Member,
-    Or,
-    Origin,
-    Owner,
-    OwnsBelow,
-    Privilege,
-    Program,
-    Role,
-    Rule,
-    Self,
-    ServiceAdmin,
-    Source,
-    SqlFilter,
-    Target,
-    Term,
-    When,
-    WithSlot,
-)
-from privtab.ir.semantics import (
-    DenyMode,
-    GroupSource,
-    HierarchyKind,
-    Inheritance,
-    OwnerKind,
-    OwnerSemantics,
-    RoleNarrowing,
-    Semantics,
-)
 from privtab.ir.serialise import FORMAT, FORMAT_NEWER, KINDS_OF_NODES
 from privtab.names import KINDS
 from privtab.paths import MOST_LEVELS, Level
@@ -62,11 +23,11 @@ from privtab.sql_text import FILTER_KINDS, Word
 
 T = TypeVar("T")
 
-_ON_TARGETS = {KINDS_OF_NODES[node]: node for node in (Owner, Member, Self, Holds, OwnsBelow)}
-_OF_PRIVILEGES = {KINDS_OF_NODES[node]: node for node in (Has, HasBelow)}
+_ON_TARGETS = {KINDS_OF_NODES[node]: node for node in (ir.Owner, ir.Member, ir.Self, ir.Holds, ir.OwnsBelow)}
+_OF_PRIVILEGES = {KINDS_OF_NODES[node]: node for node in (ir.Has, ir.HasBelow)}
 
 
-def program_from_json(document: object, shown: str) -> Program:
+def program_from_json(document: object, shown: str) -> ir.Program:
     """Build a program from its JSON document. `shown`: the path for its spans. Raises ValueError, which names the wrong part."""
     top = _JsonObject(document, "the program")
     if top.document.get("format") not in (FORMAT, FORMAT_NEWER):
@@ -81,14 +42,14 @@ def program_from_json(document: object, shown: str) -> Program:
     for name in (*(e.parent for e in entities.values() if e.parent is not None), *(entity for entity, _ in rules)):
         if name not in entities:
             raise ValueError(f"`{name}` is not an entity type of the program")
-    return Program(
+    return ir.Program(
         system=top.text("system"),
         version=top.text("version"),
         title=top.text_or_none("title"),
         entities=entities,
         privileges=top.each("privileges", _privilege),
         aliases={
-            name: Alias(name=name, of=_text(privilege, f"aliases.{name}"))
+            name: ir.Alias(name=name, of=_text(privilege, f"aliases.{name}"))
             for name, privilege in top.part("aliases").entries()
         },
         sets=top.part("sets").all_texts(),
@@ -101,16 +62,16 @@ def program_from_json(document: object, shown: str) -> Program:
     )
 
 
-def _filters(top: _JsonObject) -> Iterator[SqlFilter]:
+def _filters(top: _JsonObject) -> Iterator[ir.SqlFilter]:
     filters = top.part("filters") if "filters" in top.document else _JsonObject({}, "")
     for kind in FILTER_KINDS:
         for entity in filters.part(kind).document if kind in filters.document else ():
             for one in filters.part(kind).list(entity):
                 parts = tuple(_sql_part(part, one.where) for part in one.get("sql"))
-                yield SqlFilter(kind=kind, entity=entity, name=one.text("name"), parts=parts)
+                yield ir.SqlFilter(kind=kind, entity=entity, name=one.text("name"), parts=parts)
 
 
-def _sql_part(part: object, where: str) -> str | Word | Term:
+def _sql_part(part: object, where: str) -> str | Word | ir.Term:
     if isinstance(part, str):
         return part
     value = _JsonObject(part, where)
@@ -195,16 +156,16 @@ def _one_of(value: object, where: str, kind: Any) -> Any:
     return value
 
 
-def _privilege(name: str, part: _JsonObject) -> Privilege:
+def _privilege(name: str, part: _JsonObject) -> ir.Privilege:
     implies = part.texts("implies") if "implies" in part.document else ()
-    inheritance = part.one_of("inheritance", Inheritance) if "inheritance" in part.document else None
+    inheritance = part.one_of("inheritance", semantics.Inheritance) if "inheritance" in part.document else None
     granted = "granted" not in part.document or part.flag("granted")
-    return Privilege(name=name, on=part.texts("on"), implies=implies, inheritance=inheritance, granted=granted)
+    return ir.Privilege(name=name, on=part.texts("on"), implies=implies, inheritance=inheritance, granted=granted)
 
 
-def _entity(name: str, part: _JsonObject) -> EntityType:
-    principal = None if part.get("principal") is None else part.one_of("principal", OwnerKind)
-    return EntityType(
+def _entity(name: str, part: _JsonObject) -> ir.EntityType:
+    principal = None if part.get("principal") is None else part.one_of("principal", semantics.OwnerKind)
+    return ir.EntityType(
         name=name,
         parent=part.text_or_none("parent"),
         single=part.flag("single"),
@@ -222,54 +183,58 @@ def _levels(part: _JsonObject) -> int:
     return levels
 
 
-def _role(name: str, part: _JsonObject) -> Role:
-    return Role(name=name, scope=part.text_or_none("scope"), grants=tuple(part.part("grants").all_texts().items()))
+def _role(name: str, part: _JsonObject) -> ir.Role:
+    return ir.Role(name=name, scope=part.text_or_none("scope"), grants=tuple(part.part("grants").all_texts().items()))
 
 
-def _semantics(part: _JsonObject) -> Semantics:
-    return Semantics(
-        inheritance=part.one_of("inheritance", Inheritance),
-        deny=part.one_of("deny", DenyMode),
+def _semantics(part: _JsonObject) -> semantics.Semantics:
+    return semantics.Semantics(
+        inheritance=part.one_of("inheritance", semantics.Inheritance),
+        deny=part.one_of("deny", semantics.DenyMode),
         owner=None if part.get("owner") is None else _owner(part.part("owner")),
         subjects=tuple(part.texts("subjects")) if "subjects" in part.document else ("user",),
         grantees=_kinds(part, "grantees"),
         assignees=_kinds(part, "assignees"),
-        groups=tuple(_one_of(group, part.where, GroupSource) for group in part.texts("groups")),
+        groups=tuple(_one_of(group, part.where, semantics.GroupSource) for group in part.texts("groups")),
         everyone=part.text_or_none("everyone") if "everyone" in part.document else None,
         hierarchy=tuple(
-            _one_of(kind, part.where, HierarchyKind)
+            _one_of(kind, part.where, semantics.HierarchyKind)
             for kind in (part.texts("hierarchy") if "hierarchy" in part.document else ())
         ),
-        active_roles=part.one_of("active_roles", RoleNarrowing) if "active_roles" in part.document else "none",
+        active_roles=part.one_of("active_roles", semantics.RoleNarrowing)
+        if "active_roles" in part.document
+        else "none",
         inactive_owners="inactive_owners" in part.document and part.flag("inactive_owners"),
     )
 
 
-def _kinds(part: _JsonObject, name: str) -> tuple[OwnerKind, ...]:
-    return tuple(_one_of(k, part.where, OwnerKind) for k in part.texts(name)) if name in part.document else KINDS
+def _kinds(part: _JsonObject, name: str) -> tuple[semantics.OwnerKind, ...]:
+    return (
+        tuple(_one_of(k, part.where, semantics.OwnerKind) for k in part.texts(name)) if name in part.document else KINDS
+    )
 
 
-def _owner(part: _JsonObject) -> OwnerSemantics:
-    return OwnerSemantics(
-        kinds=tuple(_one_of(kind, part.where, OwnerKind) for kind in part.texts("kinds")),
+def _owner(part: _JsonObject) -> semantics.OwnerSemantics:
+    return semantics.OwnerSemantics(
+        kinds=tuple(_one_of(kind, part.where, semantics.OwnerKind) for kind in part.texts("kinds")),
         creator="active_role" if part.get("creator") == "active_role" else part.flag("creator"),
         holds=part.texts("holds"),
     )
 
 
-def _rule(entity: str, operation: str, part: _JsonObject, span: Span) -> Rule:
+def _rule(entity: str, operation: str, part: _JsonObject, span: Span) -> ir.Rule:
     each = None if part.get("each") is None else _formula(part.part("each"))
-    rule = Rule(
+    rule = ir.Rule(
         id=part.text("id"),
         entity=entity,
         operation=operation,
         title=part.text("title"),
-        origin=part.one_of("origin", Origin),
-        gate=ALWAYS,  # in the JSON, `call` includes it
+        origin=part.one_of("origin", ir.Origin),
+        gate=ir.ALWAYS,  # in the JSON, `call` includes it
         requires=_formula(part.part("call")),
         each=each,
         span=span,
-        withs=tuple(WithSlot(name=name, types=types) for name, types in part.part("with").all_texts().items()),
+        withs=tuple(ir.WithSlot(name=name, types=types) for name, types in part.part("with").all_texts().items()),
         required_flags=part.texts("required_flags") if "required_flags" in part.document else (),
         report=part.text_or_none("report"),
         effects=tuple(map(_effect, part.list("effects"))),
@@ -279,20 +244,20 @@ def _rule(entity: str, operation: str, part: _JsonObject, span: Span) -> Rule:
         sensitive="sensitive" in part.document and part.flag("sensitive"),
         source=_source(part.text_or_none("source")),
     )
-    texts = [None if f is None or f == ALWAYS else condition_text(f, rule) for f in (rule.requires, each)]
+    texts = [None if f is None or f == ir.ALWAYS else condition_text(f, rule) for f in (rule.requires, each)]
     return replace(rule, requires_text=texts[0], each_text=texts[1])
 
 
-def _source(text: str | None) -> Source | None:
+def _source(text: str | None) -> ir.Source | None:
     if text is None:
         return None
     document, _, line = text.rpartition(":")
-    return Source(document=document, line=int(line)) if document and line.isdecimal() else Source(document=text)
+    return ir.Source(document=document, line=int(line)) if document and line.isdecimal() else ir.Source(document=text)
 
 
-def _effect(part: _JsonObject) -> Effect:
+def _effect(part: _JsonObject) -> ir.Effect:
     kind, _, what = part.text("text").partition(" ")
-    return Effect(
+    return ir.Effect(
         kind=_one_of(kind, part.where, EffectKind),
         what=what.removesuffix(BY_ACTIVE_ROLE),
         privileges=part.texts("privileges"),
@@ -301,17 +266,17 @@ def _effect(part: _JsonObject) -> Effect:
     )
 
 
-def _target(part: _JsonObject) -> Target:
+def _target(part: _JsonObject) -> ir.Target:
     level: Level = part.one_of("level", Level) if "level" in part.document else "nearest"
-    return Target(slot=part.text("slot"), type=part.text("type"), level=level)
+    return ir.Target(slot=part.text("slot"), type=part.text("type"), level=level)
 
 
-def _term(part: _JsonObject) -> Term:
+def _term(part: _JsonObject) -> ir.Term:
     kind = _one_of(part.get("of"), part.where, AttributeKind)
-    return Term(kind=kind, attribute=part.text("attribute"), target=_target(part) if kind == "entity" else None)
+    return ir.Term(kind=kind, attribute=part.text("attribute"), target=_target(part) if kind == "entity" else None)
 
 
-def _formula(part: _JsonObject) -> Formula:
+def _formula(part: _JsonObject) -> ir.Formula:
     if len(part.document) != 1:
         raise ValueError(f"{part.where} is not a condition")
     [kind] = part.document
@@ -321,25 +286,25 @@ def _formula(part: _JsonObject) -> Formula:
         return _ON_TARGETS[kind](target=_target(part.part(kind)))
     match kind:
         case "service_admin":
-            return ServiceAdmin()
+            return ir.ServiceAdmin()
         case "compare":
             inside = part.part(kind)
             right = inside.get("right")
-            return Compare(
+            return ir.Compare(
                 left=_term(inside.part("left")),
                 operator=_one_of(inside.get("operator"), inside.where, Operator),
                 right=tuple(right) if isinstance(right, list) else _term(inside.part("right")),
             )
         case "and":
-            return And(parts=tuple(map(_formula, part.list(kind))))
+            return ir.And(parts=tuple(map(_formula, part.list(kind))))
         case "or":
-            return Or(parts=tuple(map(_formula, part.list(kind))))
+            return ir.Or(parts=tuple(map(_formula, part.list(kind))))
         case "when":
-            return When(flag=part.part(kind).text("flag"), body=_formula(part.part(kind).part("body")))
+            return ir.When(flag=part.part(kind).text("flag"), body=_formula(part.part(kind).part("body")))
         case "can":
-            return Can(operation=part.part(kind).text("operation"), target=_target(part.part(kind)))
+            return ir.Can(operation=part.part(kind).text("operation"), target=_target(part.part(kind)))
         case "by_type":
             cases = tuple((type_, _formula(case_)) for type_, case_ in part.part(kind).parts("cases"))
-            return ByType(slot=part.part(kind).text("slot"), cases=cases, text="")
+            return ir.ByType(slot=part.part(kind).text("slot"), cases=cases, text="")
         case _:
             raise ValueError(f"{part.where} has the unknown node `{kind:.80}`")

@@ -11,36 +11,15 @@ from functools import cached_property, partial
 from typing import assert_never
 
 from privtab.errors import Undecided
+from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, canonical
 from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import Truth, followed, uses_below, walk, without_name
-from privtab.ir.nodes import (
-    RESOURCE,
-    And,
-    Atom,
-    ByType,
-    Can,
-    Compare,
-    Formula,
-    Has,
-    HasBelow,
-    Holds,
-    Member,
-    Or,
-    Owner,
-    OwnsBelow,
-    Program,
-    Rule,
-    Self,
-    ServiceAdmin,
-    Target,
-    When,
-)
 from privtab.ir.shapes import condition_flags, depends_on_request, kinds_of_requests, rule_flags
 from privtab.ir.solver import Slots, Solver
 from privtab.ir.unroll import Levels, levels_that_matter, unrolled
 
-_RELATED = (HasBelow, OwnsBelow, Compare)
+_RELATED = (ir.HasBelow, ir.OwnsBelow, ir.Compare)
 """Atoms for which entailment between minimal sets is not complete."""
 
 
@@ -51,7 +30,7 @@ class ImplicationChecker:
     """
 
     def __init__(
-        self, program: Program, other_program: Program | None = None, unused_names: frozenset[str] = frozenset()
+        self, program: ir.Program, other_program: ir.Program | None = None, unused_names: frozenset[str] = frozenset()
     ) -> None:
         self.program = program
         self.other_program = program if other_program is None else other_program
@@ -60,7 +39,7 @@ class ImplicationChecker:
         self.same_semantics = other_program is None or _same_semantics(program, other_program)
         self._same_words: dict[str, bool] = {}
         self._same_paths: dict[str, bool] = {}
-        self._last_truth: tuple[Atom | tuple[Leaf, ...], Truth] | None = None
+        self._last_truth: tuple[ir.Atom | tuple[Leaf, ...], Truth] | None = None
         self._nests = self.program.nests or self.other_program.nests
         self._unused_names = unused_names
         self._unrolled: dict[int, ImplicationChecker] = {}
@@ -71,7 +50,13 @@ class ImplicationChecker:
         return Solver(self.semantics, self.other_semantics)
 
     def always_implies(
-        self, rule: Rule, f: Formula, g: Formula, flags: frozenset[str] | None = None, *, unnamed: str | None = None
+        self,
+        rule: ir.Rule,
+        f: ir.Formula,
+        g: ir.Formula,
+        flags: frozenset[str] | None = None,
+        *,
+        unnamed: str | None = None,
     ) -> bool:
         """Whether `f` in one program implies `g` in the other for every request of a rule, whatever the types of its objects.
 
@@ -88,11 +73,11 @@ class ImplicationChecker:
         related = self._nests or program.implies or program.shared_root is not None or uses_below(program)
         return self.side == 0 and not related
 
-    def _implied_by_sets(self, f: Formula, g: Formula) -> bool | None:
+    def _implied_by_sets(self, f: ir.Formula, g: ir.Formula) -> bool | None:
         """What the solver decides, in less time; None if a condition depends on the request or has too many minimal sets."""
         if any(depends_on_request(self.program, h) or any(isinstance(a, _RELATED) for a in walk(h)) for h in (f, g)):
             return None
-        if isinstance(g, Owner | Member | Self | Holds | ServiceAdmin):  # which no other atom entails
+        if isinstance(g, ir.Owner | ir.Member | ir.Self | ir.Holds | ir.ServiceAdmin):  # which no other atom entails
             return not self._truth(g, lambda atom: atom != g).fold(f)
         try:
             found = canonical(self.program).minimal_sets(f)
@@ -101,14 +86,14 @@ class ImplicationChecker:
         entails = canonical(self.program).entails
         return all(self._truth(row, partial(entails, frozenset(row))).fold(g) for row in found)
 
-    def _truth(self, key: Atom | tuple[Leaf, ...], holds: Callable[[Atom], bool]) -> Truth:
+    def _truth(self, key: ir.Atom | tuple[Leaf, ...], holds: Callable[[ir.Atom], bool]) -> Truth:
         """Decides conditions by `holds`; the last one is kept, which is that of a gate if there are many."""
         if self._last_truth is None or self._last_truth[0] != key:
             self._last_truth = key, Truth(self.program, (), {}, holds)
         return self._last_truth[1]
 
     def implies_with(
-        self, f: Formula, g: Formula, flags: frozenset[str] | None, slots: Slots, unnamed: str | None
+        self, f: ir.Formula, g: ir.Formula, flags: frozenset[str] | None, slots: Slots, unnamed: str | None
     ) -> bool:
         """As `always_implies`, with the types of the objects in each slot."""
         if self._nests:
@@ -125,7 +110,7 @@ class ImplicationChecker:
         assumptions = [solver.literal(f, 0), -solver.literal(g, self.side), solver.requests(slots)]
         return not solver.possible([*assumptions, *(() if flags is None else solver.with_flags(flags))])
 
-    def _levels(self, f: Formula, g: Formula) -> Iterator[tuple[Levels, int]]:
+    def _levels(self, f: ir.Formula, g: ir.Formula) -> Iterator[tuple[Levels, int]]:
         """The numbers of levels that a question has to be answered for, each with the largest of them."""
         most = levels_that_matter((self.program, f), (self.other_program, g))
         for levels in unrolled(self.program).requests((f, g), most):
@@ -135,8 +120,8 @@ class ImplicationChecker:
         self,
         levels: Levels,
         most: int,
-        f: Formula,
-        g: Formula,
+        f: ir.Formula,
+        g: ir.Formula,
         flags: frozenset[str] | None,
         slots: Slots,
         unnamed: str | None,
@@ -147,7 +132,7 @@ class ImplicationChecker:
             second.formula(g, levels),
             flags,
             {slot: [first.at(type_, levels.get(slot, 1)) for type_ in types] for slot, types in slots.items()},
-            None if unnamed is None else first.at(unnamed, levels.get(RESOURCE, 1)),
+            None if unnamed is None else first.at(unnamed, levels.get(ir.RESOURCE, 1)),
         )
 
     def at_most(self, levels: int) -> ImplicationChecker:
@@ -166,7 +151,7 @@ class ImplicationChecker:
         """The number of the other program in the solver."""
         return 0 if self.semantics is self.other_semantics else 1
 
-    def alike(self, f: Formula, g: Formula) -> bool:
+    def alike(self, f: ir.Formula, g: ir.Formula) -> bool:
         """Whether everything that `f` in one program and `g` in the other refer to means the same in both."""
         if self.semantics is self.other_semantics:
             return True
@@ -174,56 +159,56 @@ class ImplicationChecker:
             self.means_the_same(node) for node in (*followed(self.program, f), *followed(self.other_program, g))
         )
 
-    def means_the_same(self, node: Formula) -> bool:
+    def means_the_same(self, node: ir.Formula) -> bool:
         """Whether, in both programs, a privilege is given by the same names and roles, and a target lies on the same path."""
         match node:
-            case Has():
+            case ir.Has():
                 if node.privilege not in self._same_words:
                     self._same_words[node.privilege] = self.semantics.grantable_names(
                         node.privilege
                     ) == self.other_semantics.grantable_names(node.privilege)
                 return self._same_words[node.privilege] and self.same_path(node.target.type)
-            case HasBelow(privilege=privilege, target=target):
-                own = Has(privilege=privilege, target=target)
+            case ir.HasBelow(privilege=privilege, target=target):
+                own = ir.Has(privilege=privilege, target=target)
                 return self.means_the_same(own) and self._same_below(target)
-            case OwnsBelow(target=target):
+            case ir.OwnsBelow(target=target):
                 return self.same_path(target.type) and self._same_below(target)
-            case Owner() | Member() | Self() | Holds() | Can():
+            case ir.Owner() | ir.Member() | ir.Self() | ir.Holds() | ir.Can():
                 return self.same_path(node.target.type)
-            case ByType():
+            case ir.ByType():
                 return all(self.same_path(type_) for type_, _ in node.cases)
-            case Compare():
+            case ir.Compare():
                 return self.same_attributes(node) and all(self.same_path(target.type) for target in node.targets)
-            case ServiceAdmin() | And() | Or() | When():
+            case ir.ServiceAdmin() | ir.And() | ir.Or() | ir.When():
                 return True
             case _:
                 assert_never(node)
 
-    def same_attributes(self, compare: Compare) -> bool:
+    def same_attributes(self, compare: ir.Compare) -> bool:
         """Whether both programs declare the compared attributes in the same way."""
         programs = self.program, self.other_program
         return all(programs[0].attribute(term) == programs[1].attribute(term) for term in compare.terms)
 
-    def _same_below(self, target: Target) -> bool:
+    def _same_below(self, target: ir.Target) -> bool:
         """Whether the same types lie below a target in both programs."""
         both = [semantics.at_or_below(target) for semantics in (self.semantics, self.other_semantics)]
         return {*both[0]} == {*both[1]} and all(self.same_path(place.type) for place in both[0])
 
-    def check_attributes(self, f: Formula, g: Formula) -> None:
+    def check_attributes(self, f: ir.Formula, g: ir.Formula) -> None:
         """Raise Undecided for comparisons of attributes that the two programs declare differently."""
         if self.other_program is self.program or not (self.program.attributes and self.other_program.attributes):
             return
         for node in (*followed(self.program, f), *followed(self.other_program, g)):
-            for term in node.terms if isinstance(node, Compare) else ():
+            for term in node.terms if isinstance(node, ir.Compare) else ():
                 declared = self.program.attribute(term), self.other_program.attribute(term)
                 if None not in declared and declared[0] != declared[1]:
                     raise Undecided(f"not decided: the policies declare `{term.attribute}` differently")
 
-    def same_below(self, nodes: Iterable[Formula], f: Formula, g: Formula) -> bool:
+    def same_below(self, nodes: Iterable[ir.Formula], f: ir.Formula, g: ir.Formula) -> bool:
         """Whether the nodes of two conditions ask for nothing below entities that means different things in the two programs."""
-        return not any(isinstance(node, HasBelow | OwnsBelow) for node in nodes) or self.alike(f, g)
+        return not any(isinstance(node, ir.HasBelow | ir.OwnsBelow) for node in nodes) or self.alike(f, g)
 
-    def check_below(self, f: Formula, g: Formula) -> None:
+    def check_below(self, f: ir.Formula, g: ir.Formula) -> None:
         """Raise Undecided for conditions on what is held below that mean different things in the two programs."""
         if not self.same_below((*followed(self.program, f), *followed(self.other_program, g)), f, g):
             raise Undecided("not decided: `or below` under declarations that differ")
@@ -236,8 +221,8 @@ class ImplicationChecker:
 
     def implies(
         self,
-        f: Formula,
-        g: Formula,
+        f: ir.Formula,
+        g: ir.Formula,
         flags: frozenset[str] = frozenset(),
         types: Mapping[str, str] | None = None,
         *,
@@ -251,7 +236,9 @@ class ImplicationChecker:
         return self.implies_with(f, g, flags, {slot: (type_,) for slot, type_ in (types or {}).items()}, unnamed)
 
 
-def settings(program: Program, rule: Rule, *further: Formula) -> Iterator[tuple[frozenset[str], dict[str, str]]]:
+def settings(
+    program: ir.Program, rule: ir.Rule, *further: ir.Formula
+) -> Iterator[tuple[frozenset[str], dict[str, str]]]:
     """Every set of the flags that a rule depends on, with every choice of types for its `with` objects.
 
     `further`: conditions whose flags are included.
@@ -263,10 +250,10 @@ def settings(program: Program, rule: Rule, *further: Formula) -> Iterator[tuple[
         yield frozenset(chosen), types
 
 
-def _same_semantics(first: Program, second: Program) -> bool:
+def _same_semantics(first: ir.Program, second: ir.Program) -> bool:
     """Whether the file-wide semantics are the same, apart from the names of privileges and types."""
 
-    def meaning(program: Program) -> tuple[object, ...]:
+    def meaning(program: ir.Program) -> tuple[object, ...]:
         semantics = program.semantics
         owner = semantics.owner and (frozenset(semantics.owner.kinds), frozenset(semantics.owner.holds))
         return semantics.inheritance, semantics.deny, owner, frozenset(semantics.groups), semantics.everyone

@@ -6,30 +6,16 @@ represent every state: two states with the same facts give the same decision.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Literal, TypeAlias, assert_never
 
-from privtab.ir.formula import Truth, targets_of
+from privtab.ir import nodes as ir
+from privtab.ir.formula import Truth, resolve, targets_of
 from privtab.ir.names import privilege_names
-from privtab.ir.nodes import (
-    RESOURCE,
-    Atom,
-    Compare,
-    Formula,
-    Has,
-    HasBelow,
-    Holds,
-    Member,
-    Owner,
-    OwnsBelow,
-    Program,
-    Self,
-    ServiceAdmin,
-    Target,
-)
+from privtab.ir.nodes import And, ByType, Can, Compare, Formula, Or, When
 from privtab.ir.semantics import OwnerKind
 from privtab.paths import base_type
 
@@ -46,7 +32,7 @@ class Granted:
 
     effect: Literal["allow", "deny"]
     name: str
-    target: Target
+    target: ir.Target
     carrier: Carrier = "user"
 
 
@@ -54,7 +40,7 @@ class Granted:
 class Owned:
     """A row of `owners`: the caller, or a group or role of theirs, owns the target."""
 
-    target: Target
+    target: ir.Target
     kind: OwnerKind = "user"
     carrier: Carrier = "user"
 
@@ -63,7 +49,7 @@ class Owned:
 class BelongsTo:
     """A row of `members`. With a `carrier`: a row of `memberships`, or a group of the request; the target is then a group."""
 
-    target: Target
+    target: ir.Target
     carrier: Carrier | None = None
 
 
@@ -72,7 +58,7 @@ class Assigned:
     """The caller has a declared role, everywhere or within the scope."""
 
     role: str
-    scope: Target | None = None
+    scope: ir.Target | None = None
     carrier: Carrier = "user"
 
 
@@ -80,7 +66,7 @@ class Assigned:
 class HasRole:
     """The target is a role that the caller holds."""
 
-    target: Target
+    target: ir.Target
     carrier: Carrier = "user"
 
 
@@ -88,7 +74,7 @@ class HasRole:
 class IsCaller:
     """The target is the caller."""
 
-    target: Target
+    target: ir.Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,21 +90,21 @@ class GrantedBelow:
     """
 
     privilege: str
-    target: Target
+    target: ir.Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedBelow:
     """The caller owns an entity strictly below the target, which is not one of the request's."""
 
-    target: Target
+    target: ir.Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
     """A comparison of attributes holds. Facts whose comparisons no values make true are none of a state (`comparisons.py`)."""
 
-    compare: Compare
+    compare: ir.Compare
 
 
 Fact: TypeAlias = (
@@ -159,7 +145,7 @@ class FactSemantics:
     `unused_names`: names that no fact uses.
     """
 
-    def __init__(self, program: Program, unused_names: frozenset[str] = frozenset()) -> None:
+    def __init__(self, program: ir.Program, unused_names: frozenset[str] = frozenset()) -> None:
         self.program = program
         self.unused_names = unused_names
         self.names = privilege_names(program)
@@ -179,7 +165,7 @@ class FactSemantics:
         )
         self._given: dict[tuple[str, str, str], frozenset[str]] = {}
         self._gives: dict[tuple[str, str], frozenset[str]] = {}
-        self._options: dict[Atom, Mapping[Fact, Facts]] = {}
+        self._options: dict[ir.Atom, Mapping[Fact, Facts]] = {}
 
     def carriers_of(self, kind: OwnerKind) -> tuple[Carrier, ...]:
         """The carriers through which the caller can be an owner of that kind."""
@@ -240,18 +226,18 @@ class FactSemantics:
             self._given[key] = frozenset(self.names.privileges_of(name, type_, effect)) if known else frozenset()
         return self._given[key]
 
-    def path(self, target: Target) -> tuple[Target, ...]:
+    def path(self, target: ir.Target) -> tuple[ir.Target, ...]:
         """The objects from the root down to the target; a root without a name is the same one for every object of a request."""
         return tuple(
-            Target(slot=RESOURCE if type_ == self._shared_root else target.slot, type=type_)
+            ir.Target(slot=ir.RESOURCE if type_ == self._shared_root else target.slot, type=type_)
             for type_ in self.program.chain(target.type)
         )
 
-    def grant_targets(self, privilege: str, target: Target) -> tuple[Target, ...]:
+    def grant_targets(self, privilege: str, target: ir.Target) -> tuple[ir.Target, ...]:
         """The objects whose grants and denials of a privilege count for the target."""
         return self.path(target) if self.program.inherits(privilege) else (target,)
 
-    def targets_for_below(self, privilege: str, target: Target) -> tuple[Target, ...]:
+    def targets_for_below(self, privilege: str, target: ir.Target) -> tuple[ir.Target, ...]:
         """The objects, the target included, whose grants and denials of a privilege count for what lies below the target."""
         return self.path(target) if self.program.inherits(privilege) else ()
 
@@ -262,7 +248,7 @@ class FactSemantics:
 
     def holds(
         self,
-        formula: Formula,
+        formula: ir.Formula,
         facts: Facts,
         flags: frozenset[str] = frozenset(),
         types: Mapping[str, str] | None = None,
@@ -270,11 +256,11 @@ class FactSemantics:
         """Whether a condition holds under the facts. `types`: the type of the object in each `with` slot that allows several."""
         return Truth(self.program, flags, types or {}, lambda atom: self.atom(atom, facts)).fold(formula)
 
-    def atom(self, atom: Atom, facts: Facts) -> bool:
+    def atom(self, atom: ir.Atom, facts: Facts) -> bool:
         """Whether an atom holds under the facts."""
         return any(given.holds(facts) for given in self.giving(atom))
 
-    def giving(self, atom: Atom) -> tuple[Giving, ...]:
+    def giving(self, atom: ir.Atom) -> tuple[Giving, ...]:
         """What gives an atom, each alone."""
         return self.every.of(atom)
 
@@ -288,7 +274,7 @@ class FactSemantics:
         """The plainest facts that give an atom. No other gives less, so they suffice where all are read under this program alone."""
         return GivingFacts(self, plainest=True)
 
-    def options(self, atom: Atom) -> Mapping[Fact, Facts]:
+    def options(self, atom: ir.Atom) -> Mapping[Fact, Facts]:
         """The facts that give an atom, the nearest first, each with the denials that take it away.
 
         Facts about an object below are left out where any entity below can stand for it.
@@ -304,13 +290,13 @@ class FactSemantics:
             self._options[atom] = found
         return self._options[atom]
 
-    def at_or_below(self, target: Target) -> tuple[Target, ...]:
+    def at_or_below(self, target: ir.Target) -> tuple[ir.Target, ...]:
         """The target and one object of each type below it, which stands for an entity of that type below."""
         types = [target.type]
         types += [t for t in self.program.entities if t != target.type and target.type in self.program.chain(t)]
-        return tuple(Target(slot=target.slot, type=type_) for type_ in types)
+        return tuple(ir.Target(slot=target.slot, type=type_) for type_ in types)
 
-    def elsewhere(self, target: Target, privilege: str | None = None) -> tuple[str, ...]:
+    def elsewhere(self, target: ir.Target, privilege: str | None = None) -> tuple[str, ...]:
         """The types of entities below a target of which there may be several, where a privilege can be granted."""
         entities, depth = self.program.entities, len(self.program.chain(target.type))
         on = self.program.privileges[privilege].on if privilege is not None else tuple(entities)
@@ -326,7 +312,7 @@ class FactSemantics:
         if key not in self._gives:
             known = self.program.privileges.get(privilege)
             found = frozenset(known.implies if known else ())
-            for place in self.grant_targets(privilege, Target(slot=RESOURCE, type=type_)) if found else ():
+            for place in self.grant_targets(privilege, ir.Target(slot=ir.RESOURCE, type=type_)) if found else ():
                 granted = [
                     self.privileges_of(name, place.type, "allow")
                     for name in self.names_on(privilege, place.type, "allow")
@@ -345,7 +331,7 @@ class FactSemantics:
         if self.denies or known is None or not known.implies:
             return frozenset()
         found = frozenset(known.implies)
-        for place in self.at_or_below(Target(slot=RESOURCE, type=type_))[1:]:
+        for place in self.at_or_below(ir.Target(slot=ir.RESOURCE, type=type_))[1:]:
             if not {*known.on}.isdisjoint(other.type for other in self.grant_targets(privilege, place)):
                 found &= self.gives(privilege, place.type)
         return found
@@ -358,46 +344,46 @@ class GivingFacts:
         self.semantics = semantics
         self._plainest = plainest
         self._carriers: tuple[Carrier, ...] = ("user",) if plainest else tuple(sorted(semantics.carriers, reverse=True))
-        self._known: dict[Atom, tuple[Giving, ...]] = {}
-        self._known_rows: dict[tuple[str, str, Target], tuple[Fact, ...]] = {}
+        self._known: dict[ir.Atom, tuple[Giving, ...]] = {}
+        self._known_rows: dict[tuple[str, str, ir.Target], tuple[Fact, ...]] = {}
 
-    def of(self, atom: Atom) -> tuple[Giving, ...]:
+    def of(self, atom: ir.Atom) -> tuple[Giving, ...]:
         """What gives an atom, each alone."""
         if atom not in self._known:
             self._known[atom] = tuple(self._of(atom))
         return self._known[atom]
 
-    def about(self, atom: Atom) -> Facts:
+    def about(self, atom: ir.Atom) -> Facts:
         """All facts that give an atom or deny it."""
         return frozenset().union(*(facts for given in self.of(atom) for facts in (*given.facts, given.denying)))
 
-    def _of(self, atom: Atom) -> Iterator[Giving]:
+    def _of(self, atom: ir.Atom) -> Iterator[Giving]:
         match atom:
-            case Has(privilege=privilege, target=target):
+            case ir.Has(privilege=privilege, target=target):
                 places = self.semantics.grant_targets(privilege, target)
                 yield Giving(
                     firm=self._owned(privilege, places),
                     grants=tuple(self._rows("allow", privilege, place) for place in places),
                     denials=self._denials(privilege, places),
                 )
-            case Owner(target=target):
+            case ir.Owner(target=target):
                 yield Giving(firm=(self._owners(target),))
-            case Member(target=target):
+            case ir.Member(target=target):
                 is_group = self.semantics.program.entities[target.type].principal == "group" and not self._plainest
                 carriers = sorted(self.semantics.carriers - {"user"}) if is_group else ()
                 through = (BelongsTo(target=target, carrier=c) for c in carriers)
                 yield Giving(firm=((BelongsTo(target=target), *through),))
-            case Holds(target=target):
+            case ir.Holds(target=target):
                 yield Giving(firm=(tuple(HasRole(target=target, carrier=c) for c in self._carriers),))
-            case Self(target=target):
+            case ir.Self(target=target):
                 yield Giving(firm=((IsCaller(target=target),),))
-            case ServiceAdmin():
+            case ir.ServiceAdmin():
                 yield Giving(firm=((Administers(),),))
-            case Compare():
+            case ir.Compare():
                 yield Giving(firm=((Holding(compare=atom),),))
-            case HasBelow(privilege=privilege, target=target):
+            case ir.HasBelow(privilege=privilege, target=target):
                 for place in self.semantics.at_or_below(target):
-                    yield from self.of(Has(privilege=privilege, target=place))
+                    yield from self.of(ir.Has(privilege=privilege, target=place))
                     owned = privilege in self.semantics.owner_privileges and self.semantics.elsewhere(place)
                     above = self.semantics.targets_for_below(privilege, place)
                     yield Giving(
@@ -405,20 +391,20 @@ class GivingFacts:
                         grants=(tuple(self._granted_below(privilege, place)),),
                         denials=self._denials(privilege, above),
                     )
-            case OwnsBelow(target=target):
+            case ir.OwnsBelow(target=target):
                 places = self.semantics.at_or_below(target)
                 below = tuple(OwnedBelow(target=place) for place in places if self.semantics.elsewhere(place))
                 yield Giving(firm=(below, *(self._owners(place) for place in places)))
             case _:
                 assert_never(atom)
 
-    def _granted_below(self, privilege: str, place: Target) -> Iterator[Fact]:
+    def _granted_below(self, privilege: str, place: ir.Target) -> Iterator[Fact]:
         for name in self.semantics.program.grantable:
             gives = name == privilege or privilege in self.semantics.gives_below(name, place.type)
             if gives and self.semantics.elsewhere(place, name):
                 yield GrantedBelow(privilege=name, target=place)
 
-    def _rows(self, effect: Literal["allow", "deny"], privilege: str, place: Target) -> tuple[Fact, ...]:
+    def _rows(self, effect: Literal["allow", "deny"], privilege: str, place: ir.Target) -> tuple[Fact, ...]:
         """What allows or denies a privilege on the object itself: rows by every name, and declared roles."""
         key = effect, privilege, place
         if key not in self._known_rows:
@@ -435,7 +421,7 @@ class GivingFacts:
             self._known_rows[key] = tuple(found)
         return self._known_rows[key]
 
-    def _assigned(self, privilege: str, place: Target) -> Iterator[Assigned]:
+    def _assigned(self, privilege: str, place: ir.Target) -> Iterator[Assigned]:
         """The declared roles whose default grants give a privilege on an object, everywhere or in a scope around it."""
         for role in self.semantics.program.roles.values():
             if privilege in self.semantics.default_grants(role.name, place.type):
@@ -444,14 +430,14 @@ class GivingFacts:
                     if role.scope is None or (scope is not None and base_type(scope.type) == role.scope):
                         yield from (Assigned(role=role.name, scope=scope, carrier=c) for c in self._carriers)
 
-    def _denials(self, privilege: str, places: Iterable[Target]) -> FactsByPlace:
+    def _denials(self, privilege: str, places: Iterable[ir.Target]) -> FactsByPlace:
         return tuple(self._rows("deny", privilege, place) for place in places) if self.semantics.denies else ()
 
-    def _owned(self, privilege: str, places: Iterable[Target]) -> FactsByPlace:
+    def _owned(self, privilege: str, places: Iterable[ir.Target]) -> FactsByPlace:
         owners_have = privilege in self.semantics.owner_privileges
         return tuple(self._owners(place) for place in places) if owners_have else ()
 
-    def _owners(self, target: Target) -> tuple[Fact, ...]:
+    def _owners(self, target: ir.Target) -> tuple[Fact, ...]:
         """The ways to own an object, the most direct first."""
         key = "own", "", target
         if key not in self._known_rows:
@@ -462,3 +448,37 @@ class GivingFacts:
             )
             self._known_rows[key] = found[:1] if self._plainest else found
         return self._known_rows[key]
+
+
+def unrelated(semantics: FactSemantics, formulas: Iterable[Formula], types: Mapping[str, Collection[str]]) -> bool:
+    """Whether the conditions neither repeat an atom nor contain atoms that affect each other: no fact gives or denies two of them.
+
+    If so, each part of them affects the decision. `types`: those of the object in each `with` slot.
+    """
+    known: set[Fact] = set()
+    waiting = list(formulas)
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case Can():
+                waiting.append(resolve(semantics.program, node))
+            case And() | Or():
+                if not node.parts:
+                    return False
+                waiting += node.parts
+            case When():
+                waiting.append(node.body)
+            case ByType():
+                if len(types[node.slot]) > 1:
+                    return False
+                waiting += (case_ for type_, case_ in node.cases if type_ in types[node.slot])
+            case Compare():
+                return False  # values decide which comparisons hold together
+            case _:
+                if any(target.level != "nearest" for target in targets_of(node)):
+                    return False  # other levels of the same type affect each other
+                facts = semantics.plainest.about(node)
+                if not known.isdisjoint(facts):
+                    return False
+                known |= facts
+    return True

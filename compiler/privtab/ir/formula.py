@@ -8,37 +8,11 @@ from typing import TypeVar, assert_never
 
 from privtab import paths
 from privtab._once import once, once_for_each, once_within
+from privtab.ir import nodes as ir
 from privtab.ir.algebra import Algebra, Rebuilder, T
-from privtab.ir.nodes import (
-    ALWAYS,
-    NEVER,
-    RESOURCE,
-    And,
-    Atom,
-    ByType,
-    Can,
-    Compare,
-    Formula,
-    Has,
-    HasBelow,
-    Holds,
-    Member,
-    Or,
-    Owner,
-    OwnsBelow,
-    Program,
-    Rule,
-    Self,
-    ServiceAdmin,
-    Target,
-    Term,
-    When,
-    WithSlot,
-    nested_on,
-)
 from privtab.paths import SEVERAL
 
-P = TypeVar("P", bound=Atom | Can)
+P = TypeVar("P", bound=ir.Atom | ir.Can)
 LEVELS_ABOVE = frozenset(
     {
         ("first", "nearest"),
@@ -66,12 +40,12 @@ LEVELS_AROUND = frozenset(
 """Levels of a type, the second of which is the first or lies in it, on a path of any length. What holds on `every` level holds on the nearest."""
 
 
-def level_text(target: Target) -> str:
+def level_text(target: ir.Target) -> str:
     """What tells a target in sort keys from the nearest of its type."""
     return "" if target.level == "nearest" else f" {target.level}"
 
 
-def level_name(target: Target) -> str:
+def level_name(target: ir.Target) -> str:
     """The text of a target's type and level: `namespace`, `any namespace`, `parent of namespace`."""
     match target.level:
         case "nearest":
@@ -82,40 +56,40 @@ def level_name(target: Target) -> str:
             return f"{level} {target.type}"
 
 
-def types_of(program: Program, target: Target) -> tuple[str, ...]:
+def types_of(program: ir.Program, target: ir.Target) -> tuple[str, ...]:
     """The types that the entity of a target may have: for `parent`, also the type around the one that nests."""
     outer = program.entities[target.type].parent if target.level == "parent" else None
     return (target.type,) if outer is None else (target.type, outer)
 
 
-ATOMS = (Has, Owner, Member, Self, Holds, ServiceAdmin, HasBelow, OwnsBelow, Compare)
+ATOMS = (ir.Has, ir.Owner, ir.Member, ir.Self, ir.Holds, ir.ServiceAdmin, ir.HasBelow, ir.OwnsBelow, ir.Compare)
 
 
-def conjunction(*parts: Formula) -> Formula:
+def conjunction(*parts: ir.Formula) -> ir.Formula:
     """The conjunction of the parts, flattened and without duplicates; a single part is returned as it is."""
-    flat: dict[Formula, None] = {}
+    flat: dict[ir.Formula, None] = {}
     for part in parts:
-        for inner in part.parts if isinstance(part, And) else (part,):
+        for inner in part.parts if isinstance(part, ir.And) else (part,):
             flat[inner] = None
-    return next(iter(flat)) if len(flat) == 1 else And(parts=tuple(flat))
+    return next(iter(flat)) if len(flat) == 1 else ir.And(parts=tuple(flat))
 
 
-def disjunction(*parts: Formula) -> Formula:
+def disjunction(*parts: ir.Formula) -> ir.Formula:
     """The disjunction of the parts, flattened and without duplicates; a single part is returned as it is."""
-    flat: dict[Formula, None] = {}
+    flat: dict[ir.Formula, None] = {}
     for part in parts:
-        for inner in part.parts if isinstance(part, Or) else (part,):
+        for inner in part.parts if isinstance(part, ir.Or) else (part,):
             flat[inner] = None
-    return ALWAYS if ALWAYS in flat else next(iter(flat)) if len(flat) == 1 else Or(parts=tuple(flat))
+    return ir.ALWAYS if ir.ALWAYS in flat else next(iter(flat)) if len(flat) == 1 else ir.Or(parts=tuple(flat))
 
 
 @once_for_each
-def call_condition(rule: Rule) -> Formula:
+def call_condition(rule: ir.Rule) -> ir.Formula:
     """The condition of the call itself: the gate and `requires`."""
     return conjunction(rule.gate, rule.requires)
 
 
-def asked_condition(program: Program, rule: Rule, *, named: bool) -> Formula:
+def asked_condition(program: ir.Program, rule: ir.Rule, *, named: bool) -> ir.Formula:
     """The condition of a request: for a named item the whole condition, otherwise what the call needs without the last name.
 
     Parts that cannot hold must be dropped before minimal sets are computed. Otherwise a privilege on the resource, which is weaker,
@@ -127,119 +101,121 @@ def asked_condition(program: Program, rule: Rule, *, named: bool) -> Formula:
 
 
 @once_for_each
-def item_condition(rule: Rule) -> Formula:
+def item_condition(rule: ir.Rule) -> ir.Formula:
     """The condition of a named item: gate, `requires` and `each`."""
     return call_condition(rule) if rule.each is None else conjunction(rule.gate, rule.requires, rule.each)
 
 
-def with_conditions(rule: Rule, change: Callable[[Formula], Formula]) -> Rule:
+def with_conditions(rule: ir.Rule, change: Callable[[ir.Formula], ir.Formula]) -> ir.Rule:
     """The rule with its conditions changed."""
     each = None if rule.each is None else change(rule.each)
     return replace(rule, gate=change(rule.gate), requires=change(rule.requires), each=each)
 
 
 class _Mapped(Rebuilder):
-    def __init__(self, leaf: Callable[[Atom | Can], Formula], of_type: Callable[[str], str]) -> None:
+    def __init__(self, leaf: Callable[[ir.Atom | ir.Can], ir.Formula], of_type: Callable[[str], str]) -> None:
         self._of_type = of_type
         self._leaf = leaf
 
-    def atom(self, atom: Atom) -> Formula:
+    def atom(self, atom: ir.Atom) -> ir.Formula:
         return self._leaf(atom)
 
-    def can(self, can: Can) -> Formula:
+    def can(self, can: ir.Can) -> ir.Formula:
         return self._leaf(can)
 
-    def by_type(self, choice: ByType) -> Formula:
+    def by_type(self, choice: ir.ByType) -> ir.Formula:
         return replace(choice, cases=tuple((self._of_type(type_), self.fold(case_)) for type_, case_ in choice.cases))
 
 
 def mapped(
-    formula: Formula, leaf: Callable[[Atom | Can], Formula], of_type: Callable[[str], str] = lambda type_: type_
-) -> Formula:
+    formula: ir.Formula,
+    leaf: Callable[[ir.Atom | ir.Can], ir.Formula],
+    of_type: Callable[[str], str] = lambda type_: type_,
+) -> ir.Formula:
     """Replace each atom and `can` of the formula by what `leaf` returns; `of_type` renames the types of cases."""
     return _Mapped(leaf, of_type).fold(formula)
 
 
 class _Flat(Rebuilder):
-    def all_of(self, values: Iterable[Formula]) -> Formula:
+    def all_of(self, values: Iterable[ir.Formula]) -> ir.Formula:
         return conjunction(*values)
 
-    def any_of(self, values: Iterable[Formula]) -> Formula:
+    def any_of(self, values: Iterable[ir.Formula]) -> ir.Formula:
         return disjunction(*values)
 
 
-def flat(formula: Formula) -> Formula:
+def flat(formula: ir.Formula) -> ir.Formula:
     """Flatten nested conjunctions and disjunctions, and drop duplicate parts."""
     return _Flat().fold(formula)
 
 
-def move(formula: Formula, slot: str) -> Formula:
+def move(formula: ir.Formula, slot: str) -> ir.Formula:
     """The formula with the object in `slot` in place of the resource."""
 
-    def moved(target: Target) -> Target:
-        return replace(target, slot=slot) if target.slot == RESOURCE else target
+    def moved(target: ir.Target) -> ir.Target:
+        return replace(target, slot=slot) if target.slot == ir.RESOURCE else target
 
     return mapped(formula, lambda part: with_targets(part, moved))
 
 
-def several(atom: Formula) -> Target | None:
+def several(atom: ir.Formula) -> ir.Target | None:
     """The target of an atom that means several levels of a type that nests; None if it means one."""
     match atom:
-        case Compare():
+        case ir.Compare():
             return next((target for target in atom.targets if target.level in SEVERAL), None)
-        case Has(target=target) | Owner(target=target) | Member(target=target) if target.level in SEVERAL:
+        case ir.Has(target=target) | ir.Owner(target=target) | ir.Member(target=target) if target.level in SEVERAL:
             return target
         case _:
             return None
 
 
-def on_entity(atom: Atom) -> Has | Owner | Member | Self | Holds | ServiceAdmin | Compare:
+def on_entity(atom: ir.Atom) -> ir.Has | ir.Owner | ir.Member | ir.Self | ir.Holds | ir.ServiceAdmin | ir.Compare:
     """An atom, held on its entity itself where it may be held below it."""
-    if isinstance(atom, HasBelow):
-        return Has(privilege=atom.privilege, target=atom.target)
-    return Owner(target=atom.target) if isinstance(atom, OwnsBelow) else atom
+    if isinstance(atom, ir.HasBelow):
+        return ir.Has(privilege=atom.privilege, target=atom.target)
+    return ir.Owner(target=atom.target) if isinstance(atom, ir.OwnsBelow) else atom
 
 
-def on_each_level(program: Program, atom: Atom, levels: int) -> tuple[Atom, ...]:
+def on_each_level(program: ir.Program, atom: ir.Atom, levels: int) -> tuple[ir.Atom, ...]:
     """An atom about `any` or `every` level as one about each, the nearest first, on a path with this many levels."""
     whole = several(atom)
     assert whole is not None
 
-    def at(one: Target) -> Atom:
+    def at(one: ir.Target) -> ir.Atom:
         return with_targets(atom, lambda target: one if target == whole else target)
 
     return tuple(map(at, located(program, whole, levels)))
 
 
-def with_targets(part: P, change: Callable[[Target], Target]) -> P:
+def with_targets(part: P, change: Callable[[ir.Target], ir.Target]) -> P:
     """An atom or a `can` with other entities in place of its own."""
 
-    def changed(term: Term) -> Term:
+    def changed(term: ir.Term) -> ir.Term:
         return term if term.target is None else replace(term, target=change(term.target))
 
-    if isinstance(part, ServiceAdmin):
+    if isinstance(part, ir.ServiceAdmin):
         return part
-    if isinstance(part, Compare):
+    if isinstance(part, ir.Compare):
         right = part.right
-        return replace(part, left=changed(part.left), right=changed(right) if isinstance(right, Term) else right)
+        return replace(part, left=changed(part.left), right=changed(right) if isinstance(right, ir.Term) else right)
     target = change(part.target)
     return part if target is part.target else replace(part, target=target)
 
 
 @once_within
-def resolve(program: Program, can: Can) -> Formula:
+def resolve(program: ir.Program, can: ir.Can) -> ir.Formula:
     """The condition that a `can` refers to, applied to the same object."""
     condition = item_condition(program.rules[can.target.type, can.operation])
-    return condition if can.target.slot == RESOURCE else move(condition, can.target.slot)
+    return condition if can.target.slot == ir.RESOURCE else move(condition, can.target.slot)
 
 
-def located(program: Program, target: Target, levels: int) -> tuple[Target, ...]:
+def located(program: ir.Program, target: ir.Target, levels: int) -> tuple[ir.Target, ...]:
     """The targets of single levels that a target means on a path with this many levels; several for `any` and `every`."""
-    type_, nested = target.type, nested_on(program.entities)
+    type_, nested = target.type, ir.nested_on(program.entities)
     if type_ not in nested:
         return (target,)
     chosen = paths.located(type_, target.level, levels, program.entities[type_].parent)
-    return tuple(Target(slot=target.slot, type=name) for name in chosen)
+    return tuple(ir.Target(slot=target.slot, type=name) for name in chosen)
 
 
 class RequestAlgebra(Algebra[T]):
@@ -250,7 +226,7 @@ class RequestAlgebra(Algebra[T]):
 
     def __init__(
         self,
-        program: Program,
+        program: ir.Program,
         flags: Collection[str],
         types: Mapping[str, str],
         levels: Mapping[str, int] | None = None,
@@ -259,18 +235,18 @@ class RequestAlgebra(Algebra[T]):
         self.flags = flags
         self.types = types
         self.levels = levels or {}
-        self._nested = nested_on(program.entities)
-        self._referred: dict[Can, T] = {}
+        self._nested = ir.nested_on(program.entities)
+        self._referred: dict[ir.Can, T] = {}
 
-    def fold(self, formula: Formula) -> T:
+    def fold(self, formula: ir.Formula) -> T:
         """As Algebra.fold."""
         if not (self._nested and self.levels):
             return super().fold(formula)
-        if isinstance(formula, Compare) and (whole := several(formula)) is not None:
+        if isinstance(formula, ir.Compare) and (whole := several(formula)) is not None:
             join = self.any_of if whole.level == "any" else self.all_of
             return join(map(self.atom, on_each_level(self.program, formula, self.levels[whole.slot])))
         if (
-            not isinstance(formula, Has | Owner | Member | HasBelow | OwnsBelow)
+            not isinstance(formula, ir.Has | ir.Owner | ir.Member | ir.HasBelow | ir.OwnsBelow)
             or formula.target.type not in self._nested
         ):
             return super().fold(formula)
@@ -278,21 +254,21 @@ class RequestAlgebra(Algebra[T]):
         join = self.any_of if formula.target.level == "any" else self.all_of
         return join(self.atom(replace(formula, target=target)) for target in targets)
 
-    def when(self, when: When) -> T:
+    def when(self, when: ir.When) -> T:
         """As Algebra.when: without the flag nothing is required."""
         return self.fold(when.body) if when.flag in self.flags else self.all_of(())
 
-    def can(self, can: Can) -> T:
+    def can(self, can: ir.Can) -> T:
         """As Algebra.can; each is computed once."""
         if can not in self._referred:
             self._referred[can] = self.referred(can)
         return self._referred[can]
 
-    def referred(self, can: Can) -> T:
+    def referred(self, can: ir.Can) -> T:
         """The value of the condition that a `can` refers to."""
         return self.fold(resolve(self.program, can))
 
-    def by_type(self, choice: ByType) -> T:
+    def by_type(self, choice: ir.ByType) -> T:
         """As Algebra.by_type: a type without a case never holds."""
         case_ = dict(choice.cases).get(self.types.get(choice.slot, ""))
         return self.any_of(()) if case_ is None else self.fold(case_)
@@ -303,16 +279,16 @@ class Truth(RequestAlgebra[bool]):
 
     def __init__(
         self,
-        program: Program,
+        program: ir.Program,
         flags: Collection[str],
         types: Mapping[str, str],
-        holds: Callable[[Atom], bool],
+        holds: Callable[[ir.Atom], bool],
         levels: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(program, flags, types, levels)
         self._holds = holds
 
-    def atom(self, atom: Atom) -> bool:
+    def atom(self, atom: ir.Atom) -> bool:
         """As Algebra.atom."""
         return self._holds(atom)
 
@@ -325,68 +301,70 @@ class Truth(RequestAlgebra[bool]):
         return any(values)
 
 
-def walk(formula: Formula) -> Iterator[Formula]:
+def walk(formula: ir.Formula) -> Iterator[ir.Formula]:
     """The formula and every formula inside it; a `can` is included but not followed."""
     waiting = [formula]
     while waiting:
         node = waiting.pop()
         yield node
         match node:
-            case And() | Or():
+            case ir.And() | ir.Or():
                 waiting += reversed(node.parts)
-            case Has() | Owner() | Can():
+            case ir.Has() | ir.Owner() | ir.Can():
                 pass
-            case When():
+            case ir.When():
                 waiting.append(node.body)
-            case ByType():
+            case ir.ByType():
                 waiting += (case_ for _, case_ in reversed(node.cases))
-            case Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | Compare():
+            case (
+                ir.Member() | ir.Self() | ir.Holds() | ir.ServiceAdmin() | ir.HasBelow() | ir.OwnsBelow() | ir.Compare()
+            ):
                 pass
             case _:
                 assert_never(node)
 
 
-def followed(program: Program, formula: Formula) -> Iterator[Formula]:
+def followed(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Formula]:
     """Like `walk`, but through every `can` as well, each followed once; may repeat formulas."""
-    visited: set[Can] = set()
+    visited: set[ir.Can] = set()
     waiting = [formula]
     while waiting:
         for node in walk(waiting.pop()):
             yield node
-            if isinstance(node, Can) and node not in visited:
+            if isinstance(node, ir.Can) and node not in visited:
                 visited.add(node)
                 waiting.append(resolve(program, node))
 
 
-def recipients(program: Program, rule: Rule) -> tuple[WithSlot, ...]:
+def recipients(program: ir.Program, rule: ir.Rule) -> tuple[ir.WithSlot, ...]:
     """The objects of a delegating row that are principals: one of them is the principal that the request names."""
     slots = rule.withs if rule.delegations else ()
     return tuple(slot for slot in slots if all(program.entities[type_].principal for type_ in slot.named))
 
 
-def atoms(formula: Formula) -> Iterator[Atom]:
+def atoms(formula: ir.Formula) -> Iterator[ir.Atom]:
     """Every atom in the formula itself."""
     return (node for node in walk(formula) if isinstance(node, ATOMS))
 
 
-def leaves(program: Program, formula: Formula) -> Iterator[Atom]:
+def leaves(program: ir.Program, formula: ir.Formula) -> Iterator[ir.Atom]:
     """Every atom that the formula reaches, also through `can`; may repeat."""
     return (node for node in followed(program, formula) if isinstance(node, ATOMS))
 
 
-def targets_of(part: Atom | Can) -> tuple[Target, ...]:
+def targets_of(part: ir.Atom | ir.Can) -> tuple[ir.Target, ...]:
     """The entities that an atom or a `can` is about."""
-    if isinstance(part, Compare):
+    if isinstance(part, ir.Compare):
         return part.targets
-    return () if isinstance(part, ServiceAdmin) else (part.target,)
+    return () if isinstance(part, ir.ServiceAdmin) else (part.target,)
 
 
-def references(formula: Formula) -> Iterator[Can]:
+def references(formula: ir.Formula) -> Iterator[ir.Can]:
     """Every `can` in the formula itself."""
-    return (node for node in walk(formula) if isinstance(node, Can))
+    return (node for node in walk(formula) if isinstance(node, ir.Can))
 
 
-def anchor(program: Program, target: Target) -> tuple[int, str | None]:
+def anchor(program: ir.Program, target: ir.Target) -> tuple[int, str | None]:
     """Locate the key of a target among the keys of its slot's object.
 
     Returns the index of the key, and the type to give that key if the target is `single`, since a single entity has
@@ -400,37 +378,37 @@ def anchor(program: Program, target: Target) -> tuple[int, str | None]:
 
 
 @once
-def _kinds(program: Program) -> frozenset[type[Formula]]:
+def _kinds(program: ir.Program) -> frozenset[type[ir.Formula]]:
     """The kinds of nodes in conditions."""
     conditions = (part for rule in program.rules.values() for part in (rule.gate, rule.requires, rule.each) if part)
     return frozenset(type(node) for condition in conditions for node in walk(condition))
 
 
-def compares(program: Program) -> bool:
+def compares(program: ir.Program) -> bool:
     """Whether some condition compares attributes."""
-    return Compare in _kinds(program)
+    return ir.Compare in _kinds(program)
 
 
 @once
-def compared_terms(program: Program) -> frozenset[Term]:
+def compared_terms(program: ir.Program) -> frozenset[ir.Term]:
     """The attributes that some condition compares."""
     conditions = (item_condition(rule) for rule in program.rules.values())
-    compared = (atom for formula in conditions for atom in atoms(formula) if isinstance(atom, Compare))
+    compared = (atom for formula in conditions for atom in atoms(formula) if isinstance(atom, ir.Compare))
     return frozenset(term for compare in compared for term in compare.terms)
 
 
-def compares_given(program: Program) -> bool:
+def compares_given(program: ir.Program) -> bool:
     """Whether some condition compares an attribute whose value a request can give."""
     declared = (program.attribute(term) for term in compared_terms(program))
     return any(attribute is not None and "request" in attribute.origins for attribute in declared)
 
 
-def uses_below(program: Program) -> bool:
+def uses_below(program: ir.Program) -> bool:
     """Whether some condition asks what is held below an entity."""
-    return not _kinds(program).isdisjoint((HasBelow, OwnsBelow))
+    return not _kinds(program).isdisjoint((ir.HasBelow, ir.OwnsBelow))
 
 
-def without_absent(program: Program, rule: Rule, formula: Formula) -> Formula:
+def without_absent(program: ir.Program, rule: ir.Rule, formula: ir.Formula) -> ir.Formula:
     """The condition without comparisons of attributes that no request for the row gives, and that the state does not hold.
 
     A row with `with` objects is left as it is: one of these may be the entity whose attribute is compared.
@@ -438,10 +416,10 @@ def without_absent(program: Program, rule: Rule, formula: Formula) -> Formula:
     if rule.withs or all("state" in attribute.origins for attribute in program.attributes.entity.values()):
         return formula
 
-    def leaf(part: Atom | Can) -> Formula:
-        if isinstance(part, Compare):
-            return NEVER if has_absent(program, rule, part) else part
-        if isinstance(part, Can) and any(has_absent(program, rule, node) for node in followed(program, part)):
+    def leaf(part: ir.Atom | ir.Can) -> ir.Formula:
+        if isinstance(part, ir.Compare):
+            return ir.NEVER if has_absent(program, rule, part) else part
+        if isinstance(part, ir.Can) and any(has_absent(program, rule, node) for node in followed(program, part)):
             return mapped(resolve(program, part), leaf)
         return part
 
@@ -449,34 +427,34 @@ def without_absent(program: Program, rule: Rule, formula: Formula) -> Formula:
     return formula if changed == formula else flat(changed)
 
 
-def has_absent(program: Program, rule: Rule, part: Formula) -> bool:
+def has_absent(program: ir.Program, rule: ir.Rule, part: ir.Formula) -> bool:
     """Whether a condition compares an attribute of an entity around an object of the row, which only requests about that entity give."""
-    own = {RESOURCE: (rule.entity,), **{slot.name: slot.types for slot in rule.withs}}
+    own = {ir.RESOURCE: (rule.entity,), **{slot.name: slot.types for slot in rule.withs}}
 
-    def absent(term: Term) -> bool:
+    def absent(term: ir.Term) -> bool:
         target, declared = term.target, program.attribute(term)
         if target is None or declared is None or "state" in declared.origins:
             return False
         return target.type not in own[target.slot] or target.level != "nearest"
 
-    return isinstance(part, Compare) and any(map(absent, part.terms))
+    return isinstance(part, ir.Compare) and any(map(absent, part.terms))
 
 
-def without_name(program: Program, formula: Formula, type_: str) -> Formula:
+def without_name(program: ir.Program, formula: ir.Formula, type_: str) -> ir.Formula:
     """The condition for a request that omits the last name of its resource, of type `type_`.
 
     No atom holds on the resource or below it; the condition that a `can` on it refers to may need less.
     """
 
-    def leaf(part: Atom | Can) -> Formula:
+    def leaf(part: ir.Atom | ir.Can) -> ir.Formula:
         if not any(_unnamed(program, target, type_) for target in targets_of(part)):
             return part
-        return mapped(resolve(program, part), leaf) if isinstance(part, Can) else NEVER
+        return mapped(resolve(program, part), leaf) if isinstance(part, ir.Can) else ir.NEVER
 
     return flat(mapped(formula, leaf))
 
 
-def _unnamed(program: Program, target: Target, type_: str) -> bool:
+def _unnamed(program: ir.Program, target: ir.Target, type_: str) -> bool:
     if target.level in ("parent", "first", "any"):
         return False  # whether these are the entity without a name depends on the path
-    return target.slot == RESOURCE and anchor(program, target)[0] >= len(program.chain(type_)) - 1
+    return target.slot == ir.RESOURCE and anchor(program, target)[0] >= len(program.chain(type_)) - 1

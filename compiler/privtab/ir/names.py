@@ -1,4 +1,7 @@
-"""Names of privileges, what each stands for and what a grant by it gives, and the texts of atoms."""
+"""Names of privileges, what each stands for and what a grant by it gives, and the texts of atoms.
+
+Row filters and column masks: their lists, which are tried before one, and their texts as policies have them.
+"""
 
 from __future__ import annotations
 
@@ -8,37 +11,17 @@ from typing import Literal, assert_never
 
 from privtab._once import once
 from privtab.attributes import Value
+from privtab.ir import nodes as ir
 from privtab.ir.formula import level_name
-from privtab.ir.nodes import (
-    RESOURCE,
-    And,
-    ByType,
-    Can,
-    Compare,
-    Formula,
-    Has,
-    HasBelow,
-    Holds,
-    Member,
-    Or,
-    Owner,
-    OwnsBelow,
-    Program,
-    Rule,
-    Self,
-    ServiceAdmin,
-    Target,
-    Term,
-    When,
-)
 from privtab.ir.shapes import Leaf
 from privtab.names import quoted
+from privtab.sql_text import FilterKind, Word
 
 
 class PrivilegeNames:
     """Looks up privileges, aliases and sets of one policy."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ir.Program) -> None:
         self.program = program
         self._members: dict[str, tuple[str, ...] | None] = {}
         self._giving: dict[tuple[str, str, str], tuple[str, ...]] = {}
@@ -97,26 +80,26 @@ class PrivilegeNames:
         return not program.aliases and not program.sets and not program.implies
 
 
-def inheriting(program: Program) -> Literal["none", "down", "mixed"]:
+def inheriting(program: ir.Program) -> Literal["none", "down", "mixed"]:
     """The inheritance of a program's privileges; `mixed`: some have one of their own."""
     apart = any(privilege.inheritance for privilege in program.privileges.values())
     return "mixed" if apart else program.semantics.inheritance
 
 
 @once
-def privilege_names(program: Program) -> PrivilegeNames:
+def privilege_names(program: ir.Program) -> PrivilegeNames:
     """The names of a policy; looked up once for all that share them."""
     return PrivilegeNames(program)
 
 
-def effect_texts(rule: Rule) -> tuple[str, ...]:
+def effect_texts(rule: ir.Rule) -> tuple[str, ...]:
     """What success changes, with types as targets: `grant ALL (namespace)`, `delegate owner (catalog)`."""
     return tuple(f"{effect.text} ({target_text(effect.target, rule)})" for effect in (*rule.effects, *rule.delegations))
 
 
-def target_text(target: Target, rule: Rule, types: Mapping[str, str] | None = None) -> str:
+def target_text(target: ir.Target, rule: ir.Rule, types: Mapping[str, str] | None = None) -> str:
     """The text of a target: its type; for a `with` object its name, and `name.type` for what lies above it."""
-    if target.slot == RESOURCE:
+    if target.slot == ir.RESOURCE:
         return level_name(target)
     slot = next(w for w in rule.withs if w.name == target.slot)
     object_type = (types or {}).get(slot.name, slot.types[0])
@@ -124,7 +107,7 @@ def target_text(target: Target, rule: Rule, types: Mapping[str, str] | None = No
     return slot.name if is_nearest_own else f"{slot.name}.{level_name(target)}"
 
 
-def atom_text(atom: Leaf, rule: Rule, types: Mapping[str, str] | None = None) -> str:
+def atom_text(atom: Leaf, rule: ir.Rule, types: Mapping[str, str] | None = None) -> str:
     """The text of an atom, by types: `READ (namespace)`, `owner (catalog)`, `self`, `member (metalake)`.
 
     `types`: as for `minimal_sets`.
@@ -132,16 +115,16 @@ def atom_text(atom: Leaf, rule: Rule, types: Mapping[str, str] | None = None) ->
     return atom_words(atom, lambda target: target_text(target, rule, types))
 
 
-def compare_text(compare: Compare, place: Callable[[Target], str]) -> str:
+def compare_text(compare: ir.Compare, place: Callable[[ir.Target], str]) -> str:
     """The text of a comparison: `class (table) in {public, internal}`, `user.department = department (table)`, `editor in user.roles`."""
     right = compare.right
     if compare.operator == "contains":
         return f"{constants_text(compare)} in {term_text(compare.left, place)}"
-    operand = term_text(right, place) if isinstance(right, Term) else constants_text(compare)
+    operand = term_text(right, place) if isinstance(right, ir.Term) else constants_text(compare)
     return f"{term_text(compare.left, place)} {compare.operator} {operand}"
 
 
-def term_text(term: Term, place: Callable[[Target], str]) -> str:
+def term_text(term: ir.Term, place: Callable[[ir.Target], str]) -> str:
     """The text of an attribute in a comparison."""
     return f"{term.kind}.{term.attribute}" if term.target is None else f"{term.attribute} ({place(term.target)})"
 
@@ -155,9 +138,9 @@ def value_text(value: Value) -> str:
     return f"{{{', '.join(map(value_text, value))}}}"
 
 
-def constants_text(compare: Compare) -> str:
+def constants_text(compare: ir.Compare) -> str:
     """The text of the constants of a comparison; texts that are no words are quoted."""
-    assert not isinstance(compare.right, Term)
+    assert not isinstance(compare.right, ir.Term)
     texts = list(map(value_text, compare.right))
     return f"{{{', '.join(texts)}}}" if compare.operator == "in" else texts[0]
 
@@ -166,50 +149,50 @@ def _is_word(constant: object) -> bool:
     return not isinstance(constant, str) or constant.isidentifier()
 
 
-def atom_words(atom: Leaf, place: Callable[[Target], str]) -> str:
+def atom_words(atom: Leaf, place: Callable[[ir.Target], str]) -> str:
     """The text of an atom, the same in every output; `place` returns the text of its target."""
     match atom:
-        case ServiceAdmin():
+        case ir.ServiceAdmin():
             return "service admin"
-        case Self():
+        case ir.Self():
             return "self"
-        case ByType():
+        case ir.ByType():
             return atom.text
-        case Has():
+        case ir.Has():
             return f"{quoted(atom.privilege)} ({place(atom.target)})"
-        case Owner():
+        case ir.Owner():
             return f"owner ({place(atom.target)})"
-        case Member():
+        case ir.Member():
             return f"member ({place(atom.target)})"
-        case Holds():
+        case ir.Holds():
             return f"holds ({place(atom.target)})"
-        case HasBelow():
+        case ir.HasBelow():
             return f"{quoted(atom.privilege)} ({place(atom.target)} or below)"
-        case OwnsBelow():
+        case ir.OwnsBelow():
             return f"owner ({place(atom.target)} or below)"
-        case Compare():
+        case ir.Compare():
             return compare_text(atom, place)
         case _:
             assert_never(atom)
 
 
-def condition_text(formula: Formula, rule: Rule, *, inside: bool = False) -> str:
+def condition_text(formula: ir.Formula, rule: ir.Rule, *, inside: bool = False) -> str:
     """The text of a condition, as tables write it. `inside`: put one of several parts in parentheses."""
     match formula:
-        case And(parts=parts) | Or(parts=parts):
+        case ir.And(parts=parts) | ir.Or(parts=parts):
             if not parts:
-                return "anyone" if isinstance(formula, And) else "nobody"
-            word = " and " if isinstance(formula, And) else " or "
+                return "anyone" if isinstance(formula, ir.And) else "nobody"
+            word = " and " if isinstance(formula, ir.And) else " or "
             text = word.join(condition_text(part, rule, inside=True) for part in parts)
             return f"({text})" if inside and len(parts) > 1 else text
-        case When():
+        case ir.When():
             text = f"{condition_text(formula.body, rule, inside=True)} when {formula.flag}"
             return f"({text})" if inside else text
-        case Can():
+        case ir.Can():
             return f"can {formula.operation} ({target_text(formula.target, rule)})"
-        case Self(target=target) if target.slot != RESOURCE or target.type != rule.entity:
+        case ir.Self(target=target) if target.slot != ir.RESOURCE or target.type != rule.entity:
             return f"self ({target.type})"
-        case ByType(text=""):  # read from JSON, which has no texts
+        case ir.ByType(text=""):  # read from JSON, which has no texts
             types: dict[str, list[str]] = {}
             for type_, case_ in formula.cases:
                 types.setdefault(condition_text(case_, rule), []).append(type_)
@@ -217,3 +200,39 @@ def condition_text(formula: Formula, rule: Rule, *, inside: bool = False) -> str
             return f"[by {formula.slot}: {words}]"
         case _:
             return atom_text(formula, rule)
+
+
+@once
+def filter_lists(program: ir.Program) -> Mapping[tuple[str, FilterKind], tuple[ir.SqlFilter, ...]]:
+    """The filters by entity type and kind, in the order in which they are tried."""
+    lists: dict[tuple[str, FilterKind], tuple[ir.SqlFilter, ...]] = {}
+    for one in program.filters:
+        lists[one.entity, one.kind] = (*lists.get((one.entity, one.kind), ()), one)
+    return lists
+
+
+def filter_of(program: ir.Program, entity: str, operation: str) -> ir.SqlFilter | None:
+    """The row filter or column mask that an operation decides, if it is one."""
+    of_type = (one for one in program.filters if one.entity == entity)
+    return next((one for one in of_type if one.operation == operation), None)
+
+
+def earlier(program: ir.Program, entity: str, operation: str) -> tuple[ir.Rule, ...]:
+    """The rules of the filters that are tried before one: it applies only where none of these holds."""
+    own = filter_of(program, entity, operation)
+    listed = () if own is None else filter_lists(program)[entity, own.kind]
+    return tuple(program.rules[entity, one.operation] for one in listed[: listed.index(own) if own else 0])
+
+
+def sql(filter_: ir.SqlFilter) -> str:
+    """The text of a filter with its placeholders."""
+    braces = str.maketrans({"{": "{{", "}": "}}"})
+    return "".join(part.translate(braces) if isinstance(part, str) else _placeholder(part) for part in filter_.parts)
+
+
+def _placeholder(part: Word | ir.Term) -> str:
+    if isinstance(part, Word):
+        return f"{{{part.text}}}"
+    target = part.target
+    level = "" if target is None or target.level == "nearest" else f"{target.level} "
+    return f"{{{level}{part.kind if target is None else target.type}.{part.attribute}}}"

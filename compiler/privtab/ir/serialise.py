@@ -11,36 +11,10 @@ from functools import partial
 from typing import Any, TypeAlias, assert_never, get_args
 
 from privtab._once import once
+from privtab.ir import nodes as ir
 from privtab.ir.canonical import Canonical, Leaf, Listing, canonical
-from privtab.ir.filters import filter_lists
 from privtab.ir.formula import anchor, asked_condition, call_condition, several
-from privtab.ir.names import constants_text, inheriting
-from privtab.ir.nodes import (
-    And,
-    Atom,
-    ByType,
-    Can,
-    Compare,
-    Effect,
-    EntityType,
-    Formula,
-    Has,
-    HasBelow,
-    Holds,
-    Member,
-    Or,
-    Owner,
-    OwnsBelow,
-    Program,
-    Rule,
-    Self,
-    ServiceAdmin,
-    Source,
-    Target,
-    Term,
-    When,
-    nested_on,
-)
+from privtab.ir.names import constants_text, filter_lists, inheriting
 from privtab.ir.semantics import Semantics
 from privtab.ir.shapes import kinds_of_requests, rule_flags
 from privtab.ir.some_minimal_sets import minimal_listing
@@ -48,7 +22,7 @@ from privtab.names import KINDS, small_letters
 from privtab.sql_text import Word
 from privtab.vocabulary import Vocabulary
 
-KINDS_OF_NODES: Mapping[type, str] = {node: small_letters(node.__name__) for node in get_args(Formula)}
+KINDS_OF_NODES: Mapping[type, str] = {node: small_letters(node.__name__) for node in get_args(ir.Formula)}
 """The name of each kind of node: `has_below`, `and`."""
 FORMAT = 1
 FORMAT_NEWER = 2
@@ -56,13 +30,13 @@ FORMAT_NEWER = 2
 their own, which readers of the first format would misread: denials to everyone, for example."""
 
 
-def _needs_newer(program: Program) -> bool:
+def _needs_newer(program: ir.Program) -> bool:
     semantics = program.semantics
     beyond_grants = semantics.active_roles != "none" or semantics.everyone is not None or inheriting(program) == "mixed"
-    return bool(nested_on(program.entities) or program.flat or program.attributes or beyond_grants)
+    return bool(ir.nested_on(program.entities) or program.flat or program.attributes or beyond_grants)
 
 
-def program_json(program: Program, optimised: Program | None = None) -> dict[str, Any]:
+def program_json(program: ir.Program, optimised: ir.Program | None = None) -> dict[str, Any]:
     """The whole program: entities, privileges, roles, semantics and rules, keys in a fixed order.
 
     `optimised`: the program after the passes, whose conditions engines run. Minimal sets, which explanations cite, are those of
@@ -74,7 +48,7 @@ def program_json(program: Program, optimised: Program | None = None) -> dict[str
     }
 
 
-def conditions_json(program: Program) -> dict[str, Any]:
+def conditions_json(program: ir.Program) -> dict[str, Any]:
     """The program without what explanations cite, for engines in this process: minimal sets take time to work out."""
     rules: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in program.entities}
     for (entity, operation), rule in program.rules.items():
@@ -82,7 +56,7 @@ def conditions_json(program: Program) -> dict[str, Any]:
     return {**_declarations(program), "rules": rules}
 
 
-def _declarations(program: Program) -> dict[str, Any]:
+def _declarations(program: ir.Program) -> dict[str, Any]:
     return {
         "format": FORMAT_NEWER if _needs_newer(program) else FORMAT,
         "system": program.system,
@@ -108,7 +82,7 @@ def _declarations(program: Program) -> dict[str, Any]:
     }
 
 
-def _filters(program: Program) -> dict[str, Any]:
+def _filters(program: ir.Program) -> dict[str, Any]:
     """The row filters and column masks by kind and type; in a list of parts, what is no text is a placeholder."""
     found: dict[str, Any] = {"dialect": program.dialect}
     for (entity, kind), listed in filter_lists(program).items():
@@ -116,13 +90,13 @@ def _filters(program: Program) -> dict[str, Any]:
     return found
 
 
-def _sql_part(part: str | Word | Term) -> str | dict[str, Any]:
+def _sql_part(part: str | Word | ir.Term) -> str | dict[str, Any]:
     if isinstance(part, Word):
         return {"word": part.text}
     return part if isinstance(part, str) else _term(part, _place)
 
 
-def _rules_with_conditions_of(program: Program, optimised: Program) -> dict[str, dict[str, dict[str, Any]]]:
+def _rules_with_conditions_of(program: ir.Program, optimised: ir.Program) -> dict[str, dict[str, dict[str, Any]]]:
     """The rules of `program` with the conditions of `optimised`."""
     return {
         entity: {
@@ -132,7 +106,7 @@ def _rules_with_conditions_of(program: Program, optimised: Program) -> dict[str,
     }
 
 
-def _conditions(rule: Rule) -> dict[str, Any]:
+def _conditions(rule: ir.Rule) -> dict[str, Any]:
     return {
         "call": formula_json(call_condition(rule)),
         "each": None if rule.each is None else formula_json(rule.each),
@@ -140,7 +114,7 @@ def _conditions(rule: Rule) -> dict[str, Any]:
 
 
 @once
-def _rules(program: Program) -> dict[str, dict[str, dict[str, Any]]]:
+def _rules(program: ir.Program) -> dict[str, dict[str, dict[str, Any]]]:
     rules: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in program.entities}
     for (entity, operation), rule in program.rules.items():
         rules[entity][operation] = _rule(program, rule)
@@ -166,7 +140,7 @@ def semantics_json(semantics: Semantics) -> dict[str, Any]:
 
 
 @once
-def vocabulary(program: Program) -> Vocabulary:
+def vocabulary(program: ir.Program) -> Vocabulary:
     """The names of a program, as a client reads them from its JSON."""
     rules: dict[str, dict[str, Any]] = {name: {} for name in program.entities}
     for (entity, operation), rule in program.rules.items():
@@ -183,7 +157,7 @@ def vocabulary(program: Program) -> Vocabulary:
     )
 
 
-def _requests(program: Program, rule: Rule) -> dict[str, Any]:
+def _requests(program: ir.Program, rule: ir.Rule) -> dict[str, Any]:
     """What requests for an operation contain."""
     return {
         "unnamed": rule.unnamed,
@@ -194,11 +168,11 @@ def _requests(program: Program, rule: Rule) -> dict[str, Any]:
     }
 
 
-def _chain(program: Program, type_: str) -> list[dict[str, Any]]:
+def _chain(program: ir.Program, type_: str) -> list[dict[str, Any]]:
     return [{"type": link, "depth": program.depth(link)} for link in program.chain(type_)]
 
 
-def _entity(program: Program, entity: EntityType) -> dict[str, Any]:
+def _entity(program: ir.Program, entity: ir.EntityType) -> dict[str, Any]:
     return {
         "parent": entity.parent,
         "single": entity.single,
@@ -210,7 +184,7 @@ def _entity(program: Program, entity: EntityType) -> dict[str, Any]:
     }
 
 
-def _rule(program: Program, rule: Rule) -> dict[str, Any]:
+def _rule(program: ir.Program, rule: ir.Rule) -> dict[str, Any]:
     atoms: dict[Leaf, int] = {}
     combinations = tuple(itertools.islice(_combinations(program, rule), VARIANTS + 1))
     listings = {"item": _variants(program, rule, asked_condition(program, rule, named=True), combinations)}
@@ -249,7 +223,7 @@ Combination: TypeAlias = tuple[tuple[str, ...], dict[str, str]]
 
 
 def _variants(
-    program: Program, rule: Rule, condition: Formula, combinations: Sequence[Combination]
+    program: ir.Program, rule: ir.Rule, condition: ir.Formula, combinations: Sequence[Combination]
 ) -> dict[str, Listing]:
     """Minimal sets for the first combinations of flags and of types of `with` objects."""
     form = canonical(program)
@@ -261,12 +235,14 @@ def _variants(
     }
 
 
-def _combinations(program: Program, rule: Rule) -> Iterator[Combination]:
+def _combinations(program: ir.Program, rule: ir.Rule) -> Iterator[Combination]:
     """Combinations of flags and types, those with few flags first."""
     return kinds_of_requests(rule_flags(program, rule), {w.name: w.types for w in rule.withs})
 
 
-def listing(program: Program, rule: Rule, *, named: bool, flags: frozenset[str], types: Mapping[str, str]) -> Listing:
+def listing(
+    program: ir.Program, rule: ir.Rule, *, named: bool, flags: frozenset[str], types: Mapping[str, str]
+) -> Listing:
     """The minimal sets of one kind of request as listed in the program's JSON, which are all that explanations see."""
     first = itertools.islice(_combinations(program, rule), VARIANTS + 1)
     known = [(frozenset(flags_set), chosen) for flags_set, chosen in first]
@@ -276,10 +252,10 @@ def listing(program: Program, rule: Rule, *, named: bool, flags: frozenset[str],
     return _listed(canonical(program), asked_condition(program, rule, named=named), *setting)
 
 
-def _listed(form: Canonical, condition: Formula, flags: frozenset[str], types: Mapping[str, str]) -> Listing:
+def _listed(form: Canonical, condition: ir.Formula, flags: frozenset[str], types: Mapping[str, str]) -> Listing:
     """As `minimal_listing`; incomplete as well if a set has several atoms about any level, as explanations choose one distance."""
     listed = minimal_listing(form, condition, flags, types)
-    if not nested_on(form.program.entities):
+    if not ir.nested_on(form.program.entities):
         return listed
     several = any(sum(_about_any_level(atom) for atom in atoms) > 1 for atoms in listed.sets)
     return listed._replace(complete=False) if several else listed
@@ -299,22 +275,22 @@ def variant_key(flags: tuple[str, ...], types: dict[str, str]) -> str:
     return " ".join([*sorted(flags), *(f"{slot}={type_}" for slot, type_ in sorted(types.items()))])
 
 
-def _effect(program: Program, effect: Effect) -> dict[str, Any]:
+def _effect(program: ir.Program, effect: ir.Effect) -> dict[str, Any]:
     privileges = list(effect.privileges)
     return {"text": effect.text, "privileges": privileges, "target": _target(program, effect.target)}
 
 
-def _target(program: Program, target: Target) -> dict[str, Any]:
+def _target(program: ir.Program, target: ir.Target) -> dict[str, Any]:
     index, single = anchor(program, target)
     return {**_place(target), "index": index, "single": single}
 
 
-def _atom(program: Program, atom: Leaf) -> dict[str, Any]:
-    assert not isinstance(atom, ByType), "every slot has a type here"
+def _atom(program: ir.Program, atom: Leaf) -> dict[str, Any]:
+    assert not isinstance(atom, ir.ByType), "every slot has a type here"
     place = partial(_target, program)
-    if isinstance(atom, Compare):
+    if isinstance(atom, ir.Compare):
         right: dict[str, Any]
-        if isinstance(atom.right, Term):
+        if isinstance(atom.right, ir.Term):
             right = _term(atom.right, place)
         else:
             right = {"constants": list(atom.right), "text": constants_text(atom)}
@@ -322,48 +298,48 @@ def _atom(program: Program, atom: Leaf) -> dict[str, Any]:
     return {"kind": KINDS_OF_NODES[type(atom)], **_held(atom, place)}
 
 
-def _held(atom: Atom, place: Callable[[Target], Mapping[str, Any]]) -> dict[str, Any]:
+def _held(atom: ir.Atom, place: Callable[[ir.Target], Mapping[str, Any]]) -> dict[str, Any]:
     """What an atom other than a comparison says besides its kind."""
     match atom:
-        case Has() | HasBelow():
+        case ir.Has() | ir.HasBelow():
             return {"privilege": atom.privilege, **place(atom.target)}
-        case Owner() | Member() | Self() | Holds() | OwnsBelow():
+        case ir.Owner() | ir.Member() | ir.Self() | ir.Holds() | ir.OwnsBelow():
             return {**place(atom.target)}
-        case ServiceAdmin() | Compare():
+        case ir.ServiceAdmin() | ir.Compare():
             return {}
         case _:
             assert_never(atom)
 
 
-def _term(term: Term, place: Callable[[Target], Mapping[str, Any]]) -> dict[str, Any]:
+def _term(term: ir.Term, place: Callable[[ir.Target], Mapping[str, Any]]) -> dict[str, Any]:
     return {"of": term.kind, "attribute": term.attribute, **({} if term.target is None else place(term.target))}
 
 
-def _place(target: Target) -> dict[str, str]:
+def _place(target: ir.Target) -> dict[str, str]:
     place = {"slot": target.slot, "type": target.type}
     return place if target.level == "nearest" else {**place, "level": target.level}
 
 
-def formula_json(formula: Formula) -> dict[str, Any]:
+def formula_json(formula: ir.Formula) -> dict[str, Any]:
     """A formula as nested objects, each with one key that names the node."""
     kind = KINDS_OF_NODES[type(formula)]
     match formula:
-        case And() | Or():
+        case ir.And() | ir.Or():
             return {kind: [formula_json(p) for p in formula.parts]}
-        case When():
+        case ir.When():
             return {kind: {"flag": formula.flag, "body": formula_json(formula.body)}}
-        case Can(operation=operation, target=target):
+        case ir.Can(operation=operation, target=target):
             return {kind: {"operation": operation, "slot": target.slot, "type": target.type}}
-        case ByType():
+        case ir.ByType():
             return {kind: {"slot": formula.slot, "cases": {t: formula_json(f) for t, f in formula.cases}}}
-        case Compare(right=right):
-            operand = _term(right, _place) if isinstance(right, Term) else list(right)
+        case ir.Compare(right=right):
+            operand = _term(right, _place) if isinstance(right, ir.Term) else list(right)
             return {kind: {"left": _term(formula.left, _place), "operator": formula.operator, "right": operand}}
         case _:
             return {kind: _held(formula, _place)}
 
 
-def source_text(source: Source | None) -> str | None:
+def source_text(source: ir.Source | None) -> str | None:
     """`document:line`, the document alone, or None."""
     if source is None:
         return None

@@ -3,6 +3,8 @@
 A state is represented by facts about one caller and the objects of one request (`ir.facts`), each a variable. A condition is
 a circuit over them with the meaning of `FactSemantics.holds`; two programs are two circuits over the same facts. Flags and the
 types of `with` objects are variables too, so that one query covers every request. Questions have a budget.
+
+By the same means are found the atoms that occur in some minimal set of a condition, and what holds for who has all atoms or none.
 """
 
 from __future__ import annotations
@@ -13,22 +15,16 @@ from typing import TYPE_CHECKING
 from weakref import finalize
 
 from privtab.errors import Undecided
+from privtab.ir import nodes as ir
 from privtab.ir.comparisons import Comparisons
 from privtab.ir.facts import Fact, Facts, FactsByPlace, FactSemantics, Giving
 from privtab.ir.formula import resolve
-from privtab.ir.nodes import (
-    And,
-    Atom,
-    ByType,
-    Can,
-    Compare,
-    Formula,
-    Or,
-    When,
-)
 
 if TYPE_CHECKING:
     from pysat.solvers import Solver as Engine
+
+    from privtab.ir.canonical import Canonical
+
 
 CONFLICTS = 10_000
 """Limit on the solver's conflicts for one finding or comparison: a second or so."""
@@ -196,11 +192,11 @@ class Solver(Circuits):
     def _new_circuit(self) -> None:
         super()._new_circuit()
         self._facts: dict[Fact, int] = {}
-        self._compared: dict[Compare, int] = {}
+        self._compared: dict[ir.Compare, int] = {}
         self._flags: dict[str, int] = {}
         self._type_literals: dict[str, dict[str, int]] = {}
         self._cache: dict[tuple[object, ...], int] = {}
-        self._by_identity: dict[tuple[int, int], tuple[Atom, int]] = {}
+        self._by_identity: dict[tuple[int, int], tuple[ir.Atom, int]] = {}
 
     def flag(self, name: str) -> int:
         """The literal of a flag of the request."""
@@ -218,21 +214,21 @@ class Solver(Circuits):
             known[type_] = literal
         return known[type_]
 
-    def literal(self, formula: Formula, side: int = 0) -> int:
+    def literal(self, formula: ir.Formula, side: int = 0) -> int:
         """The literal of a condition under the semantics of one side."""
         match formula:
-            case And():
+            case ir.And():
                 return self.all_of([self.literal(part, side) for part in formula.parts])
-            case Or():
+            case ir.Or():
                 return self.any_of([self.literal(part, side) for part in formula.parts])
-            case When():
+            case ir.When():
                 return self.any_of([-self.flag(formula.flag), self.literal(formula.body, side)])
-            case Can():
+            case ir.Can():
                 key = ("can", side, formula.target.slot, formula.target.type, formula.operation)
                 if key not in self._cache:
                     self._cache[key] = self.literal(resolve(self.sides[side].program, formula), side)
                 return self._cache[key]
-            case ByType():
+            case ir.ByType():
                 cases = (
                     self.all_of([self.type_of(formula.slot, type_), self.literal(case_, side)])
                     for type_, case_ in formula.cases
@@ -241,7 +237,7 @@ class Solver(Circuits):
             case _:
                 return self._atom_literal(formula, side)
 
-    def _atom_literal(self, atom: Atom, side: int) -> int:
+    def _atom_literal(self, atom: ir.Atom, side: int) -> int:
         # Long conditions are visited often: look atoms up by identity first, since hashing them costs more.
         known = self._by_identity.get((side, id(atom)))
         if known is not None and known[0] is atom:
@@ -252,10 +248,10 @@ class Solver(Circuits):
         self._by_identity[side, id(atom)] = atom, self._cache[key]
         return self._cache[key]
 
-    def _atom(self, atom: Atom, side: int) -> int:
+    def _atom(self, atom: ir.Atom, side: int) -> int:
         """The circuit of an atom, by the facts that give it."""
         found = [self._given(given) for given in self._giving[side].of(atom)]
-        if isinstance(atom, Compare):
+        if isinstance(atom, ir.Compare):
             self._compared[atom] = found[0]
         return self.any_of(found)
 
@@ -376,3 +372,86 @@ class Solver(Circuits):
                 self._add_clause(clause)
             self._last_variable = max(self._last_variable, total.top_id)
             return list(total.rhs)
+
+
+class NeededAtoms(Solver):
+    """Finds the atoms that occur in some minimal set of a condition, for given flags and types of objects.
+
+    A state is a set of atoms that is closed under entailment. An atom is needed if such a set satisfies the condition, and without
+    the atom is still closed but no longer satisfies the condition.
+    """
+
+    def __init__(self, semantics: FactSemantics) -> None:
+        self._without: dict[ir.Atom, int] = {}
+        super().__init__(semantics, semantics)
+
+    def _atom(self, atom: ir.Atom, side: int) -> int:
+        if side == 0:
+            literal = self._new_variable()
+            if isinstance(atom, ir.Compare):
+                self._compared[atom] = literal
+            return literal
+        if atom not in self._without:
+            self._without[atom] = self._new_variable()
+        return self.all_of([self._atom_literal(atom, 0), -self._without[atom]])
+
+    def needed(
+        self,
+        conditions: Iterable[ir.Formula],
+        slots: Slots,
+        known: Collection[ir.Atom],
+        form: Canonical,
+    ) -> frozenset[ir.Atom]:
+        """The atoms that are needed for one of the conditions, except those already `known` to be needed.
+
+        Of atoms that entail each other, the first counts for all, as in the minimal sets of `form`.
+        """
+        literal_pairs = [(self.literal(formula, 0), self.literal(formula, 1)) for formula in conditions]
+        entailments = list(form.entailments(tuple(self._without)))
+        equal = {(a, b) for (a, *more), b in entailments if not more} & {(b, a) for (a, *_), b in entailments}
+        same = {b: a for a, b in sorted(equal, key=lambda pair: form.order(pair[0]), reverse=True)}
+        same = {b: a for b, a in same.items() if form.order(a) < form.order(b)}
+        for atom, first in same.items():
+            self._add_clause([-self._without[first], self._without[atom]])
+            self._add_clause([self._without[first], -self._without[atom]])
+        for premises, conclusion in entailments:
+            negated_premises = [-self._atom_literal(atom, 0) for atom in premises]
+            self._add_clause([*negated_premises, self._atom_literal(conclusion, 0)])
+            if not (len(premises) == 1 and (premises[0], conclusion) in equal):
+                self._add_clause([*negated_premises, -self._without[conclusion]])
+        removable = [self._without[atom] for atom in self._without if atom not in known and atom not in same]
+        for atom, literal in self._without.items():
+            self._add_clause([-literal, -self.true if atom in known else self._atom_literal(atom, 0)])
+        self._at_most_one(removable)
+        found: set[ir.Atom] = set()
+        atoms_by_literal = {literal: atom for atom, literal in self._without.items()}
+        for full, without in literal_pairs:
+            while self.possible([full, -without, self.requests(slots)]):
+                removed = next(literal for literal in self._true_literals() if literal in atoms_by_literal)
+                found.add(atoms_by_literal[removed])
+                self._add_clause([-removed])
+        return frozenset(found)
+
+    def _at_most_one(self, literals: list[int]) -> None:
+        any_before = -self.true
+        for literal in literals:
+            self._add_clause([-any_before, -literal])
+            any_so_far = self._new_variable()
+            self._add_clause([-any_before, any_so_far])
+            self._add_clause([-literal, any_so_far])
+            any_before = any_so_far
+
+
+class FullAccess(Solver):
+    """The solver for a caller who holds every atom, with any values of attributes."""
+
+    def _atom(self, atom: ir.Atom, side: int) -> int:
+        return super()._atom(atom, side) if isinstance(atom, ir.Compare) else self.true
+
+
+class NoAccess(Solver):
+    """The solver for a caller who holds no atom."""
+
+    def _atom(self, atom: ir.Atom, side: int) -> int:
+        del atom, side
+        return -self.true

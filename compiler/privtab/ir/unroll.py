@@ -15,6 +15,7 @@ from itertools import product
 from typing import TypeAlias
 
 from privtab._once import once
+from privtab.ir import nodes as ir
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.canonical import Leaf, MinimalSets
 from privtab.ir.formula import (
@@ -30,29 +31,13 @@ from privtab.ir.formula import (
     with_conditions,
     with_targets,
 )
-from privtab.ir.nodes import (
-    RESOURCE,
-    Atom,
-    ByType,
-    Can,
-    Compare,
-    EntityType,
-    Formula,
-    Owner,
-    OwnsBelow,
-    Program,
-    Rule,
-    ServiceAdmin,
-    Target,
-    nested_on,
-)
 from privtab.paths import at_level
 
 Levels: TypeAlias = Mapping[str, int]
 """The number of levels on the path of the object in each slot."""
 
 
-def located_sets(program: Program, sets: MinimalSets, levels: Levels) -> MinimalSets:
+def located_sets(program: ir.Program, sets: MinimalSets, levels: Levels) -> MinimalSets:
     """Minimal sets with targets of single levels, for one request: each level for `every`, and a set for each level for `any`.
 
     The `any` of one set are all taken at the same distance from the nearest, so a set with several is not listed in full.
@@ -66,8 +51,8 @@ def located_sets(program: Program, sets: MinimalSets, levels: Levels) -> Minimal
     return tuple(found)
 
 
-def _located_atoms(program: Program, atom: Leaf, levels: Levels, distance: int) -> Iterator[Leaf]:
-    if isinstance(atom, ByType):
+def _located_atoms(program: ir.Program, atom: Leaf, levels: Levels, distance: int) -> Iterator[Leaf]:
+    if isinstance(atom, ir.ByType):
         yield atom
         return
     whole = several(atom)
@@ -78,16 +63,16 @@ def _located_atoms(program: Program, atom: Leaf, levels: Levels, distance: int) 
         yield with_targets(one, lambda target: located(program, target, levels[target.slot])[0])
 
 
-def levels_that_matter(*conditions: tuple[Program, Formula]) -> int:
+def levels_that_matter(*conditions: tuple[ir.Program, ir.Formula]) -> int:
     """The most levels that the answer to a question about these conditions depends on, whatever the bound of the type."""
     last, quantified, owned = 1, 0, False
     for program, formula in conditions:
         for atom in {node for node in followed(program, formula) if isinstance(node, ATOMS)}:
             # A condition holds or fails by one level for each `any` and `every`.
             quantified += several(atom) is not None
-            if not isinstance(atom, ServiceAdmin | Compare):
+            if not isinstance(atom, ir.ServiceAdmin | ir.Compare):
                 last = 2 if atom.target.level == "parent" else last
-                owned = owned or isinstance(atom, Owner | OwnsBelow)
+                owned = owned or isinstance(atom, ir.Owner | ir.OwnsBelow)
     most = 1 + last + quantified  # the outermost, the last ones, and those
     if _rows_stay([program for program, _ in conditions], owned=owned):
         most *= 2
@@ -95,7 +80,7 @@ def levels_that_matter(*conditions: tuple[Program, Formula]) -> int:
     return min(most, bound)
 
 
-def _rows_stay(programs: Collection[Program], *, owned: bool) -> bool:
+def _rows_stay(programs: Collection[ir.Program], *, owned: bool) -> bool:
     """Whether rows of levels that are not read need a level of their own above the next one that is read.
 
     A row there would say something new about that level: of privileges that are not inherited where others are, or to a condition on owners.
@@ -106,7 +91,7 @@ def _rows_stay(programs: Collection[Program], *, owned: bool) -> bool:
 
 
 @once
-def unrolled(program: Program) -> Unrolled:
+def unrolled(program: ir.Program) -> Unrolled:
     """The shared unrolling of a program."""
     return Unrolled(program)
 
@@ -114,13 +99,13 @@ def unrolled(program: Program) -> Unrolled:
 class Unrolled:
     """A program with types that nest, and its unrolled form for paths of at most some number of levels."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ir.Program) -> None:
         self.program = program
-        self.nested = nested_on(program.entities)
+        self.nested = ir.nested_on(program.entities)
         self._bound = max((type_.nested for type_ in program.entities.values()), default=1)
-        self._programs: dict[int, Program] = {}
+        self._programs: dict[int, ir.Program] = {}
 
-    def at_most(self, levels: int) -> Program:
+    def at_most(self, levels: int) -> ir.Program:
         """The program for paths of at most this many levels. It has no rules with `with` objects, to which no `can` refers.
 
         If conditions ask what is held below, it has the types of one level more, in which the deepest level contains what it may contain.
@@ -129,7 +114,7 @@ class Unrolled:
             self._programs[levels] = self._program(levels)
         return self._programs[levels]
 
-    def _program(self, levels: int) -> Program:
+    def _program(self, levels: int) -> ir.Program:
         program = self.program
         deepest = min(levels + 1, max(self._bound, levels)) if uses_below(program) else levels
 
@@ -145,7 +130,7 @@ class Unrolled:
                 for name, role in program.roles.items()
             },
             rules={
-                (self.at(type_, level), operation): self.rule(rule, {RESOURCE: level})
+                (self.at(type_, level), operation): self.rule(rule, {ir.RESOURCE: level})
                 for (type_, operation), rule in program.rules.items()
                 if not rule.withs
                 for level in (range(1, levels + 1) if type_ in self.nested else (1,))
@@ -160,7 +145,7 @@ class Unrolled:
             ),
         )
 
-    def _copies(self, type_: EntityType, levels: int) -> Iterator[EntityType]:
+    def _copies(self, type_: ir.EntityType, levels: int) -> Iterator[ir.EntityType]:
         if type_.name not in self.nested:
             yield type_
             return
@@ -175,11 +160,11 @@ class Unrolled:
     def _types_of(self, type_: str, levels: int) -> tuple[str, ...]:
         return tuple(at_level(type_, level) for level in range(1, levels + 1)) if type_ in self.nested else (type_,)
 
-    def rule(self, rule: Rule, levels: Levels) -> Rule:
+    def rule(self, rule: ir.Rule, levels: Levels) -> ir.Rule:
         """The row for requests whose paths have these numbers of levels, without effects."""
         return replace(
             with_conditions(rule, partial(self.formula, levels=levels)),
-            entity=self.at(rule.entity, levels.get(RESOURCE, 1)),
+            entity=self.at(rule.entity, levels.get(ir.RESOURCE, 1)),
             withs=tuple(
                 replace(slot, types=tuple(self.at(type_, levels.get(slot.name, 1)) for type_ in slot.types))
                 for slot in rule.withs
@@ -191,24 +176,24 @@ class Unrolled:
         """The type on a path with this many levels."""
         return at_level(type_, level) if type_ in self.nested else type_
 
-    def formula(self, formula: Formula, levels: Levels) -> Formula:
+    def formula(self, formula: ir.Formula, levels: Levels) -> ir.Formula:
         """The condition for requests whose paths have these numbers of levels."""
         return _AtLevels(self, levels).fold(formula)
 
-    def requests(self, formulas: Iterable[Formula], most: int) -> Iterator[Levels]:
+    def requests(self, formulas: Iterable[ir.Formula], most: int) -> Iterator[Levels]:
         """Every combination of numbers of levels, up to `most`, of the objects that the conditions name."""
         named = sorted(self.varying(formulas))
         for counts in product(range(1, most + 1), repeat=len(named)):
             yield dict(zip(named, counts, strict=True))
 
-    def varying(self, formulas: Iterable[Formula]) -> frozenset[str]:
+    def varying(self, formulas: Iterable[ir.Formula]) -> frozenset[str]:
         """The slots of the objects whose numbers of levels the conditions may depend on."""
         varying: set[str] = set()
         for formula in formulas:
             for node in followed(self.program, formula):
-                if isinstance(node, ByType):
+                if isinstance(node, ir.ByType):
                     varying |= {node.slot} if any(type_ in self.nested for type_, _ in node.cases) else set()
-                elif isinstance(node, (*ATOMS, Can)):
+                elif isinstance(node, (*ATOMS, ir.Can)):
                     varying |= {target.slot for target in targets_of(node) if target.type in self.nested}
         return frozenset(varying)
 
@@ -220,7 +205,7 @@ class _AtLevels(Rebuilder):
         self._unrolling = unrolling
         self._levels = levels
 
-    def atom(self, atom: Atom) -> Formula:
+    def atom(self, atom: ir.Atom) -> ir.Formula:
         whole = several(atom)
         if whole is None:
             return with_targets(atom, self._single)
@@ -228,14 +213,14 @@ class _AtLevels(Rebuilder):
         each = on_each_level(self._unrolling.program, atom, self._levels.get(whole.slot, 1))
         return join(*(with_targets(one, self._single) for one in each))
 
-    def can(self, can: Can) -> Formula:
+    def can(self, can: ir.Can) -> ir.Formula:
         return with_targets(can, self._single)
 
-    def _single(self, target: Target) -> Target:
+    def _single(self, target: ir.Target) -> ir.Target:
         [single] = located(self._unrolling.program, target, self._levels.get(target.slot, 1))
         return single
 
-    def by_type(self, choice: ByType) -> Formula:
+    def by_type(self, choice: ir.ByType) -> ir.Formula:
         level = self._levels.get(choice.slot, 1)
         cases = ((self._unrolling.at(type_, level), self.fold(case_)) for type_, case_ in choice.cases)
         return replace(choice, cases=tuple(cases))

@@ -11,9 +11,9 @@ from privtab.diagnostics import Diagnostic, Located, in_order
 from privtab.findings import unreadable
 from privtab.hints import nearest
 from privtab.lint.settings import FIRST_CONFIGURABLE, Settings, codes, unknown
-from privtab.report.nodes import Suppressed
+from privtab.report import Suppressed
 from privtab.source import SourceFile
-from privtab.syntax.cell_errors import comments
+from privtab.syntax.expression import comments
 
 _HINT = re.compile(r"#[ \t]*privtab[ \t]*:")
 _WORDS = re.compile(r"#[ \t]*privtab[ \t]*:[ \t]*(?P<word>[A-Za-z][A-Za-z_-]*)(?P<rest>.*)")

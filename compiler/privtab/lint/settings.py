@@ -13,7 +13,7 @@ from pathlib import Path
 from privtab import _resources
 from privtab.checks import kinds
 from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.report.nodes import Suppressed
+from privtab.report import Suppressed
 
 
 class FailOn(StrEnum):

@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 
 from privtab.arrow import Codes, Truth
 from privtab.engines.columns import distinct
-from privtab.engines.python import OpenEngine, Opener
-from privtab.engines.windowed import WindowedIndex
+from privtab.engines.python import OpenEngine, Opener, WindowedIndex
 from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program
 from privtab.names import encode_name

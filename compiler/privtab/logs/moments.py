@@ -25,11 +25,10 @@ from privtab.registry.deploy.program import program_in
 from privtab.shard_names import combined
 from privtab.state.findings import stops
 from privtab.state.index import index
-from privtab.state.load import as_raw, from_tables
+from privtab.state.load import as_raw, from_tables, validate
 from privtab.state.names import UsedParts, uses
 from privtab.state.raw import RawState
 from privtab.state.shards import PEOPLE
-from privtab.state.validate import validate
 from privtab.state.written import as_written
 from privtab.store.journal import Journal
 

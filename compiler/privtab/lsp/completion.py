@@ -16,9 +16,8 @@ from privtab.lsp.occurrences import Kind, in_policy
 from privtab.model.names import DeclaredNames
 from privtab.names import quoted
 from privtab.source import SourceFile
-from privtab.syntax.cell_errors import CellError
-from privtab.syntax.expression import RESERVED, parse_condition
-from privtab.syntax.schema import policy_schema
+from privtab.syntax.expression import RESERVED, CellError, parse_condition
+from privtab.syntax.keys import policy_schema
 from privtab.syntax.yaml_tree import events_so_far
 
 ItemKind: TypeAlias = Kind | Literal["key", "word", "keyword", "entity", "user"]

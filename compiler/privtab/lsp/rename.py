@@ -16,8 +16,8 @@ from privtab.errors import PolicyInvalid, UsageError
 from privtab.lsp.documents import Document, Documents, PolicyDocument
 from privtab.lsp.occurrences import Occurrence, meet, same
 from privtab.names import quoted
+from privtab.scenarios import Case
 from privtab.scenarios.collect import plans
-from privtab.scenarios.nodes import Case
 from privtab.source import SourceFile
 
 Edits: TypeAlias = Mapping[Span, str]

@@ -1,20 +1,91 @@
-"""`Tables` → `Policy`: names resolved; defaults, variants and readings applied."""
+"""`Tables` → `Policy`: names resolved; defaults, variants and readings applied.
+
+In the texts of row filters and column masks, names are placeholders, for values that requests or the state give.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from privtab import sql_text
 from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.findings import undeclared, unsound_rows, unsound_types
-from privtab.hints import listed
+from privtab.findings import undeclared, unsound_rows
+from privtab.hints import did_you_mean, listed
 from privtab.model import nodes as m
-from privtab.model.filters import resolve_filters
+from privtab.model.conditions import Scope, term
 from privtab.model.names import resolve_names, resolve_roles, resolve_semantics
 from privtab.model.nodes import Policy, flags_read
 from privtab.model.rows import Rows, resolve_conflicts
 from privtab.model.select import ChosenRow, Selection, apply_readings, find_variant, same_meaning, select
-from privtab.syntax.nodes import RoleDecl, Tables, VariantDecl, rows_of
+from privtab.paths import SEVERAL
+from privtab.sql_text import FILTER_KINDS, WORDS, Placeholder, TextError
+from privtab.syntax.expression import Name
+from privtab.syntax.nodes import Cell, RoleDecl, RowDecl, Tables, VariantDecl, rows_of
+
+
+def resolve_filters(rows: Rows, found: list[Diagnostic]) -> tuple[m.Filter, ...]:
+    """The filters of all types, in the order of the file; a text that is refused leaves a finding."""
+    dialect = rows.tables.dialect
+    filters: list[m.Filter] = []
+    for type_ in rows.tables.types:
+        for decl in type_.filters:
+            if dialect is None:
+                found.append(unsound_rows.wrong_sql_dialect(decl.span))
+                return ()
+            if decl.sql is not None and type_.name.value in rows.names.entities:
+                one = _filter(decl, decl.sql, rows.scope(type_.name.value), dialect)
+                found.extend(one) if isinstance(one, list) else filters.append(one)
+    return tuple(filters)
+
+
+def _filter(decl: RowDecl, cell: Cell, scope: Scope, dialect: str) -> m.Filter | list[Diagnostic]:
+    read = sql_text.read(cell.text, dialect)
+    if isinstance(read, TextError):
+        return [unsound_rows.wrong_sql(cell.part(read.start, read.end), read.message, read.advice)]
+    word, _, name = decl.operation.value.partition(".")
+    kind = next(kind for kind in FILTER_KINDS if kind == word)
+    parts = [part if isinstance(part, str) else _placeholder(part, kind, cell, scope) for part in read]
+    listed = tuple(part for part in parts if part is not None)
+    if scope.found or len(listed) < len(parts):
+        return scope.found
+    return m.Filter(kind=kind, entity=scope.entity, name=name, parts=listed)
+
+
+def _placeholder(
+    part: Placeholder, kind: sql_text.FilterKind, cell: Cell, scope: Scope
+) -> Placeholder | m.TermUse | None:
+    selector, _, word = part.words.rpartition(" ")
+    if part.words in WORDS:
+        if part.words == "column" and kind == "row_filter":
+            advice = "write the names of columns as SQL does"
+            scope.fail(_wrong(part, cell, "a row filter has no `{column}`", advice))
+        return part
+    if "." not in word:
+        known = [f"{{{name}}}" for name in _known(scope)]
+        advice = did_you_mean(f"{{{part.words}}}", known) or f"there are {listed(known)}"
+        scope.fail(_wrong(part, cell, f"unknown placeholder `{{{part.words}}}`", advice))
+        return None
+    start = part.start + 1 + cell.text[part.start + 1 : part.end].index(word)
+    of = Name(selector, part.start + 1, part.start + 1 + len(selector)) if selector else None
+    use = term(scope, Name(word, start, start + len(word), selector=of), cell)
+    if use is not None and use.place is not None and use.place.level in SEVERAL:
+        advice = "name one: `entity`, the type alone for the nearest, or `first TYPE`"
+        scope.fail(_wrong(part, cell, f"`{{{part.words}}}` means several entities", advice))
+    return use
+
+
+def _known(scope: Scope) -> Iterator[str]:
+    yield from WORDS
+    declared = scope.names.attributes
+    yield from (f"user.{name}" for name in declared.user)
+    yield from (f"entity.{name}" for name in declared.declared_on(scope.entity))
+    yield from (f"request.{name}" for name in declared.request)
+
+
+def _wrong(part: Placeholder, cell: Cell, message: str, advice: str) -> Diagnostic:
+    return unsound_rows.wrong_sql(cell.part(part.start, part.end), message, advice)
+
 
 __all__ = ["Policy", "resolve"]
 
@@ -277,7 +348,7 @@ def find_deep(rows: Mapping[m.PairKey, m.Row]) -> list[Diagnostic]:
                     (level + (0 if reference is None else levels[reference]) for reference, level in below), default=0
                 )
                 if deepest > DEEPEST:
-                    found.append(unsound_types.too_deep(rows[pair].decl.span, "/".join(pair), DEEPEST))
+                    found.append(unsound_rows.too_deep(rows[pair].decl.span, "/".join(pair), DEEPEST))
                     deepest = 0  # report this row only, not each row that refers to it
                 levels[pair] = deepest
     return found
@@ -309,6 +380,6 @@ def _cycle_finding(path: list[m.PairKey], spots: list[m.CellPart]) -> Diagnostic
 def _edges(rows: Mapping[m.PairKey, m.Row], pair: m.PairKey) -> Iterator[tuple[m.PairKey, m.CellPart]]:
     row = rows[pair]
     for condition in (row.gate, row.requires, row.each):
-        for term in m.terms(condition):
-            if isinstance(term, m.CanDo):
-                yield from (((type_, term.operation), term.spot) for place in term.places for type_ in place.types)
+        for one in m.terms(condition):
+            if isinstance(one, m.CanDo):
+                yield from (((type_, one.operation), one.spot) for place in one.places for type_ in place.types)

@@ -9,7 +9,7 @@ from typing import assert_never, cast
 
 from privtab.attributes import Attribute, AttributeKind, Operator
 from privtab.diagnostics import Diagnostic
-from privtab.findings import misspelt, undeclared, unsound_rows, unsound_types
+from privtab.findings import undeclared, unreadable, unsound_rows
 from privtab.hints import nearest
 from privtab.ir.nodes import RESOURCE
 from privtab.model import nodes as m
@@ -90,7 +90,7 @@ class Scope:
                         f"`{flag.text}` cannot be a flag: the context holds {_NO_FLAGS[flag.text]} under this name"
                     )
                     self.fail(
-                        misspelt.wrong_value_other(cell.part(flag.start, flag.end), message, "choose another word")
+                        unreadable.wrong_value_other(cell.part(flag.start, flag.end), message, "choose another word")
                     )
                 if flag.text in self.names.attributes.request:
                     self.fail(unsound_rows.attribute_hides_flag(cell.part(flag.start, flag.end), flag.text))
@@ -100,7 +100,7 @@ class Scope:
                 if flag.text in self.objects:
                     advice = f"write `[{', '.join(self.objects[flag.text])}, {NO_OBJECT}]` where it is declared"
                     message = f"`{flag.text}` is an object that every request has"
-                    self.fail(misspelt.wrong_value_other(cell.part(flag.start, flag.end), message, advice))
+                    self.fail(unreadable.wrong_value_other(cell.part(flag.start, flag.end), message, advice))
                 return None if inner is None else m.Required(inner, flag.text, spot)
             case x.Comparison():
                 condition = _compared(self, expression, cell)
@@ -167,7 +167,7 @@ class Scope:
                     self._check_below(use, place.types[0])
                 by_default = self._given_by_default(use) if place.below else None
                 if by_default is not None:
-                    self.fail(unsound_types.below_not_exact_by_default(use.spot.span, use.written, by_default))
+                    self.fail(unsound_rows.below_not_exact_by_default(use.spot.span, use.written, by_default))
         return m.HoldsPrivilege(uses, term.every, places) if uses and places else None
 
     def _check_below(self, use: m.PrivilegeUse, type_: str) -> None:
@@ -176,7 +176,7 @@ class Scope:
         by_ownership = self.owner_privileges if under else frozenset()
         idle = [p for p in use.members if self.names.binds[p].isdisjoint(under) and p not in by_ownership]
         if idle:
-            self.fail(unsound_types.below_not_exact_nothing_below(use.spot.span, idle[0], type_))
+            self.fail(unsound_rows.below_not_exact_nothing_below(use.spot.span, idle[0], type_))
 
     def _given_by_default(self, use: m.PrivilegeUse) -> str | None:
         """A declared role that gives one of the privileges by default: for which entities, no row says."""
@@ -237,7 +237,7 @@ class Scope:
         span = cell.part(selector.start, target.end)
         if selector.text not in _SELECTORS:
             self.fail(
-                unsound_types.selector_without_nesting_unknown(span, selector.text, target.text, tuple(_SELECTORS))
+                unsound_rows.selector_without_nesting_unknown(span, selector.text, target.text, tuple(_SELECTORS))
             )
             return None
         place = self.place(replace(target, selector=None), cell)
@@ -245,7 +245,7 @@ class Scope:
             return None
         nests = place.slot == RESOURCE and place.level == "nearest" and self.names.entities[place.types[0]].nested
         if not nests:
-            self.fail(unsound_types.selector_without_nesting(span, selector.text, target.text))
+            self.fail(unsound_rows.selector_without_nesting(span, selector.text, target.text))
             return None
         spot = m.CellPart(cell, selector.start, target.end)
         return replace(place, level=_SELECTORS[selector.text], written=f"{selector.text} {target.text}", spot=spot)
@@ -273,7 +273,7 @@ class Scope:
 
     def _related(self, kind: str, targets: tuple[x.Name, ...], word: x.Name, cell: Cell) -> m.Condition | None:
         if kind == "owner" and not self.owners:
-            self.fail(unsound_types.no_owners(cell.part(word.start, word.end), "the condition"))
+            self.fail(unsound_rows.no_owners(cell.part(word.start, word.end), "the condition"))
             return None
         places = self._places(targets, cell)
         if kind != "owner":
@@ -281,7 +281,7 @@ class Scope:
         if kind == "holds":
             for place in places:
                 if place.level != "nearest":
-                    self.fail(unsound_types.misplaced_nested_holder(place.spot.span, "holds", place.written))
+                    self.fail(unsound_rows.misplaced_nested_holder(place.spot.span, "holds", place.written))
                     continue
                 if not any(self.names.entities[t].principal == "role" for t in place.types):
                     self._principal(x.Name("holds", place.spot.start, place.spot.end), place.types[0], "role", cell)
@@ -296,11 +296,11 @@ class Scope:
         for target in targets:
             if target.below:
                 span = cell.part(target.start, target.end)
-                self.fail(unsound_types.below_not_exact_not_of(span, what, target.text))
+                self.fail(unsound_rows.below_not_exact_not_of(span, what, target.text))
 
     def _principal(self, word: x.Name, type_: str, kind: str, cell: Cell) -> None:
         if self.names.entities[type_].principal != kind:
-            self.fail(unsound_types.not_a_principal(cell.part(word.start, word.end), word.text, type_, kind))
+            self.fail(unsound_rows.not_a_principal(cell.part(word.start, word.end), word.text, type_, kind))
 
     def _can(self, term: x.CanDo, cell: Cell) -> m.Condition | None:
         operation = term.operation.text
@@ -312,7 +312,7 @@ class Scope:
             chosen = [self.pairs[t, operation] for t in place.types if (t, operation) in self.pairs]
             objects = sorted({w.name.value for c in chosen if c.decl.withs for w in c.decl.withs})
             if place.level != "nearest":
-                self.fail(unsound_types.misplaced_nested_can(place.spot.span, place.written))
+                self.fail(unsound_rows.misplaced_nested_can(place.spot.span, place.written))
             elif not chosen and (unreadable := self.rows_unknown & {*place.types, ""}):
                 self.poisoned = bool(unreadable)
             elif not chosen:
@@ -377,7 +377,7 @@ def _compared(scope: Scope, comparison: x.Comparison, cell: Cell) -> m.Compared 
     several = [use for use in (left, right) if isinstance(use, m.TermUse) and use.place and use.place.level in SEVERAL]
     if len(several) > 1:
         span = cell.part(comparison.left.start, comparison.left.end)
-        scope.fail(unsound_types.misplaced_nested_compared_twice(span, comparison.left.text))
+        scope.fail(unsound_rows.misplaced_nested_compared_twice(span, comparison.left.text))
         return None
     wrong = _mismatch(comparison, left, right, cell)
     if wrong is not None:
@@ -403,7 +403,7 @@ def term(scope: Scope, written: x.Name, cell: Cell) -> m.TermUse | None:
         if place is None:
             return None
     if (place is None and written.selector is not None) or (place is not None and place.level == "parent"):
-        scope.fail(unsound_types.misplaced_nested_compared(span, head))
+        scope.fail(unsound_rows.misplaced_nested_compared(span, head))
         return None
     declared = scope.names.attributes.of(kind)
     if name not in declared:

@@ -8,7 +8,7 @@ from typing import cast, get_args
 
 from privtab.attributes import NO_ATTRIBUTES, Attribute, AttributeKind, Attributes
 from privtab.diagnostics import Diagnostic, Span
-from privtab.findings import misspelt, undeclared, unsound_rows, unsound_types
+from privtab.findings import undeclared, unreadable, unsound_rows
 from privtab.ir.nodes import Alias, EntityType, Privilege, Role
 from privtab.ir.semantics import OwnerKind, OwnerSemantics, Semantics
 from privtab.model.nodes import Hierarchy
@@ -165,9 +165,9 @@ def _check_flat(name: str, span: Span, entities: dict[str, EntityType], found: l
         with_paths = (t for t in entities.values() if t.nested and not t.flat)
         below = next((t for t in with_paths if type_ in _above(t, entities)), None)
         if below is not None:
-            found.append(unsound_types.misplaced_flat_nested(span, name, below.name))
+            found.append(unsound_rows.misplaced_flat_nested(span, name, below.name))
         return
-    found.append(unsound_types.misplaced_flat(span, name, why))
+    found.append(unsound_rows.misplaced_flat(span, name, why))
     entities[name] = replace(type_, flat=False)
 
 
@@ -186,12 +186,12 @@ def _check_nested(name: str, span: Span, entities: dict[str, EntityType], found:
     elif type_.parent is None:
         why = "nothing contains it", "put a type around it, such as the service or the account that it belongs to"
     elif outer is not None:
-        found.append(unsound_types.two_nested_types(span, name, outer))
+        found.append(unsound_rows.two_nested_types(span, name, outer))
         entities[name] = replace(type_, nested=0)
         return
     else:
         return
-    found.append(unsound_types.misplaced_nested(span, name, *why))
+    found.append(unsound_rows.misplaced_nested(span, name, *why))
     entities[name] = replace(type_, nested=0)
 
 
@@ -319,10 +319,10 @@ def _implications(decls: Iterable[PrivilegeDecl], names: DeclaredNames, found: l
             members = names.members(word.value)
             if word.value in listed:
                 message = f"`{own}` implies `{word.value}` twice"
-                found.append(misspelt.wrong_value_other(word.span, message, "leave one of them out"))
+                found.append(unreadable.wrong_value_other(word.span, message, "leave one of them out"))
             elif members == (own,):
                 message = f"`{own}` implies itself"
-                found.append(misspelt.wrong_value_other(word.span, message, "leave it out: a grant gives it anyway"))
+                found.append(unreadable.wrong_value_other(word.span, message, "leave it out: a grant gives it anyway"))
             elif members is not None:
                 if own in names.privileges:
                     on = names.privileges[own].on

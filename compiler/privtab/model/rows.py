@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from privtab.diagnostics import Diagnostic, Located
 from privtab.effects import DELEGATION, PRINCIPAL_TABLES, TABLE_OF_TYPE
-from privtab.findings import misspelt, undeclared, unsound_rows, unsound_types
+from privtab.findings import undeclared, unreadable, unsound_rows
 from privtab.ir.nodes import RESOURCE, Ambiguous, Conflict, Source, WithSlot
 from privtab.ir.semantics import Semantics
 from privtab.model import nodes as m
@@ -161,10 +161,10 @@ class Rows:
                 place = scope.place(target, cell.cell, children=True)
                 scope.refuse_below("an effect", (target,), cell.cell)
                 if place is not None and place.level != "nearest":
-                    scope.fail(unsound_types.effect_on_level(place.spot.span, place.written))
+                    scope.fail(unsound_rows.effect_on_level(place.spot.span, place.written))
                 elif place is not None and place.optional:
                     message, advice = f"`{place.written}` may be left out", "name an object that each request has"
-                    scope.fail(misspelt.wrong_value_other(place.spot.span, message, advice))
+                    scope.fail(unreadable.wrong_value_other(place.spot.span, message, advice))
                 elif place is not None and len(place.types) > 1:
                     scope.fail(unsound_rows.effect_on_many_types(place.spot.span, place.written, place.types))
                 elif place is not None and delegates and (place.slot, place.types[0]) != (RESOURCE, scope.entity):
@@ -184,29 +184,29 @@ class Rows:
             if cell.kind == "grant":
                 span = cell.cell.part(name.start, name.end)
                 scope.fail(
-                    misspelt.wrong_value_other(
+                    unreadable.wrong_value_other(
                         span, f"`{name.text}` cannot be granted", f"write `becomes: {name.text}`"
                     )
                 )
                 return None
             if name.text == "owner" and not scope.owners:
-                scope.fail(unsound_types.no_owners(cell.cell.part(name.start, name.end), "the effect"))
+                scope.fail(unsound_rows.no_owners(cell.cell.part(name.start, name.end), "the effect"))
                 return None
             return m.ResolvedEffect(cell.kind, name.text, None, slot, type_)
         if cell.kind == "revoke" and name.text in PRINCIPAL_TABLES:
             if name.text in self.names.declared:
                 span = cell.cell.part(name.start, name.end)
                 advice = "rename the privilege: decisions could not say which of the two they revoke"
-                scope.fail(misspelt.wrong_value_other(span, f"`{name.text}` is also a table of the state", advice))
+                scope.fail(unreadable.wrong_value_other(span, f"`{name.text}` is also a table of the state", advice))
                 return None
             if self.names.entities[type_].principal is None:
                 span = cell.cell.part(name.start, name.end)
-                scope.fail(unsound_types.not_a_principal_without_rows(span, name.text, type_))
+                scope.fail(unsound_rows.not_a_principal_without_rows(span, name.text, type_))
                 return None
             return m.ResolvedEffect(cell.kind, name.text, None, slot, type_)
         if cell.kind == "become":
             span = cell.cell.part(name.start, name.end)
-            scope.fail(misspelt.wrong_value(span, "`becomes`", name.text, ("owner", "member")))
+            scope.fail(unreadable.wrong_value(span, "`becomes`", name.text, ("owner", "member")))
             return None
         use = scope.privilege(name, cell.cell)
         if use is None:

@@ -18,8 +18,8 @@ from privtab.hints import did_you_mean, listed
 from privtab.names import small_letters
 from privtab.pages.tables import Cell, Row, Table
 from privtab.source import SourceFile
-from privtab.syntax.cell_errors import CellError
 from privtab.syntax.expression import (
+    CellError,
     Effects,
     EffectTerm,
     Expression,

@@ -11,7 +11,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from privtab._install import how_to_install
+from privtab._resources import how_to_install
 from privtab.diagnostics import Span
 from privtab.errors import FileError, UsageError
 from privtab.source import SourceFile, load

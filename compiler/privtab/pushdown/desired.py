@@ -13,6 +13,7 @@ from privtab.ir.names import privilege_names
 from privtab.ir.nodes import ALWAYS as NO_GATE
 from privtab.ir.nodes import RESOURCE, Has, Program, Rule, Target
 from privtab.moments import ALWAYS
+from privtab.pushdown import TargetModule
 from privtab.pushdown.document import MappingDocument, NativeNames
 from privtab.pushdown.rights import (
     EVERYONE,
@@ -25,7 +26,6 @@ from privtab.pushdown.rights import (
     Right,
     Traits,
 )
-from privtab.pushdown.target import TargetModule
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, Request
 from privtab.state.findings import in_order

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from privtab.ir.nodes import Program
+from privtab.pushdown import Options, target_module
 from privtab.pushdown.desired import DesiredRights, accounts_of, desired_rights, users_of
 from privtab.pushdown.document import MappingDocument, NativeNames, Needed
 from privtab.pushdown.rights import (
@@ -24,7 +25,6 @@ from privtab.pushdown.rights import (
     Right,
     difference,
 )
-from privtab.pushdown.target import Options, target_module
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
 from privtab.state.names import NOWHERE, Places

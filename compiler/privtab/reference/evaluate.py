@@ -12,35 +12,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias, assert_never
 
 from privtab.attributes import holds
 from privtab.effects import with_changes
+from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf, Listing
 from privtab.ir.formula import anchor, asked_condition, located, on_each_level, resolve, several
 from privtab.ir.names import atom_words
-from privtab.ir.nodes import (
-    NEVER,
-    RESOURCE,
-    And,
-    Atom,
-    ByType,
-    Can,
-    Compare,
-    Effect,
-    Formula,
-    Has,
-    HasBelow,
-    Holds,
-    Member,
-    Or,
-    Owner,
-    OwnsBelow,
-    Program,
-    Rule,
-    Self,
-    ServiceAdmin,
-    Target,
-    Term,
-    When,
-    nested_on,
-)
 from privtab.ir.serialise import listing, source_text, vocabulary
 from privtab.ir.unroll import located_sets
 from privtab.locations import not_placed
@@ -51,7 +26,7 @@ from privtab.state.holdings import Holdings
 from privtab.state.nodes import State
 
 
-def evaluate(program: Program, state: State, request: Request) -> Decision:
+def evaluate(program: ir.Program, state: State, request: Request) -> Decision:
     """Decide one request. Raises InvalidRequest if it uses a name that the policy does not know."""
     return Reference(program, state).decide(request)
 
@@ -59,7 +34,7 @@ def evaluate(program: Program, state: State, request: Request) -> Decision:
 class Reference:
     """The reference engine over one program and one state."""
 
-    def __init__(self, program: Program, state: State, revision: str | None = None) -> None:
+    def __init__(self, program: ir.Program, state: State, revision: str | None = None) -> None:
         self.program = program
         self.holdings = Holdings(program, state)
         self.vocabulary = vocabulary(program)
@@ -77,9 +52,9 @@ class Reference:
         rule = self.program.rules[request.resource.type, request.action]
         condition = evaluation.condition(rule)
         types = {slot.name: evaluation.types[slot.name] for slot in rule.withs}
-        named = RESOURCE in evaluation.complete
+        named = ir.RESOURCE in evaluation.complete
         minimal_sets = listing(self.program, rule, named=named, flags=request.flags, types=types)
-        if nested_on(self.program.entities):
+        if ir.nested_on(self.program.entities):
             sets = located_sets(self.program, minimal_sets.sets, evaluation.levels)
             minimal_sets = minimal_sets._replace(sets=sets)
         allowed = not evaluation.unheld and evaluation.holds(condition)
@@ -135,7 +110,7 @@ class EvaluationContext:
         rule = self.program.rules[request.resource.type, request.action]
         slots = [slot.name for slot in rule.withs]
         entities = request.objects(slots)
-        self.types: Mapping[str, str] = {RESOURCE: request.resource.type, **request.types(slots)}
+        self.types: Mapping[str, str] = {ir.RESOURCE: request.resource.type, **request.types(slots)}
         self.given = self.given_of(entities)
         self.complete = {slot for slot, entity in entities.items() if reference.vocabulary.complete(entity)}
         self.locate(entities)
@@ -143,7 +118,7 @@ class EvaluationContext:
     def locate(self, objects: Mapping[str, Entity]) -> None:
         """Find the keys on the path of each object, none for those in `unplaced` entities: such requests are denied."""
         where = self.holdings.locations
-        self._paths: dict[Target, tuple[str, ...]] = {}
+        self._paths: dict[ir.Target, tuple[str, ...]] = {}
         self.keys = {slot: where.find(entity) or [] for slot, entity in objects.items()}
         self.levels = {slot: where.levels(entity, self.keys[slot]) for slot, entity in objects.items()}
         unplaced = {where.unplaced(entity) for entity in objects.values()} - {None}
@@ -170,83 +145,93 @@ class EvaluationContext:
             for name, value in self.attributes.of_slot(slot).items()
         }
 
-    def condition(self, rule: Rule) -> Formula:
+    def condition(self, rule: ir.Rule) -> ir.Formula:
         """The condition for the request; if that omits the last name of its resource, without the parts that cannot hold."""
         if self.unplaced:
-            return NEVER
-        return asked_condition(self.program, rule, named=RESOURCE in self.complete)
+            return ir.NEVER
+        return asked_condition(self.program, rule, named=ir.RESOURCE in self.complete)
 
-    def holds(self, formula: Formula, results: dict[Can, bool] | None = None) -> bool:
+    def holds(self, formula: ir.Formula, results: dict[ir.Can, bool] | None = None) -> bool:
         """Whether a condition holds, evaluated as written. `results`: those for each `can` in it, which is evaluated once."""
         results = {} if results is None else results
         match formula:
-            case And():
+            case ir.And():
                 return all(self.holds(part, results) for part in formula.parts)
-            case Or():
+            case ir.Or():
                 return any(self.holds(part, results) for part in formula.parts)
-            case When():
+            case ir.When():
                 return formula.flag not in self.flags or self.holds(formula.body, results)
-            case Can():
+            case ir.Can():
                 if formula not in results:
                     results[formula] = self.holds(resolve(self.program, formula), results)
                 return results[formula]
-            case ByType():
+            case ir.ByType():
                 body = dict(formula.cases).get(self.types.get(formula.slot, LEFT_OUT))
                 return body is not None and self.holds(body, results)
-            case Has() | Owner() | Member() | Compare() if (whole := several(formula)) is not None:
+            case ir.Has() | ir.Owner() | ir.Member() | ir.Compare() if (whole := several(formula)) is not None:
                 join = any if whole.level == "any" else all
                 return join(map(self.holds, on_each_level(self.program, formula, self.levels[whole.slot])))
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | Compare():
+            case (
+                ir.Has()
+                | ir.Owner()
+                | ir.Member()
+                | ir.Self()
+                | ir.Holds()
+                | ir.ServiceAdmin()
+                | ir.HasBelow()
+                | ir.OwnsBelow()
+                | ir.Compare()
+            ):
                 return next(self.sources(formula), None) is not None
             case _:
                 assert_never(formula)
 
-    def why(self, atom: Atom) -> Reason | None:
+    def why(self, atom: ir.Atom) -> Reason | None:
         """Why an atom holds, or None if it does not."""
         ranked = groupby(self.sources(atom), key=lambda source: (source.kind in _SECOND, source.on))
         for (_, on), sources in ranked:
             found = list(sources)
             through = min(principal for source in found for principal in source.principals)
-            holds_as_owner = found[0].kind == "owner" and isinstance(atom, Has | HasBelow)
+            holds_as_owner = found[0].kind == "owner" and isinstance(atom, ir.Has | ir.HasBelow)
             return Reason(on, f"owner {through}" if holds_as_owner else through)
         return None
 
-    def sources(self, atom: Atom) -> Iterator[Source]:
+    def sources(self, atom: ir.Atom) -> Iterator[Source]:
         """Through what an atom holds, in the order of preference for reports; nothing if it does not hold."""
         match atom:
-            case Has():
+            case ir.Has():
                 path = self.path(atom.target)
                 yield from self.ownerships(atom.privilege, path)
                 if not self.denials_on(atom.privilege, path):
                     yield from self.grants(atom.privilege, path)
-            case Owner():
+            case ir.Owner():
                 yield from self.owned(self.path(atom.target)[-1:])
-            case Member() | Holds():
+            case ir.Member() | ir.Holds():
                 yield from self._standing_for(atom)
-            case Self():
+            case ir.Self():
                 if self.is_self(atom.target):
                     yield Source("self", None, (f"user:{self.user}",))
-            case ServiceAdmin():
+            case ir.ServiceAdmin():
                 if self.user in self.holdings.service_admins:
                     yield Source("service admin", None, (f"user:{self.user}",))
-            case HasBelow() | OwnsBelow():
+            case ir.HasBelow() | ir.OwnsBelow():
                 yield from (source._replace(on=self.path(atom.target)[-1]) for source in self._below(atom))
-            case Compare():
+            case ir.Compare():
                 if self.compares(atom):
                     yield Source("attribute", None, ("attribute",))
             case _:
                 assert_never(atom)
 
-    def compares(self, compare: Compare, user: str | None = None) -> bool:
+    def compares(self, compare: ir.Compare, user: str | None = None) -> bool:
         """Whether both values exist and stand in the relation, for the caller or another user."""
         return fulfilled(compare, lambda term: self.value(term, user))
 
-    def value(self, term: Term, user: str | None = None) -> object:
+    def value(self, term: ir.Term, user: str | None = None) -> object:
         """The value of an attribute, of the caller or of another user; None if it is absent."""
         sent, holder = self.sent(term), self.holder(term, user)
         return self.holdings.attribute(*holder, term.attribute) if sent is None and holder is not None else sent
 
-    def sent(self, term: Term) -> object:
+    def sent(self, term: ir.Term) -> object:
         """The value that the request gives an attribute; None if it gives none."""
         match term.kind:
             case "user":
@@ -260,30 +245,30 @@ class EvaluationContext:
             case _:
                 assert_never(term.kind)
 
-    def holder(self, term: Term, user: str | None = None) -> tuple[Literal["user", "entity"], str] | None:
+    def holder(self, term: ir.Term, user: str | None = None) -> tuple[Literal["user", "entity"], str] | None:
         """Whose value of an attribute the state may have: the caller or another user, or an entity; None if nobody's."""
         if term.kind == "user":
             return "user", user or self.user
         path = self.path(term.target) if term.target is not None else ()
         return ("entity", path[-1]) if path else None
 
-    def path(self, target: Target) -> tuple[str, ...]:
+    def path(self, target: ir.Target) -> tuple[str, ...]:
         """The keys from the root to the target; empty if the request does not name the target."""
         found = self._paths.get(target)
         if found is None:
             found = self._paths[target] = self._path(target)
         return found
 
-    def _path(self, target: Target) -> tuple[str, ...]:
+    def _path(self, target: ir.Target) -> tuple[str, ...]:
         if target.slot not in self.keys:
             return ()  # the request leaves out the object
-        nested = nested_on(self.program.entities)
+        nested = ir.nested_on(self.program.entities)
         if nested and not level_of(target.type):
             # `any` and `every` mean several entities; their targets are located before.
             [target] = self.located(target)
         keys, levels = self.keys[target.slot], self.levels[target.slot]
         type_ = base_type(target.type) if nested else target.type
-        anchored, single = anchor(self.program, Target(slot=target.slot, type=type_))
+        anchored, single = anchor(self.program, ir.Target(slot=target.slot, type=type_))
         index = anchored
         if type_ in nested:
             # The type that nests takes as many keys as there are levels.
@@ -293,7 +278,7 @@ class EvaluationContext:
         chain_below = self.program.chain(type_)[anchored + 1 :] if single else ()
         return (*keys[: index + 1], *(f"{name}:{path_of(keys[index])}" for name in chain_below))
 
-    def located(self, target: Target) -> tuple[Target, ...]:
+    def located(self, target: ir.Target) -> tuple[ir.Target, ...]:
         """The targets of single levels that a target means for the request."""
         return located(self.program, target, self.levels[target.slot])
 
@@ -318,17 +303,17 @@ class EvaluationContext:
             if owners := self.owners(key):
                 yield Source("owner", key, owners, key)
 
-    def _below(self, atom: HasBelow | OwnsBelow) -> Iterator[Source]:
+    def _below(self, atom: ir.HasBelow | ir.OwnsBelow) -> Iterator[Source]:
         """What is held on an object or on an entity below it, as an owner first."""
         paths = self.paths_from(atom.target)
-        if isinstance(atom, OwnsBelow):
+        if isinstance(atom, ir.OwnsBelow):
             yield from self.owned(path[-1] for path in paths)
             return
         yield from (source for path in paths for source in self.ownerships(atom.privilege, path))
         not_denied = (path for path in paths if not self.denials_on(atom.privilege, path))
         yield from (source for path in not_denied for source in self.grants(atom.privilege, path))
 
-    def paths_from(self, target: Target) -> list[tuple[str, ...]]:
+    def paths_from(self, target: ir.Target) -> list[tuple[str, ...]]:
         """The keys from the root to an object and to each entity below it that a row of the state names; none if it is not named."""
         path = self.path(target)
         if not path:
@@ -368,7 +353,7 @@ class EvaluationContext:
         }
         return frozenset(roles & self.active_within(path[: path.index(key) + 1])) if roles else frozenset()
 
-    def denials(self, privilege: str, target: Target) -> tuple[tuple[str, str], ...]:
+    def denials(self, privilege: str, target: ir.Target) -> tuple[tuple[str, str], ...]:
         """The denials of a privilege that apply on an object: (key, principal)."""
         return self.denials_on(privilege, self.path(target))
 
@@ -383,33 +368,33 @@ class EvaluationContext:
             for principal in sorted(self.holdings.grants_on(privilege, key)[1] & principals)
         )
 
-    def is_self(self, target: Target) -> bool:
+    def is_self(self, target: ir.Target) -> bool:
         """Whether an object is the caller."""
         path = self.path(target)
         return bool(path) and last_name(path_of(path[-1])) == self.user
 
-    def _standing_for(self, atom: Member | Holds) -> Iterator[Source]:
+    def _standing_for(self, atom: ir.Member | ir.Holds) -> Iterator[Source]:
         """How the caller belongs to an object or holds it: through a row of members, or as one of their groups or roles."""
         path = self.path(atom.target)
         if not path:
             return
-        kind: SourceKind = "role" if isinstance(atom, Holds) else "group"
-        if isinstance(atom, Member):
+        kind: SourceKind = "role" if isinstance(atom, ir.Holds) else "group"
+        if isinstance(atom, ir.Member):
             if self.holdings.is_member(self.user, path[-1]):
                 yield Source("member", path[-1], (f"user:{self.user}",))
             entities = self.program.entities
             type_ = atom.target.type if atom.target.type in entities else base_type(atom.target.type)
             if entities[type_].principal != "group":
                 return
-        names = self.roles if isinstance(atom, Holds) else self.groups
+        names = self.roles if isinstance(atom, ir.Holds) else self.groups
         if named := [f"{kind}:{name}" for name in names if refers_to(name, path_of(path[-1]))]:
             yield Source(kind, path[-1], named)
 
 
-def fulfilled(compare: Compare, value_of: Callable[[Term], object]) -> bool:
+def fulfilled(compare: ir.Compare, value_of: Callable[[ir.Term], object]) -> bool:
     """Whether both values of a comparison exist and stand in the relation."""
     left, constants = value_of(compare.left), compare.right
-    if isinstance(constants, Term):
+    if isinstance(constants, ir.Term):
         right = value_of(constants)
     else:  # `=`, `<` and so on have one constant
         right = constants if compare.operator == "in" else constants[0]
@@ -419,7 +404,7 @@ def fulfilled(compare: Compare, value_of: Callable[[Term], object]) -> bool:
 class Explanation:
     """A decision and its explanation, the `context` of the answer."""
 
-    def __init__(self, evaluation: EvaluationContext, rule: Rule, listing: Listing, *, allowed: bool) -> None:
+    def __init__(self, evaluation: EvaluationContext, rule: ir.Rule, listing: Listing, *, allowed: bool) -> None:
         self.evaluation = evaluation
         self.rule = rule
         self.sets, self.complete = listing
@@ -451,10 +436,10 @@ class Explanation:
 
     def _missing_of(self, atom: Leaf) -> list[str]:
         evaluation = self.evaluation
-        assert not isinstance(atom, ByType)
+        assert not isinstance(atom, ir.ByType)
         if evaluation.holds(atom):
             return []
-        if not isinstance(atom, Has):
+        if not isinstance(atom, ir.Has):
             return [self.text(atom)]
         denied = [
             f"deny {atom.privilege} ({key}) to {principal}"
@@ -471,7 +456,7 @@ class Explanation:
         return []
 
     def _reason(self, atom: Leaf) -> dict[str, str]:
-        assert not isinstance(atom, ByType)
+        assert not isinstance(atom, ir.ByType)
         reason = self.evaluation.why(atom)
         assert reason is not None
         on = {} if reason.on is None else {"on": reason.on}
@@ -481,11 +466,11 @@ class Explanation:
         """An atom with the request's entities: `READ (namespace:i/n)`."""
         return atom_words(atom, self.key)
 
-    def key(self, target: Target) -> str:
+    def key(self, target: ir.Target) -> str:
         """The target's key, or its type alone if the request does not name it."""
         path = self.evaluation.path(target)
         return path[-1] if path else base_type(target.type)
 
-    def effect_text(self, effect: Effect) -> str:
+    def effect_text(self, effect: ir.Effect) -> str:
         """An effect with the request's entities: `grant ALL (namespace:i/n)`, `become owner (catalog:m/c)`."""
         return f"{effect.text} ({self.key(effect.target)})"

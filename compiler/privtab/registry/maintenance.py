@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from privtab.errors import BundleRefused, PrivtabError, RegistryError, SignatureRefused
 from privtab.registry import names, records
-from privtab.registry.history import UnreadableRelease
 from privtab.registry.nodes import BrokenRecord, Channel, Revision, encoded, pin
+from privtab.registry.records import UnreadableRelease
 from privtab.registry.registry import Registry, StaticMirror
 
 KEEP = 10
@@ -228,7 +228,7 @@ def _revision_problems(registry: Registry, revision: Revision) -> Iterator[Probl
         yield Problem(path=path, message="the record is of another bundle")
     trust = registry.trust()
     if trust is not None:
-        from privtab.bundle.verify import verify
+        from privtab.bundle.sign import verify
 
         try:
             verify(content, trust)

@@ -1,4 +1,11 @@
-"""The records of revisions: one file for each stored bundle, which is checked before, and holds on those that a release is about to name. An unreadable one does not affect the others."""
+"""The records of revisions, one file for each stored bundle, and of the releases of a channel.
+
+A bundle is checked before, and there are holds on those that a release is about to name. An unreadable record does not affect the
+others.
+
+Releases are files numbered without gaps, of which the highest is active. An unreadable one does not stop the channel: an earlier
+readable one stays active and lists the unreadable ones.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +15,14 @@ import io
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from privtab.bundle.archive import digest, entries, json_bytes
-from privtab.bundle.bounds import read_object
+from privtab.bundle.archive import digest, entries, json_bytes, read_object
 from privtab.errors import BrokenBundle, BundleRefused, RegistryConflict, RegistryError, UsageError
 from privtab.moments import WINDOWED
-from privtab.registry import names
-from privtab.registry.nodes import DEEPEST, BrokenRecord, Revision, decoded, encoded, revision_of, timestamp, too_deep
+from privtab.registry import names, nodes
 from privtab.registry.stores import Missing, Store
 from privtab.signatures import PATCH, SIGNATURES
 
@@ -24,14 +30,14 @@ MANIFEST = ".manifest"
 _PROGRAMS, _STATES = "privtab_program", "privtab_state"
 
 
-def revision_at(store: Store, path: str) -> Revision | None:
+def revision_at(store: Store, path: str) -> nodes.Revision | None:
     """The revision in a record, or None if there is no record; raises BrokenRecord."""
     try:
         content = store.read(path)
     except Missing:
         return None
     try:
-        revision = revision_of(path, content)
+        revision = nodes.revision_of(path, content)
         if names.revision(revision.system, revision.kind, revision.id, revision.shard) == path:
             return revision
         reason = f"{path} is the record of another revision"
@@ -39,10 +45,10 @@ def revision_at(store: Store, path: str) -> Revision | None:
         reason = str(error)
     except UsageError as error:
         reason = f"{path} is broken: {error}"
-    raise BrokenRecord(path, reason)
+    raise nodes.BrokenRecord(path, reason)
 
 
-def all_of(store: Store, system: str, kind: str) -> Iterator[Revision | BrokenRecord]:
+def all_of(store: Store, system: str, kind: str) -> Iterator[nodes.Revision | nodes.BrokenRecord]:
     """All records of a system, including unreadable ones."""
     folder = names.revisions(system, kind)
     paths = [f"{folder}/{name}" for name in store.names(folder)]
@@ -52,23 +58,23 @@ def all_of(store: Store, system: str, kind: str) -> Iterator[Revision | BrokenRe
         if path.endswith(".json"):
             try:
                 record = revision_at(store, path)
-            except BrokenRecord as error:
+            except nodes.BrokenRecord as error:
                 yield error
             else:
                 if record is not None:
                     yield record
 
 
-def rewrite(store: Store, path: str, bundle: bytes) -> Revision:
+def rewrite(store: Store, path: str, bundle: bytes) -> nodes.Revision:
     """Rewrite a record from its bundle; raises BundleRefused if the bundle is of another revision."""
     record = revision_in(bundle)
     if names.revision(record.system, record.kind, record.id, record.shard) != path:
         raise BundleRefused(f"it is not a bundle of {path}")
-    store.replace(path, encoded(record.to_json()))
+    store.replace(path, nodes.encoded(record.to_json()))
     return record
 
 
-def revision_in(packed: bytes) -> Revision:
+def revision_in(packed: bytes) -> nodes.Revision:
     """The record for a bundle, which is read and checked; raises BundleRefused if it is invalid or does not match its revision."""
     hashes: dict[str, str] = {}
     manifest: dict[str, Any] | None = None
@@ -78,8 +84,8 @@ def revision_in(packed: bytes) -> Revision:
         for path, _, file in entries(io.BytesIO(packed)):
             if path == MANIFEST:
                 manifest = read_object(path, file.read(), BundleRefused)
-                if too_deep(manifest):
-                    raise BundleRefused(f"its manifest is nested more than {DEEPEST} times")
+                if nodes.too_deep(manifest):
+                    raise BundleRefused(f"its manifest is nested more than {nodes.DEEPEST} times")
             elif path == SIGNATURES:
                 signed = True
             elif path.startswith((f"{_PROGRAMS}/", f"{_STATES}/")) and path.endswith("/data.json"):
@@ -104,7 +110,7 @@ def _checked(
     revisions: Mapping[str, object],
     *,
     signed: bool,
-) -> Revision:
+) -> nodes.Revision:
     metadata = manifest.get("metadata")
     if not isinstance(metadata, dict):
         raise BundleRefused("its manifest has no metadata: it is not a bundle of privtab")
@@ -129,7 +135,7 @@ def _checked(
         "system": system,
     }
     hashed = {"files": dict(sorted(hashes.items())), "manifest": manifest_fields, "shard": shard}
-    return Revision(
+    return nodes.Revision(
         system=str(system),
         kind=str(kind),
         id=str(identity),
@@ -138,7 +144,7 @@ def _checked(
         content=hashlib.sha256(json_bytes(hashed)).hexdigest(),
         size=len(packed),
         signed=signed,
-        created=timestamp(),
+        created=nodes.timestamp(),
         metadata=metadata,
     )
 
@@ -224,7 +230,7 @@ class Holds:
     def _entry(self, purpose: str, digests: frozenset[str]) -> Iterator[None]:
         path = f"{names.HOLDS}/{purpose}-{uuid.uuid4().hex}.json"
         when = datetime.now(UTC).isoformat(timespec="seconds")
-        self._store.create(path, encoded({"digests": sorted(digests), "when": when}))
+        self._store.create(path, nodes.encoded({"digests": sorted(digests), "when": when}))
         try:
             yield
         finally:
@@ -244,7 +250,7 @@ class Holds:
 
     def _read(self, path: str) -> dict[str, Any] | None:
         try:
-            value = decoded(path, self._store.read(path))
+            value = nodes.decoded(path, self._store.read(path))
             datetime.fromisoformat(value["when"])
             if isinstance(value["digests"], list):
                 return value
@@ -258,3 +264,144 @@ class Holds:
 def _is_dead(value: dict[str, Any]) -> bool:
     age = datetime.now(UTC) - datetime.fromisoformat(value["when"])
     return age > timedelta(seconds=DEAD)
+
+
+MOST = 99_999_999
+"""The maximum number of releases of a channel."""
+MOST_UNREAD = 100
+"""Unreadable releases in a row after which the search for a readable one ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadableRelease:
+    """A release that exists but cannot be read."""
+
+    sequence: int
+    why: str
+
+
+class History:
+    """The releases of one channel of one system. Every method raises RegistryError if the storage fails."""
+
+    def __init__(self, store: Store, channel: str, system: str) -> None:
+        self._store = store
+        self._channel = channel
+        self._system = system
+
+    def entry(self, sequence: int) -> nodes.Channel | UnreadableRelease | None:
+        """A release, or None if it does not exist. Raises NewerFormat for one written by a newer privtab."""
+        if sequence < 1:
+            return None
+        path = names.entry(self._channel, self._system, sequence)
+        try:
+            content = self._store.read(path)
+        except Missing:
+            return None
+        try:
+            found = nodes.channel_of(path, content)
+        except nodes.NewerFormat:
+            raise  # It is intact, and states what is to run.
+        except RegistryError as error:
+            return UnreadableRelease(sequence=sequence, why=str(error))
+        if (found.channel, found.system, found.sequence) != (self._channel, self._system, sequence):
+            return UnreadableRelease(sequence=sequence, why=f"{path} is another channel's entry")
+        return found
+
+    def copy(self) -> nodes.Channel | None:
+        """The copy of the last release, written after it; None if it is missing or unreadable."""
+        path = f"{names.channel(self._channel, self._system)}/{names.LAST_RELEASE}"
+        try:
+            found = nodes.channel_of(path, self._store.read(path))
+        except (Missing, RegistryError):
+            return None
+        return found if (found.channel, found.system) == (self._channel, self._system) else None
+
+    def newest(self) -> nodes.Channel:
+        """The active release; its sequence is 0 if there is no readable release."""
+        copy = self.copy()
+        # The copy may lag; the entries are authoritative.
+        start = None if copy is None else self.entry(copy.sequence)
+        if isinstance(start, nodes.Channel):
+            return self._active_release(start)
+        return self._active_release(
+            nodes.Channel(channel=self._channel, system=self._system, sequence=start.sequence if start else 0)
+        )
+
+    def newer(self, known: nodes.Channel) -> nodes.Channel:
+        """The active release, searched from a known one; takes a single read if nothing changed."""
+        return self._active_release(known)
+
+    def all(self, last: int | None = None, until: int | None = None) -> list[nodes.Channel]:
+        """All readable releases, or the `last` ones of them, oldest first; `until`: none after this one."""
+        current = self.newest()
+        newest = current.sequence if until is None else min(until, current.sequence)
+        found = [current] if 0 < current.sequence == newest else []
+        for sequence in range(newest - len(found), 0, -1):
+            if last is not None and len(found) >= last:
+                break
+            entry = self.entry(sequence)
+            if isinstance(entry, nodes.Channel):
+                found.append(entry)
+        return found[::-1]
+
+    def unreadable_releases(self) -> list[UnreadableRelease]:
+        """All unreadable releases."""
+        found = [self.entry(sequence) for sequence in range(1, self.newest().last + 1)]
+        return [release for release in found if isinstance(release, UnreadableRelease)]
+
+    # --- private ---
+
+    def _active_release(self, known: nodes.Channel) -> nodes.Channel:
+        found = self._newest_entry(known)
+        if not isinstance(found, UnreadableRelease):
+            return found
+        copy = self.copy()
+        if copy is not None and copy.sequence == found.sequence:
+            # The release was completed, so it is active, and the copy has its content.
+            return replace(copy, broken={found.sequence: found.why})
+        broken = {found.sequence: found.why}
+        # The copy is written last: without it, it is unknown how far the release got.
+        lost = copy is None
+        for sequence in range(found.sequence - 1, 0, -1):
+            if len(broken) > MOST_UNREAD:
+                name = f"{self._channel}/{self._system}"
+                raise RegistryError(
+                    f"{name}: more than {MOST_UNREAD} releases in a row cannot be read, "
+                    f"from {found.sequence} down ({found.why})"
+                )
+            earlier = known if known.when and known.sequence == sequence else self.entry(sequence)
+            if isinstance(earlier, nodes.Channel):
+                return replace(earlier, broken=broken, lost=lost)
+            if earlier is not None:
+                broken[sequence] = earlier.why
+        return nodes.Channel(channel=self._channel, system=self._system, broken=broken, lost=lost)
+
+    def _newest_entry(self, known: nodes.Channel) -> nodes.Channel | UnreadableRelease:
+        """The entry with the highest number, by galloping search from a known one; there are no gaps."""
+        sequence = known.sequence
+        found: nodes.Channel | UnreadableRelease = known if known.when else self.entry(sequence) or known
+        if found is known:
+            # Keep what is known of its own entry; later entries are read again.
+            found = replace(
+                known, broken={number: why for number, why in known.broken.items() if number == sequence}, lost=False
+            )
+        step, beyond = 1, None
+        while beyond is None:
+            if sequence > MOST:
+                name = f"{self._channel}/{self._system}"
+                raise RegistryError(
+                    f"{name} has more than {MOST:,} releases: the storage seems to return every file requested"
+                )
+            later = self.entry(sequence + step)
+            if later is None:
+                beyond = sequence + step
+            else:
+                found, sequence, step = later, sequence + step, step * 2
+        while beyond - sequence > 1:
+            middle = (beyond + sequence) // 2
+            later = self.entry(middle)
+            if later is None:
+                beyond = middle
+            else:
+                found, sequence = later, middle
+        return found

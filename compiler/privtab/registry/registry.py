@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from privtab.errors import BundleRefused, RegistryConflict, RegistryError, SignatureRefused, UsageError
 from privtab.registry import names, records
-from privtab.registry.history import History, UnreadableRelease
 from privtab.registry.nodes import VERSION, BrokenRecord, Canary, Channel, Revision, decoded, encoded, pin, timestamp
-from privtab.registry.records import Holds
+from privtab.registry.records import History, Holds, UnreadableRelease
 from privtab.registry.stores import Exists, Missing, Store, check_empty, check_exclusive_create, opened
 
 if TYPE_CHECKING:
@@ -372,7 +371,7 @@ class Registry:
         trust = self.trust()
         if trust is None:
             return
-        from privtab.bundle.verify import verify
+        from privtab.bundle.sign import verify
 
         try:
             verify(bundle, trust)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from privtab._install import how_to_install
+from privtab._resources import how_to_install
 from privtab._staged import staged, sync_folder
 from privtab.errors import RegistryError, UsageError
 from privtab.registry import names

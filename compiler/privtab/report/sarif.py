@@ -16,7 +16,7 @@ from urllib.parse import quote
 from privtab import __version__
 from privtab.diagnostics import Diagnostic, Severity, Span
 from privtab.printable import printable_json
-from privtab.report.nodes import Rule, Suppressed
+from privtab.report import Rule, Suppressed
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "privtabFinding/v1"

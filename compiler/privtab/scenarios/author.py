@@ -15,13 +15,12 @@ from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.locations import Locations
 from privtab.request import Entity, Request, flag_name
-from privtab.scenarios.nodes import Because, Case, Expected
+from privtab.scenarios import Because, Case, Expected
 from privtab.scenarios.tree import Combinations, Fields, Params, ScenarioReader
 from privtab.scenarios.ways import WaysReader
-from privtab.state.load import load
+from privtab.state.load import load, validate
 from privtab.state.nodes import ALL_TABLES, Placement, RowLocation, State, StateFinding
 from privtab.state.raw import RawReader, RawState
-from privtab.state.validate import validate
 from privtab.syntax import yaml_tree
 from privtab.syntax.yaml_tree import Node
 

@@ -7,24 +7,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from privtab.attributes import Value
+from privtab.ir import nodes as ir
 from privtab.ir.canonical import Leaf
 from privtab.ir.formula import on_entity
-from privtab.ir.nodes import (
-    RESOURCE,
-    Compare,
-    EntityType,
-    Has,
-    HasBelow,
-    Holds,
-    Member,
-    Owner,
-    OwnsBelow,
-    Program,
-    Self,
-    ServiceAdmin,
-    Target,
-    Term,
-)
 from privtab.ir.serialise import vocabulary
 from privtab.names import encode_name, path_of
 from privtab.reference.rights import (
@@ -44,9 +29,9 @@ from privtab.request import Entity
 HeldSet: TypeAlias = frozenset[Right]
 Ways: TypeAlias = tuple[HeldSet, ...]
 ANYONE: Ways = (frozenset(),)
-Denied: TypeAlias = frozenset[Has]
+Denied: TypeAlias = frozenset[ir.Has]
 """Privileges that are denied on their entities."""
-AttributeValues: TypeAlias = "Mapping[Term, Value | None]"
+AttributeValues: TypeAlias = "Mapping[ir.Term, Value | None]"
 """The value of each attribute that a request is about; None where it is absent."""
 
 
@@ -68,15 +53,15 @@ def set_text(rights: HeldSet) -> str:
     return ", ".join(map(right_text, in_order(rights)))
 
 
-def compares(rights: Iterable[Right]) -> Iterator[Compare]:
+def compares(rights: Iterable[Right]) -> Iterator[ir.Compare]:
     """The comparisons among some rights."""
-    return (right for right in rights if isinstance(right, Compare))
+    return (right for right in rights if isinstance(right, ir.Compare))
 
 
 class CallerSemantics(Rights):
     """Which rights give what a caller can hold, under the semantics of a program; denials take grants away."""
 
-    def __init__(self, program: Program, keys: Callable[[Entity], Iterable[str]]) -> None:
+    def __init__(self, program: ir.Program, keys: Callable[[Entity], Iterable[str]]) -> None:
         """`keys`: the keys on the path of an entity."""
         super().__init__(program, keys)
         self.deny_overrides = program.semantics.deny == "overrides"
@@ -88,16 +73,16 @@ class CallerSemantics(Rights):
             self._known_ways[way] = tuple(map(self.giving, way))
         return all(giving.hold(rights, denied) for giving in self._known_ways[way])
 
-    def holding(self, leaf: Leaf, key: Callable[[Target], str]) -> list[Right]:
+    def holding(self, leaf: Leaf, key: Callable[[ir.Target], str]) -> list[Right]:
         """What fulfils an atom about the entities with these keys, any of them; nothing if a caller cannot be given that."""
         right = about(leaf, key)
-        if isinstance(right, Has | HasBelow):
+        if isinstance(right, ir.Has | ir.HasBelow):
             names = self.program.granted_as(right.privilege)
-            may_all = isinstance(right, HasBelow) or len(names) == 1
+            may_all = isinstance(right, ir.HasBelow) or len(names) == 1
             found = (replace(right, privilege=name) for name in names)
             return [one for one in found if may_all or self.is_grantable(one.privilege, one.target.slot)]
-        if isinstance(leaf, Self):
-            return [ONESELF] if leaf.target.slot == RESOURCE else []
+        if isinstance(leaf, ir.Self):
+            return [ONESELF] if leaf.target.slot == ir.RESOURCE else []
         return [] if right is None else [right]
 
     def places(self, right: Right, everywhere: Iterable[str], privilege: str = "") -> list[Right]:
@@ -107,14 +92,14 @@ class CallerSemantics(Rights):
         """
         on = on_entity(right)
         keys = [key for key in everywhere if key_of(right) in self.keys(Entity.parse(key))]
-        if not isinstance(on, Has):
+        if not isinstance(on, ir.Has):
             return [with_key(on, key) for key in keys]
         granted = [key for key in keys if self.is_grantable(on.privilege, key)]
         # Owners have the privilege also where it cannot be granted.
         owned = (
             [key for key in keys if key not in granted] if (privilege or on.privilege) in self.owner_privileges else []
         )
-        return [*(with_key(on, key) for key in granted), *(Owner(target=target_of(key)) for key in owned)]
+        return [*(with_key(on, key) for key in granted), *(ir.Owner(target=target_of(key)) for key in owned)]
 
     def by_ownership(self, way: HeldSet) -> Iterator[HeldSet]:
         """The set with one of its privileges held through ownership, which denials do not affect."""
@@ -123,12 +108,12 @@ class CallerSemantics(Rights):
 
     def deniable(self, way: HeldSet) -> list[str]:
         """The privileges of a set of which a denial further down may leave the set intact."""
-        names = {right.privilege for right in way if isinstance(right, Has)}
+        names = {right.privilege for right in way if isinstance(right, ir.Has)}
         return sorted(filter(self.program.inherits, names))
 
     def grantable_around(self, right: Right, everywhere: Iterable[str]) -> tuple[bool, bool]:
         """Whether a privilege can be granted above its object, and on one of some entities below it."""
-        if not isinstance(right, Has):
+        if not isinstance(right, ir.Has):
             return False, False
         own, name = right.target.slot, right.privilege
         above = any(grant != right for grant in self.granting(right))
@@ -142,10 +127,10 @@ class CallerSemantics(Rights):
         """
         held = [right for leaf in asked for right in self.holding(leaf, lambda target: target.type)]
         wanted = {(type(on_entity(right)), key_of(right)) for right in held}
-        owned_below = {key_of(right) for right in held if isinstance(right, OwnsBelow)}
+        owned_below = {key_of(right) for right in held if isinstance(right, ir.OwnsBelow)}
         types = self.program.entities
-        wanted |= {(Owner, type_) for type_ in types if owned_below & set(self.program.chain(type_))}
-        always = (Has, Self, Compare, *((Owner,) if self.owner_privileges else ()))
+        wanted |= {(ir.Owner, type_) for type_ in types if owned_below & set(self.program.chain(type_))}
+        always = (ir.Has, ir.Self, ir.Compare, *((ir.Owner,) if self.owner_privileges else ()))
         return lambda right: isinstance(right, always) or (type(right), key_of(right).partition(":")[0]) in wanted
 
     def everything(self, everywhere: Iterable[str], resource: Entity) -> Iterator[Right]:
@@ -153,18 +138,18 @@ class CallerSemantics(Rights):
         for key in everywhere:
             target = target_of(key)
             for privilege in self.program.grantable_on(target.type):
-                yield Has(privilege=privilege, target=target)
+                yield ir.Has(privilege=privilege, target=target)
             if self.program.semantics.owner is not None:
-                yield Owner(target=target)
-            yield Member(target=target)
+                yield ir.Owner(target=target)
+            yield ir.Member(target=target)
             if self.program.entities[target.type].principal == "role":
-                yield Holds(target=target)
-        yield ServiceAdmin()
+                yield ir.Holds(target=target)
+        yield ir.ServiceAdmin()
         if self.program.entities[resource.type].principal == "user" and vocabulary(self.program).complete(resource):
             yield ONESELF
 
 
-def at_or_below(program: Program, key: str, suffix: str = "") -> Iterator[tuple[str, str]]:
+def at_or_below(program: ir.Program, key: str, suffix: str = "") -> Iterator[tuple[str, str]]:
     """An entity and one of each type below it, each with what contains it; nothing contains the first here.
 
     If its type nests, one of the same type is below it, too, unless it has the most levels. `suffix` ends the names of those below.
@@ -189,6 +174,6 @@ def at_or_below(program: Program, key: str, suffix: str = "") -> Iterator[tuple[
             yield waiting[-1], container
 
 
-def _may_nest(program: Program, type_: EntityType, path: str) -> bool:
+def _may_nest(program: ir.Program, type_: ir.EntityType, path: str) -> bool:
     """Whether an entity with this path may contain one of its own type; with flat ids, its place does not tell its level here."""
     return type_.nested > 0 and (type_.flat or vocabulary(program).shapes[type_.name].levels(path) < type_.nested)

@@ -13,11 +13,10 @@ from privtab.errors import PolicyInvalid, UsageError
 from privtab.ir.formula import followed, item_condition
 from privtab.ir.nodes import Can, Program, Rule
 from privtab.pipeline import check_policy, find_policies, system_folder
+from privtab.scenarios import Case, CasePlan, Subject, finding
 from privtab.scenarios.author import Author
-from privtab.scenarios.cases import read_cases, read_walkthroughs
+from privtab.scenarios.cases import read_cases, read_suites, read_walkthroughs
 from privtab.scenarios.needs import read_needs
-from privtab.scenarios.nodes import Case, CasePlan, Subject, finding
-from privtab.scenarios.suites import read_suites
 from privtab.scenarios.tree import Fields, ScenarioReader, read_params
 from privtab.source import SourceFile
 from privtab.state.nodes import State

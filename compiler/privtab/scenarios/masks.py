@@ -16,7 +16,7 @@ from privtab.ir.nodes import ALWAYS, RESOURCE, Atom, ByType, Can, Formula, Progr
 from privtab.names import LEFT_OUT
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Request
-from privtab.scenarios.nodes import Case
+from privtab.scenarios import Case
 
 Key: TypeAlias = tuple[str, str]
 """An entity type and an operation."""

@@ -8,34 +8,9 @@ from typing import Literal, TypeAlias, assert_never
 
 from privtab.attributes import Attribute, Operator, Scalar
 from privtab.effects import PRINCIPAL_TABLES, EffectKind
+from privtab.ir import nodes as ir
 from privtab.ir.formula import conjunction, disjunction, item_condition, leaves
 from privtab.ir.names import condition_text
-from privtab.ir.nodes import (
-    ALWAYS,
-    NEVER,
-    RESOURCE,
-    And,
-    Atom,
-    ByType,
-    Can,
-    Compare,
-    Effect,
-    Formula,
-    Has,
-    HasBelow,
-    Holds,
-    Member,
-    Or,
-    Owner,
-    OwnsBelow,
-    Program,
-    Rule,
-    Self,
-    ServiceAdmin,
-    Target,
-    Term,
-    When,
-)
 from privtab.paths import Level
 from privtab.scenarios.masks import dependencies
 from privtab.state.names import StateNames
@@ -75,19 +50,19 @@ class Mutant:
 
     change: Change
     text: str
-    original: Rule
-    rule: Rule
+    original: ir.Rule
+    rule: ir.Rule
 
 
 class Mutants:
     """Generates the mutants of a program's rules."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ir.Program) -> None:
         self.program = program
         self.names = StateNames(program)
         self._privileges_on: dict[str, tuple[str, ...]] = {}
 
-    def of(self, rule: Rule) -> Iterator[Mutant]:
+    def of(self, rule: ir.Rule) -> Iterator[Mutant]:
         """Every mutant of a rule, each once."""
         seen: set[object] = {_content(rule)}
         for mutant in self._of(rule):
@@ -96,25 +71,25 @@ class Mutants:
                 seen.add(content)
                 yield mutant
 
-    def shown(self, rule: Rule) -> Iterator[Mutant]:
+    def shown(self, rule: ir.Rule) -> Iterator[Mutant]:
         """The mutants of a rule that answers of a system can show."""
         return (mutant for mutant in self.of(rule) if mutant.change not in ("effect", "report"))
 
-    def _of(self, rule: Rule) -> Iterator[Mutant]:
+    def _of(self, rule: ir.Rule) -> Iterator[Mutant]:
         point = _PointMutation(self, rule)
-        types = {RESOURCE: rule.entity, **{slot.name: slot.types[0] for slot in rule.withs if not slot.polymorphic}}
+        types = {ir.RESOURCE: rule.entity, **{slot.name: slot.types[0] for slot in rule.withs if not slot.polymorphic}}
         for change, text, formula in point.whole_cell_mutants(rule.requires, types):
             yield Mutant(change=change, text=text, original=rule, rule=replace(rule, requires=formula))
         if rule.each is not None:
             # Dropping all of `each` is the same as `each` dropped, which is reported once.
             for change, text, formula in point.whole_cell_mutants(rule.each, types):
-                if formula != ALWAYS:
+                if formula != ir.ALWAYS:
                     yield Mutant(change=change, text=text, original=rule, rule=replace(rule, each=formula))
             yield Mutant(change="each", text="`each` dropped", original=rule, rule=replace(rule, each=None))
             if rule.report is not None:
                 yield Mutant(change="report", text="`report` dropped", original=rule, rule=replace(rule, report=None))
-        if rule.gate != ALWAYS:
-            yield Mutant(change="gate", text="the gate dropped", original=rule, rule=replace(rule, gate=ALWAYS))
+        if rule.gate != ir.ALWAYS:
+            yield Mutant(change="gate", text="the gate dropped", original=rule, rule=replace(rule, gate=ir.ALWAYS))
         for number, effect in enumerate(rule.effects):
             before, after = rule.effects[:number], rule.effects[number + 1 :]
             dropped = replace(rule, effects=(*before, *after))
@@ -124,7 +99,7 @@ class Mutants:
                 text = f"`{_effect(other)}` for `{_effect(effect)}`"
                 yield Mutant(change="effect", text=text, original=rule, rule=changed)
 
-    def _effects(self, effect: Effect) -> Iterator[Effect]:
+    def _effects(self, effect: ir.Effect) -> Iterator[ir.Effect]:
         """The effect with another kind, privilege or target; or with another table of a principal's rows."""
         if effect.what in PRINCIPAL_TABLES and not effect.privileges:
             yield from (replace(effect, what=table) for table in _neighbours(list(PRINCIPAL_TABLES), effect.what))
@@ -160,33 +135,43 @@ class Mutants:
 class _PointMutation:
     """Changes one point in a condition of a rule."""
 
-    def __init__(self, mutants: Mutants, rule: Rule) -> None:
+    def __init__(self, mutants: Mutants, rule: ir.Rule) -> None:
         self.mutants = mutants
         self.program = mutants.program
         self.rule = rule
-        self.used: dict[Target, set[str]] = {}
+        self.used: dict[ir.Target, set[str]] = {}
         for atom in leaves(self.program, item_condition(rule)):
-            if isinstance(atom, Has):
+            if isinstance(atom, ir.Has):
                 self.used.setdefault(atom.target, set()).add(atom.privilege)
 
-    def whole_cell_mutants(self, formula: Formula, types: Types) -> Iterator[tuple[Change, str, Formula]]:
+    def whole_cell_mutants(self, formula: ir.Formula, types: Types) -> Iterator[tuple[Change, str, ir.Formula]]:
         """The changes of a whole cell, including dropping it if it is a single part."""
-        if not (isinstance(formula, And | Or)):
-            yield "drop", f"without `{self.text(formula)}`: anyone may", ALWAYS
+        if not (isinstance(formula, ir.And | ir.Or)):
+            yield "drop", f"without `{self.text(formula)}`: anyone may", ir.ALWAYS
         yield from self.changes(formula, types)
 
-    def changes(self, formula: Formula, types: Types) -> Iterator[tuple[Change, str, Formula]]:
+    def changes(self, formula: ir.Formula, types: Types) -> Iterator[tuple[Change, str, ir.Formula]]:
         """Every change of one point in a condition."""
         match formula:
-            case Has() | Owner() | Member() | Self() | Holds() | ServiceAdmin() | HasBelow() | OwnsBelow() | Compare():
+            case (
+                ir.Has()
+                | ir.Owner()
+                | ir.Member()
+                | ir.Self()
+                | ir.Holds()
+                | ir.ServiceAdmin()
+                | ir.HasBelow()
+                | ir.OwnsBelow()
+                | ir.Compare()
+            ):
                 yield from self._atom(formula, types)
-            case And() | Or():
+            case ir.And() | ir.Or():
                 yield from self._parts(formula, types)
-            case When():
+            case ir.When():
                 yield "flag", f"`{self.text(formula.body)}` always, not only when `{formula.flag}`", formula.body
                 for change, text, body in self.changes(formula.body, types):
                     yield change, text, replace(formula, body=body)
-            case Can():
+            case ir.Can():
                 for target in self._targets(formula.target, types):
                     key = target.type, formula.operation
                     referred = self.program.rules.get(key)
@@ -198,7 +183,7 @@ class _PointMutation:
                     ):
                         changed = replace(formula, target=target)
                         yield "target", self._replaced(changed, formula), changed
-            case ByType():
+            case ir.ByType():
                 for number, (type_, case_) in enumerate(formula.cases):
                     known = {**types, formula.slot: type_}
                     of_type = f" (where `{formula.slot}` is a `{type_}`)"
@@ -208,17 +193,17 @@ class _PointMutation:
             case _:
                 assert_never(formula)
 
-    def _case(self, formula: Formula, types: Types) -> Iterator[tuple[Change, str, Formula]]:
-        yield "drop", "never", NEVER
-        yield "drop", "always", ALWAYS
+    def _case(self, formula: ir.Formula, types: Types) -> Iterator[tuple[Change, str, ir.Formula]]:
+        yield "drop", "never", ir.NEVER
+        yield "drop", "always", ir.ALWAYS
         yield from self.changes(formula, types)
 
-    def _parts(self, formula: And | Or, types: Types) -> Iterator[tuple[Change, str, Formula]]:
-        join = conjunction if isinstance(formula, And) else disjunction
+    def _parts(self, formula: ir.And | ir.Or, types: Types) -> Iterator[tuple[Change, str, ir.Formula]]:
+        join = conjunction if isinstance(formula, ir.And) else disjunction
         parts = formula.parts
         if len(parts) > 1:
-            word, instead_of = ("any", "all") if isinstance(formula, And) else ("all", "any")
-            swapped = disjunction(*parts) if isinstance(formula, And) else conjunction(*parts)
+            word, instead_of = ("any", "all") if isinstance(formula, ir.And) else ("all", "any")
+            swapped = disjunction(*parts) if isinstance(formula, ir.And) else conjunction(*parts)
             yield "any-all", f"{word} for {instead_of} of `{self.text(formula)}`", swapped
         for number, part in enumerate(parts):
             before, after = parts[:number], parts[number + 1 :]
@@ -227,41 +212,41 @@ class _PointMutation:
             for change, text, changed in self.changes(part, types):
                 yield change, text, join(*before, changed, *after)
 
-    def _atom(self, atom: Atom, types: Types) -> Iterator[tuple[Change, str, Formula]]:
+    def _atom(self, atom: ir.Atom, types: Types) -> Iterator[tuple[Change, str, ir.Formula]]:
         match atom:
-            case Has(privilege=privilege, target=target):
+            case ir.Has(privilege=privilege, target=target):
                 for name in self.mutants.neighbours(privilege, target.type, self.used.get(target, set())):
-                    changed: Atom = replace(atom, privilege=name)
+                    changed: ir.Atom = replace(atom, privilege=name)
                     yield "privilege", self._replaced(changed, atom), changed
                 on = self.program.privileges[privilege].on
                 for other in (*self._targets(target, types, frozenset(on)), *self._levels(target)):
                     changed = replace(atom, target=other)
                     yield "target", self._replaced(changed, atom), changed
-            case Owner(target=target) | Member(target=target):
+            case ir.Owner(target=target) | ir.Member(target=target):
                 for other in (*self._targets(target, types), *self._levels(target)):
                     changed = replace(atom, target=other)
                     yield "target", self._replaced(changed, atom), changed
-            case HasBelow(privilege=privilege, target=target):
-                changed = Has(privilege=privilege, target=target)
+            case ir.HasBelow(privilege=privilege, target=target):
+                changed = ir.Has(privilege=privilege, target=target)
                 yield "target", self._replaced(changed, atom), changed
-            case OwnsBelow(target=target):
-                changed = Owner(target=target)
+            case ir.OwnsBelow(target=target):
+                changed = ir.Owner(target=target)
                 yield "target", self._replaced(changed, atom), changed
-            case Compare():
+            case ir.Compare():
                 for changed in self._compared(atom):
                     yield "comparison", self._replaced(changed, atom), changed
-            case Self() | Holds() | ServiceAdmin():
+            case ir.Self() | ir.Holds() | ir.ServiceAdmin():
                 return
             case _:
                 assert_never(atom)
 
-    def _compared(self, compare: Compare) -> Iterator[Compare]:
+    def _compared(self, compare: ir.Compare) -> Iterator[ir.Compare]:
         """The comparison with the bound moved, with another word of an enumeration, or with one constant more or less."""
         if compare.operator in OTHER_BOUND:
             yield replace(compare, operator=OTHER_BOUND[compare.operator])
         declared = self.program.attribute(compare.left)
         constants = compare.right
-        if isinstance(constants, Term) or declared is None:
+        if isinstance(constants, ir.Term) or declared is None:
             return
         others = [value for value in _words(declared) if value not in constants]
         if compare.operator in ("=", "contains"):
@@ -271,7 +256,7 @@ class _PointMutation:
             yield from (replace(compare, right=rest) for rest in rests if rest)
             yield from (replace(compare, right=(*constants, value)) for value in others[:1])
 
-    def _targets(self, target: Target, types: Types, on: frozenset[str] | None = None) -> Iterator[Target]:
+    def _targets(self, target: ir.Target, types: Types, on: frozenset[str] | None = None) -> Iterator[ir.Target]:
         """The nearest entity above and the nearest below on the same path; with `on`, only of these types."""
         chain = self.program.chain(target.type)
         for type_ in reversed(chain[:-1]):
@@ -281,22 +266,22 @@ class _PointMutation:
         slot_type = types.get(target.slot)
         path = self.program.chain(slot_type) if slot_type is not None else ()
         for type_ in path[path.index(target.type) + 1 :] if target.type in path else ():
-            is_created = self.rule.creates and target.slot == RESOURCE and type_ == self.rule.entity
+            is_created = self.rule.creates and target.slot == ir.RESOURCE and type_ == self.rule.entity
             if (on is None or type_ in on) and not is_created:
                 yield replace(target, type=type_, level="nearest")
                 break
 
-    def _levels(self, target: Target) -> Iterator[Target]:
+    def _levels(self, target: ir.Target) -> Iterator[ir.Target]:
         """The same type on another level, if the type nests."""
         other = OTHER_LEVEL[target.level]
-        is_created = self.rule.creates and target.slot == RESOURCE and target.type == self.rule.entity
+        is_created = self.rule.creates and target.slot == ir.RESOURCE and target.type == self.rule.entity
         if self.program.entities[target.type].nested and not (is_created and other == "nearest"):
             yield replace(target, level=other)
 
-    def _replaced(self, changed: Formula, original: Formula) -> str:
+    def _replaced(self, changed: ir.Formula, original: ir.Formula) -> str:
         return f"`{self.text(changed)}` for `{self.text(original)}`"
 
-    def text(self, formula: Formula) -> str:
+    def text(self, formula: ir.Formula) -> str:
         """A condition as written in a cell."""
         return condition_text(formula, self.rule)
 
@@ -314,11 +299,11 @@ def _neighbours(names: list[str] | tuple[str, ...], name: str) -> tuple[str, ...
     return tuple(dict.fromkeys((names[(index + 1) % len(names)], names[index - 1])))
 
 
-def _effect(effect: Effect) -> str:
+def _effect(effect: ir.Effect) -> str:
     return f"{effect.text} ({effect.target.type})"
 
 
-def _content(rule: Rule) -> object:
+def _content(rule: ir.Rule) -> object:
     return (
         rule.gate,
         rule.requires,

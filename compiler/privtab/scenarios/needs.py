@@ -17,6 +17,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.locations import GrowingLocations, Locations
 from privtab.reference.rights import Right, about, right_text, target_of
 from privtab.request import Entity, Request
+from privtab.scenarios import Case
 from privtab.scenarios.author import NEEDS_CONTEXT_KEYS, Author
 from privtab.scenarios.callers import (
     AttributeValues,
@@ -31,7 +32,6 @@ from privtab.scenarios.callers import (
     smallest,
 )
 from privtab.scenarios.generated import Caller, CallerStates
-from privtab.scenarios.nodes import Case
 from privtab.scenarios.tree import Fields, Values
 from privtab.scenarios.ways import MAX_WAYS
 from privtab.state.located import locations

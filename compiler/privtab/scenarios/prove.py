@@ -16,9 +16,9 @@ from privtab.ir.names import atom_text
 from privtab.ir.nodes import And, Compare, Formula, Or, Program, Rule
 from privtab.ir.shapes import rule_flags
 from privtab.ir.support import Tool, check_support
+from privtab.scenarios import Case, CasePlan, Form
 from privtab.scenarios.masks import SETTING_COST, Budget, Key, Mask, Observed, noticing
 from privtab.scenarios.mutants import Mutant, Mutants
-from privtab.scenarios.nodes import Case, CasePlan, Form
 from privtab.scenarios.run import ReferenceEngine, effect_text, failures
 from privtab.scenarios.suggest import Setting, suggestions
 

@@ -14,12 +14,12 @@ from privtab.diagnostics import Span
 from privtab.ir.names import atom_text
 from privtab.ir.nodes import Rule
 from privtab.ir.serialise import source_text
-from privtab.report.nodes import Case as JUnitCase
-from privtab.report.nodes import Failure as JUnitFailure
-from privtab.report.nodes import Suite
+from privtab.report import Case as JUnitCase
+from privtab.report import Failure as JUnitFailure
+from privtab.report import Suite
 from privtab.request import why_denied
+from privtab.scenarios import Case, CasePlan, Subject
 from privtab.scenarios.mutants import CHANGES, Mutant
-from privtab.scenarios.nodes import Case, CasePlan, Subject
 from privtab.scenarios.prove import Cell, Coverage, Score
 from privtab.scenarios.prove import undecided as undecided_by
 from privtab.scenarios.run import Failure, reasons

@@ -15,7 +15,7 @@ from privtab.errors import OpaError
 from privtab.ir.nodes import Effect, Program
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Decision, Request
-from privtab.scenarios.nodes import Because, Case, CasePlan
+from privtab.scenarios import Because, Case, CasePlan
 from privtab.state.nodes import State
 
 if TYPE_CHECKING:

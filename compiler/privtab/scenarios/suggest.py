@@ -12,34 +12,18 @@ from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
 
+from privtab.ir import nodes as ir
 from privtab.ir.formula import RequestAlgebra, anchor, asked_condition, followed, item_condition, leaves, move
 from privtab.ir.names import atom_words
-from privtab.ir.nodes import (
-    RESOURCE,
-    Atom,
-    Can,
-    Effect,
-    Formula,
-    Has,
-    HasBelow,
-    Holds,
-    Member,
-    Owner,
-    OwnsBelow,
-    Program,
-    Rule,
-    Target,
-    When,
-)
 from privtab.ir.serialise import vocabulary
 from privtab.ir.shapes import present
 from privtab.paths import base_type, level_of
 from privtab.request import NOT_SET
-from privtab.scenarios.nodes import Form
+from privtab.scenarios import Form
 
 Tree: TypeAlias = "str | list[list[str]] | dict[str, list[Tree]]"
 """Ways as written: an atom or a name, sets, or parts under `all` or `any`."""
-Value: TypeAlias = "Tree | Atom"
+Value: TypeAlias = "Tree | ir.Atom"
 """The value of a condition before it is written."""
 ANYONE: Tree = "anyone"
 NOBODY: Tree = []
@@ -56,7 +40,7 @@ class _Entry:
     keys: dict[str, str] = field(default_factory=dict)
 
 
-def suggestions(program: Program, settings_by_rule: Mapping[str, tuple[Rule, Collection[Setting]]]) -> str:
+def suggestions(program: ir.Program, settings_by_rule: Mapping[str, tuple[ir.Rule, Collection[Setting]]]) -> str:
     """The text of `let` and `needs` for some rules, each in some of its settings; empty if there are none."""
     writer = _Writer(program)
     for rule, settings in settings_by_rule.values():
@@ -70,18 +54,18 @@ def suggestions(program: Program, settings_by_rule: Mapping[str, tuple[Rule, Col
     return writer.text()
 
 
-def _numbers_of_levels(program: Program, rule: Rule) -> range:
+def _numbers_of_levels(program: ir.Program, rule: ir.Rule) -> range:
     """On how many levels requests are suggested: on as many as it takes to tell those apart that the condition names."""
     bounds = [type_.nested for type_ in program.entities.values() if type_.nested]
     if not bounds:
         return range(1, 2)
-    held = (Has, Owner, Member, HasBelow, OwnsBelow)
+    held = (ir.Has, ir.Owner, ir.Member, ir.HasBelow, ir.OwnsBelow)
     atoms = (atom for atom in leaves(program, item_condition(rule)) if isinstance(atom, held))
     others = {atom.target.level for atom in atoms} - {"nearest"}
     return range(1, 1 + min(1 + len(others), MOST_LEVELS, *bounds))
 
 
-def _setting_order(rule: Rule, setting: Setting) -> tuple[object, ...]:
+def _setting_order(rule: ir.Rule, setting: Setting) -> tuple[object, ...]:
     """Sort by number of flags, then by types in the order of the row, then by the form of the request."""
     flags, types, form = setting
     slots = {slot.name: slot.types for slot in rule.withs}
@@ -92,7 +76,7 @@ def _setting_order(rule: Rule, setting: Setting) -> tuple[object, ...]:
 class _Writer:
     """Collects entries, and merges those that state the same about several requests."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ir.Program) -> None:
         self.program = program
         self._shapes = vocabulary(program).shapes
         self.places: dict[str, str] = {}
@@ -102,16 +86,16 @@ class _Writer:
         self.left_out: list[str] = []
         """Operations whose requests name active roles, which `needs` cannot say."""
 
-    def add(self, rule: Rule, flags: frozenset[str], types: Mapping[str, str], form: Form, number: int) -> None:
+    def add(self, rule: ir.Rule, flags: frozenset[str], types: Mapping[str, str], form: Form, number: int) -> None:
         """Add one request of a rule, in which each object whose path has levels has this number of them."""
         objects = present(types)
-        levels = dict.fromkeys((RESOURCE, *objects), number)
-        names = RequestNames(self.program, {RESOURCE: rule.entity, **objects}, levels)
+        levels = dict.fromkeys((ir.RESOURCE, *objects), number)
+        names = RequestNames(self.program, {ir.RESOURCE: rule.entity, **objects}, levels)
         condition = asked_condition(self.program, rule, named=form != "call")
-        on_resource = Target(slot=RESOURCE, type=rule.entity)
+        on_resource = ir.Target(slot=ir.RESOURCE, type=rule.entity)
         resource = names.key(on_resource)
         for slot, slot_type in objects.items():
-            self.places |= names.places(Target(slot=slot, type=slot_type))
+            self.places |= names.places(ir.Target(slot=slot, type=slot_type))
         places = names.places(on_resource)
         if form == "call":
             type_, _, path = resource.partition(":")
@@ -121,7 +105,9 @@ class _Writer:
         self.places |= places
         keys: dict[str, str] = {}
         if objects:
-            named = (f"{slot}: {_quoted(names.key(Target(slot=slot, type=type_)))}" for slot, type_ in objects.items())
+            named = (
+                f"{slot}: {_quoted(names.key(ir.Target(slot=slot, type=type_)))}" for slot, type_ in objects.items()
+            )
             keys["with"] = "{" + ", ".join(named) + "}"
         flag_texts = [*sorted(flags), *(f"{flag}{NOT_SET}" for flag in rule.required_flags if flag not in flags)]
         if flag_texts:
@@ -145,11 +131,11 @@ class _Writer:
         entry = self.entries.setdefault(tuple(keys.items()), _Entry(keys=keys))
         entry.asks.append(f"{rule.operation} {resource}")
 
-    def _effect(self, effect: Effect, names: RequestNames, rule: Rule, resource: str, form: Form) -> str:
+    def _effect(self, effect: ir.Effect, names: RequestNames, rule: ir.Rule, resource: str, form: Form) -> str:
         """The text of an effect; an entity that the request does not name is written as its type."""
         named_length = len(self.program.chain(rule.entity)) - (form == "call")
         key = names.key(effect.target)
-        if effect.target.slot == RESOURCE and anchor(self.program, effect.target)[0] >= named_length:
+        if effect.target.slot == ir.RESOURCE and anchor(self.program, effect.target)[0] >= named_length:
             key = effect.target.type
         return f"{effect.text} ({'{resource}' if key == resource else key})"
 
@@ -183,14 +169,14 @@ class _WaysWriter(RequestAlgebra[Value]):
         self.writer = writer
         self.names = names
 
-    def tree(self, formula: Formula) -> Tree:
+    def tree(self, formula: ir.Formula) -> Tree:
         """A condition as ways."""
         return self._as_tree(self.fold(formula))
 
     def _as_tree(self, value: Value) -> Tree:
         return value if isinstance(value, str | list | dict) else self.names.atom(value)
 
-    def atom(self, atom: Atom) -> Value:
+    def atom(self, atom: ir.Atom) -> Value:
         return atom
 
     def all_of(self, values: Iterable[Value]) -> Tree:
@@ -225,8 +211,10 @@ class _WaysWriter(RequestAlgebra[Value]):
 
     def any_of(self, values: Iterable[Value]) -> Tree:
         parts = list(values)
-        atoms = [part for part in parts if isinstance(part, Has | Owner | Member | Holds)]
-        others = [self._as_tree(part) for part in parts if not isinstance(part, Has | Owner | Member | Holds)]
+        atoms = [part for part in parts if isinstance(part, ir.Has | ir.Owner | ir.Member | ir.Holds)]
+        others = [
+            self._as_tree(part) for part in parts if not isinstance(part, ir.Has | ir.Owner | ir.Member | ir.Holds)
+        ]
         alternatives = [*self.names.merged(atoms), *(part for part in others if part != NOBODY)]
         alternatives = [part for number, part in enumerate(alternatives) if part not in alternatives[:number]]
         if ANYONE in alternatives:
@@ -235,11 +223,11 @@ class _WaysWriter(RequestAlgebra[Value]):
             return alternatives[0] if alternatives else NOBODY
         return {"any": alternatives}
 
-    def referred(self, can: Can) -> str:
+    def referred(self, can: ir.Can) -> str:
         """The name of a part for the rule that a `can` refers to; the part is added when it is first needed."""
         rule = self.program.rules[can.target.type, can.operation]
         condition = item_condition(rule)
-        flags_used = {node.flag for node in followed(self.program, condition) if isinstance(node, When)}
+        flags_used = {node.flag for node in followed(self.program, condition) if isinstance(node, ir.When)}
         words = [
             can.operation,
             can.target.type,
@@ -261,21 +249,21 @@ class RequestNames:
     `levels`: by slot, the levels on the path of its object where a type nests; one unless it says otherwise.
     """
 
-    def __init__(self, program: Program, types: Mapping[str, str], levels: Mapping[str, int] | None = None) -> None:
+    def __init__(self, program: ir.Program, types: Mapping[str, str], levels: Mapping[str, int] | None = None) -> None:
         self.program = program
         self.slots = {slot: number for number, slot in enumerate(types, start=1)}
         self._levels = levels or {}
 
-    def key(self, target: Target) -> str:
+    def key(self, target: ir.Target) -> str:
         """The key of a target: `table:m/c/s/t`."""
         return self._path(target)[-1]
 
-    def places(self, target: Target) -> dict[str, str]:
+    def places(self, target: ir.Target) -> dict[str, str]:
         """What contains each entity with a flat id on the path of a target, by key."""
         flat = self.program.flat
         return {key: around for around, key in pairwise(self._path(target)) if key.partition(":")[0] in flat}
 
-    def _path(self, target: Target) -> list[str]:
+    def _path(self, target: ir.Target) -> list[str]:
         """The keys on the path of a target, from the root to its own."""
         type_, of_object = base_type(target.type), self._levels.get(target.slot, 1)
         # An entity with a flat id lies in one place, so requests on other numbers of levels are about others.
@@ -298,18 +286,18 @@ class RequestNames:
         number = self.slots[slot]
         return str(number) if number > 1 else ""
 
-    def atom(self, atom: Atom) -> str:
+    def atom(self, atom: ir.Atom) -> str:
         """An atom with names."""
         return atom_words(atom, self.key)
 
-    def merged(self, atoms: Sequence[Has | Owner | Member | Holds]) -> Iterator[Tree]:
+    def merged(self, atoms: Sequence[ir.Has | ir.Owner | ir.Member | ir.Holds]) -> Iterator[Tree]:
         """Merge alternatives: `READ/WRITE (x)`, `owner (x, y)`."""
         by_key: dict[str, list[str]] = {}
         for atom in atoms:
             what, _, target = self.atom(atom).partition(" (")
-            word = what if isinstance(atom, Has) else f" {what}"
-            by_key.setdefault(target.removesuffix(")") if isinstance(atom, Has) else word, []).append(
-                word if isinstance(atom, Has) else target.removesuffix(")")
+            word = what if isinstance(atom, ir.Has) else f" {what}"
+            by_key.setdefault(target.removesuffix(")") if isinstance(atom, ir.Has) else word, []).append(
+                word if isinstance(atom, ir.Has) else target.removesuffix(")")
             )
         for key, values in by_key.items():
             if key.startswith(" "):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import product
 from typing import ClassVar, TypeAlias
 
-from privtab.scenarios.nodes import CODES
+from privtab.scenarios import CODES
 from privtab.syntax.node_reader import DocumentProblem, DocumentReader, is_empty, near
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, plain_value
 

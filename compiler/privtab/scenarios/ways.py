@@ -11,19 +11,7 @@ from typing import TypeVar, cast
 from privtab.attributes import Attribute, AttributeKind, Operator
 from privtab.attributes import Scalar as Constant
 from privtab.hints import did_you_mean
-from privtab.ir.nodes import (
-    Compare,
-    Has,
-    HasBelow,
-    Holds,
-    Member,
-    Owner,
-    OwnsBelow,
-    Program,
-    ServiceAdmin,
-    Target,
-    Term,
-)
+from privtab.ir import nodes as ir
 from privtab.names import ANY_PRIVILEGE, unquoted
 from privtab.reference.rights import ONESELF, target_of
 from privtab.request import Entity
@@ -41,7 +29,11 @@ _TERM = r"(?:user|request)\.[A-Za-z][A-Za-z0-9_]*|[A-Za-z][A-Za-z0-9_]*\s*\([^()
 _COMPARISON = re.compile(rf"(?P<left>{_TERM})(?:\s*(?P<relation><=|>=|=|<|>|\bin\b)\s*(?P<right>.+))?", re.DOTALL)
 _CONTAINED = re.compile(rf"(?P<word>\"[^\"\n]*\"|[^\W\d]\w*)\s+in\s+(?P<set>{_TERM})")
 _CODE = "T104"
-_KINDS: Mapping[str, type[Owner | Member | Holds]] = {"owner": Owner, "member": Member, "holds": Holds}
+_KINDS: Mapping[str, type[ir.Owner | ir.Member | ir.Holds]] = {
+    "owner": ir.Owner,
+    "member": ir.Member,
+    "holds": ir.Holds,
+}
 _SPACES = re.compile(r"\s+")
 T = TypeVar("T")
 MAX_WAYS = 2_000
@@ -51,7 +43,7 @@ MAX_WAYS = 2_000
 class WaysReader:
     """Reads `by` and `all`, following the names of `let`."""
 
-    def __init__(self, reader: ScenarioReader, program: Program, lets: Mapping[str, Node]) -> None:
+    def __init__(self, reader: ScenarioReader, program: ir.Program, lets: Mapping[str, Node]) -> None:
         self.reader = reader
         self.program = program
         self.names = StateNames(program)
@@ -180,7 +172,7 @@ class WaysReader:
         if normalised == "self":
             return (frozenset({ONESELF}),)
         if normalised == "service admin":
-            return (frozenset({ServiceAdmin()}),)
+            return (frozenset({ir.ServiceAdmin()}),)
         if is_comparison(text.value.strip()):
             compare = self._found(node, comparison(self.program, self.names, text.value.strip()))
             return None if compare is None else (frozenset({compare}),)
@@ -208,9 +200,9 @@ class WaysReader:
 
     def _atoms_on(self, node: Node, what: str, keys: list[Entity], *, below: bool) -> Ways | None:
         if what in _KINDS:
-            kind = OwnsBelow if below else _KINDS[what]
+            kind = ir.OwnsBelow if below else _KINDS[what]
             return tuple(frozenset({kind(target=target_of(str(key)))}) for key in keys)
-        has = HasBelow if below else Has
+        has = ir.HasBelow if below else ir.Has
         found: list[HeldSet] = []
         names = (unquoted(part.strip()) for part in what.split("/"))
         for name, key in product(names, keys):
@@ -247,7 +239,7 @@ def is_comparison(text: str) -> bool:
     return found["relation"] is not None or found["left"].startswith(("user.", "request."))
 
 
-def comparison(program: Program, names: StateNames, text: str) -> Compare | Problem:
+def comparison(program: ir.Program, names: StateNames, text: str) -> ir.Compare | Problem:
     """The comparison that a text says; or what is wrong with its attributes, entities, constants or types."""
     contained = _CONTAINED.fullmatch(text) if _COMPARISON.fullmatch(text) is None else None
     relation: Operator = "contains"
@@ -267,7 +259,7 @@ def comparison(program: Program, names: StateNames, text: str) -> Compare | Prob
     own = _declared(program, left)
     if isinstance(own, Problem):
         return own
-    other = _declared(program, right) if isinstance(right, Term) else right
+    other = _declared(program, right) if isinstance(right, ir.Term) else right
     if isinstance(other, Problem):
         return other
     comparable = (
@@ -277,19 +269,19 @@ def comparison(program: Program, names: StateNames, text: str) -> Compare | Prob
     )
     if not comparable:
         return Problem(_CODE, f"`{text}` compares what cannot be compared", f"`{attribute}` is {own.describe()}")
-    return Compare(left=left, operator=relation, right=right)
+    return ir.Compare(left=left, operator=relation, right=right)
 
 
-def _term(names: StateNames, text: str) -> Term | Problem:
+def _term(names: StateNames, text: str) -> ir.Term | Problem:
     """An attribute of the user, the request or an entity."""
     kind, dot, attribute = text.partition(".")
     if dot and kind in ("user", "request"):
-        return Term(kind=cast("AttributeKind", kind), attribute=attribute)
+        return ir.Term(kind=cast("AttributeKind", kind), attribute=attribute)
     attribute, _, key = text.removesuffix(")").partition("(")
     entity = names.entity(key.strip())
     if isinstance(entity, Problem):
         return entity
-    return Term(kind="entity", attribute=attribute.strip(), target=Target(slot=str(entity), type=entity.type))
+    return ir.Term(kind="entity", attribute=attribute.strip(), target=ir.Target(slot=str(entity), type=entity.type))
 
 
 def _constants(relation: Operator, text: str) -> tuple[Constant, ...] | Problem:
@@ -300,7 +292,7 @@ def _constants(relation: Operator, text: str) -> tuple[Constant, ...] | Problem:
     return Problem(_CODE, f"`{text}` is no constant", 'write a word, "a text", a number, or with `in` {A, B}')
 
 
-def _declared(program: Program, term: Term) -> Attribute | Problem:
+def _declared(program: ir.Program, term: ir.Term) -> Attribute | Problem:
     """The type of an attribute."""
     found = program.attribute(term)
     if found is not None:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from privtab.spark.choose import Choice, Limits, plan
     from privtab.spark.deciding import decide, each_batch
     from privtab.spark.executors import decide_with
-    from privtab.spark.filtering import require, user, visible
-    from privtab.spark.functions import register_function
+    from privtab.spark.functions import register_function, require, user, visible
     from privtab.spark.matrix.frame import entitlements
     from privtab.spark.policies import OpenPolicy, open_policy
     from privtab.spark.state import SparkState, read_state
@@ -45,10 +44,9 @@ _PLACES = {
     "choose": ("Choice", "Limits", "plan"),
     "deciding": ("decide", "each_batch"),
     "executors": ("decide_with",),
-    "functions": ("register_function",),
+    "functions": ("register_function", "require", "user", "visible"),
     "policies": ("OpenPolicy", "open_policy"),
     "matrix.frame": ("entitlements",),
-    "filtering": ("require", "user", "visible"),
     "state": ("SparkState", "read_state"),
 }
 __getattr__ = lazily(__name__, {name: f"{__name__}.{module}" for module, names in _PLACES.items() for name in names})

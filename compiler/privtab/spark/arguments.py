@@ -25,9 +25,8 @@ from privtab.spark.attribute_columns import (
     check_objects,
     declared,
 )
+from privtab.spark.columns import encoded, joined, padded, unpadded
 from privtab.spark.frames import check_frame, described, flag_column, free
-from privtab.spark.padding import padded, unpadded
-from privtab.spark.paths import encoded, joined
 from privtab.spark.policies import OpenPolicy
 from privtab.vocabulary import Vocabulary
 

@@ -18,8 +18,19 @@ import pyarrow as pa
 
 from privtab.client import Asker, Embedded
 from privtab.client import connect as connect_to
-from privtab.engines.columns import ATTRIBUTE, DEPTH, FLAG, MALFORMED, NAME, NO_ROLE, NULL, UNKNOWN, WITH, distinct
-from privtab.engines.given import GivenColumns
+from privtab.engines.columns import (
+    ATTRIBUTE,
+    DEPTH,
+    FLAG,
+    MALFORMED,
+    NAME,
+    NO_ROLE,
+    NULL,
+    UNKNOWN,
+    WITH,
+    GivenColumns,
+    distinct,
+)
 from privtab.errors import DecisionError, InvalidRequest, UsageError
 from privtab.names import LEFT_OUT
 from privtab.request import NOT_SET, Entity, Request

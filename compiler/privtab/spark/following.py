@@ -170,7 +170,7 @@ class _RowsLocation(BundleLocation):
         raise DecisionUnavailable(f"{self.where} changes while it is read")
 
     def _index(self) -> dict[str, Any]:
-        from privtab.spark.state.checked import checked_rows
+        from privtab.spark.state.schemas import checked_rows
         from privtab.state.index import index
 
         program = self.policy.checked("a state")

@@ -140,7 +140,7 @@ def opened(policy: OpenPolicy, state: Any, spark: SparkSession | None) -> Any:
     if isinstance(state, State):
         return state
     if isinstance(state, str | os.PathLike) and not is_written(state):
-        from privtab.spark.state.checked import checked_rows
+        from privtab.spark.state.schemas import checked_rows
 
         key = ("rows", policy.digest, *cache_key(state))
         return memoised(key, state, lambda: checked_rows(policy.as_program, Path(state)))

@@ -10,7 +10,7 @@ from privtab.ir.names import privilege_names
 from privtab.ir.nodes import Program
 from privtab.state.attribute_rows import value_of
 from privtab.state.chains import GROUP, ScopeOverlap
-from privtab.state.hierarchy import closed
+from privtab.state.links import closed
 from privtab.state.located import locations
 from privtab.state.nodes import State
 

@@ -11,8 +11,8 @@ from privtab._collection import no_collection
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOWED
-from privtab.state import attribute_rows, roles_of_roles, row_index
-from privtab.state.hierarchy import closed
+from privtab.state import attribute_rows, row_index
+from privtab.state.links import closed
 from privtab.state.names import kept_part
 from privtab.state.nodes import State
 
@@ -52,7 +52,7 @@ def parts_of(program: Program, state: State) -> dict[str, Any]:
             return row_index.document(program, state)
         from privtab.state.large_index import coded_parts
 
-        further = roles_of_roles.part(program, state) | attribute_rows.part(program, state)
+        further = row_index.brought_part(program, state) | attribute_rows.part(program, state)
         return coded_parts(program, state) | further | kept_part(program, state)
 
 

@@ -22,11 +22,10 @@ from privtab.moments import text as text_of
 from privtab.names import KINDS, LONGEST_NAME
 from privtab.request import Entity
 from privtab.state.checker import MAX_FINDINGS_OF_KIND, Checker
-from privtab.state.coded import CodedColumn, groups, numbered
+from privtab.state.coded import CodedColumn, RawTable, groups, numbered
 from privtab.state.names import Problem, SelectedRows, StateNames
 from privtab.state.nodes import ColumnRows, StateFinding
 from privtab.state.raw import COLUMNS, ENTITIES
-from privtab.state.raw_table import RawTable
 
 _SUSPICIOUS = r"[^\pL\pM\pN\pP\pS ]|[%*?]|\A | \z"
 """Controls, separators and unassigned characters; wildcards and escapes; leading and trailing spaces."""

@@ -19,7 +19,7 @@ from privtab.ir.nodes import Program
 from privtab.moments import ALWAYS, Window
 from privtab.state.chains import GROUP
 from privtab.state.coded import CodedColumn, once
-from privtab.state.hierarchy import closed
+from privtab.state.links import closed
 from privtab.state.names import StateNames, UsedParts, uses
 from privtab.state.nodes import State
 from privtab.state.principal_rows import SEPARATOR, HeldRoles, scoped_entries, scopes_of_roles

@@ -1,31 +1,39 @@
-"""Check the links between groups, and between roles: none may lie on a cycle or in too long a chain.
+"""Links between groups, and between roles: none may lie on a cycle or in too long a chain.
 
 The result does not depend on the order of the rows, so it is the same for files and for Spark.
+
+Groups in groups and roles held by roles have rows that follow from those of a state (docs/decisions/0222). `closed` appends these.
+So whatever looks one row far finds all that a principal holds: the reference, every index, the analyses.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from privtab.ir.nodes import Program
 from privtab.ir.semantics import HierarchyKind
-from privtab.state.chains import GROUP, MOST_LINKS, ROLE
+from privtab.moments import ALWAYS, Window
+from privtab.request import Entity
+from privtab.state import chains
+from privtab.state.located import locations
 from privtab.state.names import Problem, SelectedRows
 from privtab.state.nodes import State
+from privtab.state.raw import COLUMNS as TABLE_COLUMNS
 from privtab.state.raw import RawState
 
 if TYPE_CHECKING:
     from privtab.state.checker import Checker
 
+
 Link: TypeAlias = tuple[str, str]
 """A member and what contains it: (`group:eu`, `group:all`), (`role:engineer`, `role:reader`)."""
 
 COLUMNS: Mapping[HierarchyKind, tuple[str, str, str, str]] = {
-    "groups": ("memberships", "user", "group", GROUP),
-    "roles": ("assignments", "principal", "role", ROLE),
+    "groups": ("memberships", "user", "group", chains.GROUP),
+    "roles": ("assignments", "principal", "role", chains.ROLE),
 }
 """By kind: the table, the columns of the member and of what contains it, and the prefix of both."""
 SMALL = 64
@@ -39,7 +47,7 @@ def holding_roles(program: Program, raw: RawState) -> set[str]:
     rows = raw.rows.get("assignments", ())
     columns = getattr(rows, "columns", None)
     principals = columns["principal"].names if columns else (row.cells["principal"] for row in rows)
-    return {principal for principal in principals if principal.startswith(ROLE)}
+    return {principal for principal in principals if principal.startswith(chains.ROLE)}
 
 
 def without_wrong_links(checker: Checker, state: State) -> State:
@@ -86,8 +94,8 @@ def invalid_links(kind: HierarchyKind, links: Iterable[Link]) -> dict[Link, Prob
         found |= _cycle(kind, components[at], own)
     verb = "contain" if kind == "groups" else "hold"
     for link in _too_long([link for link in once if link not in found]):
-        message = f"`{link[0]}` begins a chain of more than {MOST_LINKS} {kind} that {verb} each other"
-        found[link] = Problem("S184", message, f"{MOST_LINKS} is the most")
+        message = f"`{link[0]}` begins a chain of more than {chains.MOST_LINKS} {kind} that {verb} each other"
+        found[link] = Problem("S184", message, f"{chains.MOST_LINKS} is the most")
     return found
 
 
@@ -178,10 +186,106 @@ def _too_long(links: Sequence[Link]) -> Iterator[Link]:
     while waiting:
         name = waiting.pop()
         for member in below.get(name, ()):
-            if height.get(name, 0) + 1 > MOST_LINKS:
+            if height.get(name, 0) + 1 > chains.MOST_LINKS:
                 yield member, name
             else:
                 height[member] = max(height.get(member, 0), height.get(name, 0) + 1)
             open_[member] -= 1
             if not open_[member]:
                 waiting.append(member)
+
+
+def closed(program: Program, state: State) -> State:
+    """The state with the rows that follow from groups in groups and roles held by roles, after its own rows.
+
+    The state itself for a policy without a hierarchy. Raises UsageError if too many rows follow.
+    """
+    kinds = program.semantics.hierarchy
+    if not kinds:
+        return state
+    key = ("closed", kinds, tuple(program.entities.values()))
+    found: State | None = state.derived.get(key)
+    if found is None:
+        found = state.derived[key] = _closed(program, state)
+        found.derived[key] = found
+    return found
+
+
+def _closed(program: Program, state: State) -> State:
+    for kind, table in (("groups", "memberships"), ("roles", "assignments")):
+        if kind in program.semantics.hierarchy:
+            _, _, container, prefix = COLUMNS[kind]
+            follow = following(table, _links(state, kind), locations(program, state).keys)
+            column = state.column(table, container)
+            rows = column.where(name for name in column.names if follow.reach.of(f"{prefix}{name}"))
+            state = _longer(state, table, dict.fromkeys(follow(_texts(state, table, rows)))) if rows else state
+    return state
+
+
+Texts: TypeAlias = tuple[str | None, ...]
+"""The cells of a row of `memberships` or `assignments`, but for its window; an entity is `type:path`."""
+
+
+def following(table: str, links: Iterable[tuple[Texts, Window]], keys: Callable[[Entity], list[str]]) -> Following:
+    """What follows from rows of `memberships` or `assignments`, given those whose member is a group, or a role.
+
+    `keys`: the keys on the path of an entity.
+    """
+    if table == "memberships":
+        contained = ((str(member), f"{chains.GROUP}{group}", window) for (member, group), window in links)
+        return Following(table, chains.containers(contained, chains.joined))
+    held = ((str(p), str(role), chains.RoleLimits(scope, window)) for (p, role, scope), window in links)
+    return Following(table, chains.roles_from(held, keys))
+
+
+class Following:
+    """The rows that follow from rows of a table, each with its window."""
+
+    def __init__(self, table: str, reach: chains.TransitiveContainers[Any]) -> None:
+        self.reach = reach
+        self._derive = self._memberships if table == "memberships" else self._assignments
+
+    def __call__(self, rows: Iterable[tuple[Texts, Window]]) -> Iterator[tuple[Texts, Window]]:
+        """The rows that follow. Raises UsageError if they are too many."""
+        count = 0
+        for cells, window in rows:
+            for found in self._derive(cells, window):
+                yield found
+                count += 1
+            chains.check_size(count)
+
+    def _memberships(self, cells: Texts, window: Window) -> Iterator[tuple[Texts, Window]]:
+        user, group = cells
+        for above, both in self.reach.through(f"{chains.GROUP}{group}", window):
+            yield (user, above.removeprefix(chains.GROUP)), both
+
+    def _assignments(self, cells: Texts, window: Window) -> Iterator[tuple[Texts, Window]]:
+        principal, outer, scope = cells
+        for role, limits in self.reach.through(f"{chains.ROLE}{outer}", chains.RoleLimits(scope, window)):
+            yield (principal, role.removeprefix(chains.ROLE), limits.scope), limits.window
+
+
+def _links(state: State, kind: HierarchyKind) -> Iterator[tuple[Texts, Window]]:
+    """The rows between two groups, or two roles."""
+    table, member, _, prefix = COLUMNS[kind]
+    members = state.column(table, member)
+    rows = _texts(state, table, members.where(name for name in members.names if name.startswith(prefix)))
+    return ((cells, window) for cells, window in rows if window.begin < window.end)
+
+
+def _texts(state: State, table: str, rows: Sequence[int]) -> Iterator[tuple[Texts, Window]]:
+    windows = state.windows_of(table)
+    columns = (state.column(table, name).take(rows) for name in TABLE_COLUMNS[table].names)
+    return zip(zip(*columns, strict=True), (windows[row] for row in rows), strict=True)
+
+
+def _longer(state: State, table: str, rows: Mapping[tuple[Texts, Window], None]) -> State:
+    """The state with more rows in a table, each with its window; without those that it has, unless these are many."""
+    own = state.table(table)
+    known = () if own.coded else set(_texts(state, table, range(len(own))))
+    new = [row for row in rows if row not in known]
+    longer: dict[str, Any] = {table: own.with_more([cells for cells, _ in new])}
+    windows = dict(state.windows)
+    if table in windows or any(window != ALWAYS for _, window in new):
+        windows[table] = (*state.windows_of(table), *(window for _, window in new))
+    return replace(state, windows=windows, **longer)

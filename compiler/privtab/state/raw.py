@@ -82,7 +82,7 @@ class RawState:
     """Everything that was read: rows by table, in the order of the input, and findings about the rest."""
 
     rows: Mapping[str, Sequence[RawRow]] = field(default_factory=dict)
-    """Only tables that have rows; large ones as `raw_table.RawTable`."""
+    """Only tables that have rows; large ones as `coded.RawTable`."""
     findings: tuple[StateFinding, ...] = ()
     lacks: frozenset[str] = frozenset()
     """As in `State`."""

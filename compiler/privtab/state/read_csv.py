@@ -66,8 +66,7 @@ def _columns(text: str, path: str, reader: RawReader, table: str) -> bool:
     from pyarrow import compute
     from pyarrow import csv as arrow_csv
 
-    from privtab.state.coded import CodedColumn
-    from privtab.state.raw_table import take
+    from privtab.state.coded import CodedColumn, take
 
     content = body.encode()
     try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from privtab._install import how_to_install
+from privtab._resources import how_to_install
 from privtab.moments import EARLIEST, LATEST, WINDOW, text
 from privtab.state import raw
 from privtab.state.nodes import RowLocation
@@ -141,8 +141,7 @@ def _columns(content: _File, path: str, reader: RawReader, table: str) -> bool:
     import pyarrow
     from pyarrow import types
 
-    from privtab.state.coded import CodedColumn
-    from privtab.state.raw_table import take
+    from privtab.state.coded import CodedColumn, take
 
     rows = content.table()
     columns: dict[str, CodedColumn] = {}

@@ -7,20 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
-from yaml.events import (
-    AliasEvent,
-    CollectionEndEvent,
-    CollectionStartEvent,
-    DocumentEndEvent,
-    DocumentStartEvent,
-    Event,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-    StreamEndEvent,
-)
+from yaml import events
 
 from privtab.state.nodes import ALL_TABLES, RowLocation
 from privtab.state.raw import NotText, RawReader
@@ -75,7 +62,7 @@ class _Tables:
 
     def __init__(self, text: str, path: str, reader: RawReader) -> None:
         # Uses libyaml if PyYAML was built with it: ten times faster, the same events.
-        self.events: Iterator[Event] = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        self.events: Iterator[events.Event] = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         self.path = path
         self.reader = reader
         self.depth = 0
@@ -83,25 +70,25 @@ class _Tables:
     def read(self, table: str | None) -> None:
         """Read the only document; with `table`, it may be a list of rows without the table's name."""
         self.next()
-        if isinstance(self.next(), StreamEndEvent):
+        if isinstance(self.next(), events.StreamEndEvent):
             return
         event = self.next()
-        if isinstance(event, MappingStartEvent):
+        if isinstance(event, events.MappingStartEvent):
             self.tables(table)
         elif table is not None:
             self.rows(table, event)
-        elif not (isinstance(event, ScalarEvent) and _scalar(event) is None):
+        elif not (isinstance(event, events.ScalarEvent) and _scalar(event) is None):
             message = f"a state is a mapping from tables to lists of rows, not {_kind_of(event)}"
             self.reader.report("S004", message, self.place(event), help=f"the tables are {', '.join(ALL_TABLES)}")
             self.skip(event)
-        while not isinstance(event := self.next(), StreamEndEvent):
-            if isinstance(event, DocumentStartEvent):
+        while not isinstance(event := self.next(), events.StreamEndEvent):
+            if isinstance(event, events.DocumentStartEvent):
                 raise _UnreadableFile("a second document begins here; a state is one document", _line(event))
 
     def tables(self, only: str | None) -> None:
         """Read `table: rows` pairs up to the end of the mapping."""
         names: set[str] = set()
-        while not isinstance(key := self.next(), MappingEndEvent):
+        while not isinstance(key := self.next(), events.MappingEndEvent):
             name = self.key(key)
             value = self.next()
             if name not in ALL_TABLES:
@@ -119,19 +106,19 @@ class _Tables:
                 names.add(name)
                 self.rows(name, value)
 
-    def rows(self, table: str, event: Event) -> None:
+    def rows(self, table: str, event: events.Event) -> None:
         """Read the rows of one table; `event` begins its value."""
         self.reader.tables.add(table)
-        if isinstance(event, ScalarEvent) and _scalar(event) is None:
+        if isinstance(event, events.ScalarEvent) and _scalar(event) is None:
             return
-        if not isinstance(event, SequenceStartEvent):
+        if not isinstance(event, events.SequenceStartEvent):
             self.reader.report("S004", f"`{table}` is {_kind_of(event)}, not a list of rows", self.place(event, table))
             self.skip(event)
             return
         number = 0
-        while not isinstance(event := self.next(), SequenceEndEvent):
+        while not isinstance(event := self.next(), events.SequenceEndEvent):
             number += 1
-            if isinstance(event, MappingStartEvent):
+            if isinstance(event, events.MappingStartEvent):
                 self.row(table, number, _line(event))
             else:
                 message = f"a row of `{table}` is {_kind_of(event)}, not a mapping from columns to text"
@@ -142,52 +129,52 @@ class _Tables:
         """Read one row up to the end of its mapping."""
         cells: dict[str, object] = {}
         repeated = False
-        while not isinstance(key := self.next(), MappingEndEvent):
+        while not isinstance(key := self.next(), events.MappingEndEvent):
             name = self.key(key)
             value = self.next()
             if name in cells:
                 self.reader.report("S106", f"column `{name}` occurs twice", self.place(key, table, number))
                 repeated = True
-            cells[name] = _scalar(value) if isinstance(value, ScalarEvent) else NotText(_kind_of(value))
+            cells[name] = _scalar(value) if isinstance(value, events.ScalarEvent) else NotText(_kind_of(value))
             self.skip(value)
         if not repeated:
             self.reader.row(self.path, table, number, line, cells)
 
-    def next(self) -> Event:
+    def next(self) -> events.Event:
         """The next event. Refuses anchors and aliases, since a row would have two positions."""
         event = next(self.events)
         anchor = getattr(event, "anchor", None)
         if anchor is not None:
-            sign = "alias `*" if isinstance(event, AliasEvent) else "anchor `&"
+            sign = "alias `*" if isinstance(event, events.AliasEvent) else "anchor `&"
             raise _UnreadableFile(
                 f"{sign}{anchor}`: a state has no anchors and aliases", _line(event), "write the rows out"
             )
-        self.depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        self.depth += isinstance(event, events.CollectionStartEvent) - isinstance(event, events.CollectionEndEvent)
         if self.depth > DEEPEST:
             raise _UnreadableFile(
                 f"values are nested more than {DEEPEST} levels deep; nothing after this place was read", _line(event)
             )
         return event
 
-    def key(self, event: Event) -> str:
+    def key(self, event: events.Event) -> str:
         """The text of a key; a collection as a key stops the reading."""
-        if not isinstance(event, ScalarEvent):
+        if not isinstance(event, events.ScalarEvent):
             raise _UnreadableFile(f"a key is {_kind_of(event)}, not text", _line(event))
         return str(event.value)
 
-    def skip(self, event: Event) -> None:
+    def skip(self, event: events.Event) -> None:
         """Skip the value that begins with `event`."""
-        depth = int(isinstance(event, CollectionStartEvent))
+        depth = int(isinstance(event, events.CollectionStartEvent))
         while depth:
             event = self.next()
-            depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+            depth += isinstance(event, events.CollectionStartEvent) - isinstance(event, events.CollectionEndEvent)
 
-    def place(self, event: Event, table: str = "", row: int = 0) -> RowLocation:
+    def place(self, event: events.Event, table: str = "", row: int = 0) -> RowLocation:
         """The position of an event."""
         return RowLocation(path=self.path, table=table, row=row, line=_line(event))
 
 
-def _scalar(event: ScalarEvent) -> object:
+def _scalar(event: events.ScalarEvent) -> object:
     """The text of a cell, or None for null; for other values, NotText."""
     value = str(event.value)
     if event.tag not in _TEXT_TAGS:
@@ -199,20 +186,20 @@ def _scalar(event: ScalarEvent) -> object:
     return value
 
 
-def _line(event: Event) -> int:
+def _line(event: events.Event) -> int:
     return event.start_mark.line + 1 if event.start_mark else 1
 
 
-def _kind_of(event: Event) -> str:
+def _kind_of(event: events.Event) -> str:
     match event:
-        case MappingStartEvent():
+        case events.MappingStartEvent():
             return "a mapping"
-        case SequenceStartEvent():
+        case events.SequenceStartEvent():
             return "a list"
-        case ScalarEvent():
+        case events.ScalarEvent():
             value = _scalar(event)
             return "null" if value is None else str(value) if isinstance(value, NotText) else f"the text `{value}`"
-        case DocumentEndEvent():
+        case events.DocumentEndEvent():
             return "the end of the document"
         case _:
             return "something else"

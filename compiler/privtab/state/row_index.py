@@ -1,6 +1,21 @@
 """The parts of an index from rows, one by one, each with its window. `large_index` makes those of a large state without windows.
 
-What holds at any time is in the parts themselves, what holds for a time beside them, in the form of `windowed`.
+Where rows hold for a time (docs/decisions/0215), the document is
+
+    {"windowed": {"revision": …, the usual parts of what holds at any time …,
+                  "windows": {the same parts, with the times in the place of `true` …}},
+     "members": …, "service_admins": …, "within": …}
+
+The parts that windows concern lie below `windowed`, where a policy or an engine that knows no windows looks for nothing: it finds
+no state, instead of one whose denials it would overlook. Times are lists of `[from, until]` in nanoseconds, ascending and apart.
+A principal that somebody has through two rows, such as a role of a group, has the times in which both hold.
+
+By `below` and `owned_below`, `or below` is one look-up. Roles that roles hold are active with them; a policy that lets requests narrow
+such roles has in its index
+
+    {"brought": {principal of a role: {principal of a role that it holds: true}}}
+
+A role within a scope is a principal of its own (`principal_rows.py`). In a state with windows, these parts are split as others are.
 """
 
 from __future__ import annotations
@@ -10,15 +25,199 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Any, TypeAlias, TypeVar
 
-from privtab.ir.formula import uses_below
-from privtab.ir.nodes import Program
-from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window, intersection
+from privtab.errors import UsageError
+from privtab.ir.formula import atoms, item_condition, types_of, uses_below
+from privtab.ir.nodes import HasBelow, OwnsBelow, Program
+from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window, intersection, union
 from privtab.request import Entity
-from privtab.state import attribute_rows, below, located, roles_of_roles
+from privtab.shard_names import GRANTS
+from privtab.state import attribute_rows, located
+from privtab.state.chains import ROLE, ScopeOverlap
+from privtab.state.links import closed
+from privtab.state.located import locations
 from privtab.state.names import StateNames, UsedParts, kept_part, uses
 from privtab.state.nodes import State
-from privtab.state.principal_rows import SEPARATOR, HeldRoles, scoped_entries, scopes_of_roles
-from privtab.state.windowed import spans_of, split
+from privtab.state.principal_rows import SEPARATOR, HeldRoles, scoped_entries, scoped_principal, scopes_of_roles
+
+V = TypeVar("V")
+Spans: TypeAlias = list[list[int]]
+"""The times of one entry."""
+
+MOST_WINDOWS = 1_000
+"""Limit on the times of one entry: each look-up goes through them."""
+
+
+def spans(windows: Iterable[Window]) -> Spans:
+    """Windows as in the document. Raises UsageError if they are too many."""
+    found = [list(window) for window in union(windows)]
+    if len(found) > MOST_WINDOWS:
+        message = f"somebody holds the same in {len(found):,} separate times; {MOST_WINDOWS:,} is the most"
+        raise UsageError(message)
+    return found
+
+
+def spans_of(value: Any) -> Any:
+    """Nested maps with lists of windows at the ends, with these as in the document; sorted."""
+    if isinstance(value, Mapping):
+        return {key: spans_of(value[key]) for key in sorted(value)}
+    return spans(value)
+
+
+def split(windows_of: Mapping[V, Iterable[Window]]) -> tuple[list[V], dict[V, Spans]]:
+    """What holds at any time, and what holds for a time, with its times; both in the order of the map."""
+    times = {value: spans(windows) for value, windows in windows_of.items()}
+    always = [value for value, own in times.items() if own == [list(ALWAYS)]]
+    return always, {value: own for value, own in times.items() if own and own != [list(ALWAYS)]}
+
+
+BROUGHT = "brought"
+
+RolesOfRoles: TypeAlias = dict[str, dict[str, list[Window]]]
+"""Principal of a role → those of the roles that it holds, each with the windows in which it does; sorted."""
+
+
+def brought_part(program: Program, state: State) -> dict[str, Any]:
+    """The part of the index of a state without windows; nothing if the policy has no use for it."""
+    return {BROUGHT: brought_parts(program, state)[0]} if uses(program).roles_of_roles else {}
+
+
+def brought_parts(program: Program, state: State) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What roles bring at any time, and what they bring for a time."""
+    always: dict[str, Any] = {}
+    timed: dict[str, Any] = {}
+    for role, others in held_roles(program, state).items():
+        lasting, later = split(others)
+        if lasting:
+            always[role] = dict.fromkeys(lasting, True)
+        if later:
+            timed[role] = later
+    return always, timed
+
+
+def held_roles(program: Program, state: State) -> RolesOfRoles:
+    """The roles that each role holds which is assigned to a user or a group."""
+    state = closed(program, state)
+    role_links: dict[str, list[tuple[str, str | None, Window]]] = {}
+    scopes: dict[str, set[str | None]] = {}
+    rows = state.texts("assignments", "principal", "role", "scope")
+    for (principal, name, scope), window in zip(rows, state.windows_of("assignments"), strict=True):
+        if principal.startswith(ROLE):
+            role_links.setdefault(principal, []).append((f"{ROLE}{name}", scope, window))
+        else:
+            scopes.setdefault(f"{ROLE}{name}", set()).add(scope)
+    overlap = ScopeOverlap(locations(program, state).keys)
+    found: RolesOfRoles = {}
+    for role in role_links.keys() & scopes.keys():
+        for scope in scopes[role]:
+            for other, own, window in role_links[role]:
+                common, both = overlap.both(scope, own)
+                if common:
+                    links = found.setdefault(_principal(role, scope), {})
+                    links.setdefault(_principal(other, both), []).append(window)
+    return {role: dict(sorted(found[role].items())) for role in sorted(found)}
+
+
+def _principal(role: str, scope: str | None) -> str:
+    return role if scope is None else scoped_principal(role, scope)
+
+
+Entry = Any
+"""`true`, or alternatives: each a list of principals whom a caller must not have, since they are denied the privilege."""
+
+
+def below_parts(program: Program, document: Mapping[str, Any], keys: Callable[[Entity], list[str]]) -> dict[str, Any]:
+    """The parts `below` and `owned_below` of an index, from its finished `allow`, `deny` and `owners`; `keys`: the keys on a path.
+
+    `below`: privilege → entity → principal → entry, for the entities of the types that conditions ask about.
+    `owned_below`: entity → owners of something below it, each with `true`.
+
+    In a document with windows (`py`), for `windows` in the index: an entry is by entity of the row below the `times` of the row,
+    and `denied`, principals whom a denial concerns there, each with its times. Owners have times.
+    """
+    privileges, owned = types_asked_below(program)
+    windows: Mapping[str, Any] | None = document.get("windows")
+    below: dict[str, Any] = {}
+    for privilege in sorted(privileges):
+        inherited = program.inherits(privilege)
+        found: dict[str, dict[str, Any]] = {}
+        allowed, denied = (_times(document, effect, privilege) for effect in GRANTS)
+        for key, holders in allowed.items():
+            path = keys(Entity.parse(key))
+            above = [upper for upper in path[:-1] if upper.partition(":")[0] in privileges[privilege]]
+            blockers: dict[str, list[Window]] = {}
+            for on in (path if inherited else path[-1:]) if above else ():
+                for principal, times in denied.get(on, {}).items():
+                    blockers.setdefault(principal, []).extend(times)
+            blocked = {principal: spans(blockers[principal]) for principal in sorted(blockers)}
+            for entries in (found.setdefault(upper, {}) for upper in above):
+                for principal, times in holders.items():
+                    if windows is None:
+                        entries[principal] = _either(entries.get(principal), [list(blocked)] if blocked else True)
+                    else:
+                        entry = {"times": spans(times), "denied": blocked}
+                        entries.setdefault(principal, {})[key] = entry
+        if found:
+            below[privilege] = _ordered(found)
+    owners: dict[str, dict[str, list[Window]]] = {}
+    for key, holders in _times(document, "owners").items() if owned else ():
+        for upper in keys(Entity.parse(key))[:-1]:
+            if upper.partition(":")[0] in owned:
+                for principal, times in holders.items():
+                    owners.setdefault(upper, {}).setdefault(principal, []).extend(times)
+    owning = {
+        key: {principal: windows is None or spans(times) for principal, times in own.items()}
+        for key, own in owners.items()
+    }
+    return {"below": below, "owned_below": _ordered(owning)}
+
+
+def _times(document: Mapping[str, Any], part: str, *privilege: str) -> dict[str, dict[str, list[Window]]]:
+    """Entity → principal → windows, of a part, or of one privilege in it."""
+    always, timed = (
+        own.get(part, {}).get(*privilege, {}) if privilege else own.get(part, {})
+        for own in (document, document.get("windows", {}))
+    )
+    found = {key: {principal: [ALWAYS] for principal in holders} for key, holders in always.items()}
+    for key, holders in timed.items():
+        for principal, entry in holders.items():
+            # Grants have the times of each row apart, since those of a role within a scope are elsewhere.
+            spans = [span for times in entry.values() for span in times] if privilege else entry
+            found.setdefault(key, {}).setdefault(principal, []).extend(Window(*span) for span in spans)
+    return found
+
+
+def _ordered(value: Any) -> Any:
+    """Nested maps, sorted."""
+    return {key: _ordered(value[key]) for key in sorted(value)} if isinstance(value, Mapping) else value
+
+
+def types_asked_below(program: Program) -> tuple[dict[str, frozenset[str]], frozenset[str]]:
+    """The types on which conditions ask for each privilege `or below`, and those on which ownership below counts."""
+    privileges: dict[str, frozenset[str]] = {}
+    owned: set[str] = set()
+    owner = program.semantics.owner
+    for atom in _atoms(program):
+        if isinstance(atom, OwnsBelow) or (owner is not None and atom.privilege in owner.holds):
+            owned.update(types_of(program, atom.target))
+        if isinstance(atom, HasBelow):
+            privileges[atom.privilege] = privileges.get(atom.privilege, frozenset()).union(
+                types_of(program, atom.target)
+            )
+    return privileges, frozenset(owned)
+
+
+def _atoms(program: Program) -> Iterator[HasBelow | OwnsBelow]:
+    for rule in program.rules.values():
+        yield from (atom for atom in atoms(item_condition(rule)) if isinstance(atom, HasBelow | OwnsBelow))
+
+
+def _either(known: Entry, entry: Entry) -> Entry:
+    """Two entries together: alternatives that ask for no less than another are left out."""
+    if known is None or known is True or entry is True:
+        return entry if known is None else True
+    sets = {frozenset(alternative) for alternative in (*known, *entry)}
+    return sorted(sorted(alternative) for alternative in sets if not any(other < alternative for other in sets))
+
 
 IndexDocument: TypeAlias = dict[str, Any]
 Parts: TypeAlias = tuple[IndexDocument, IndexDocument]
@@ -48,13 +247,13 @@ def document(program: Program, state: State) -> IndexDocument:
     }
     windows = {**timed_grants, **timed_owners, **timed_people}
     if uses(program).roles_of_roles:
-        found[roles_of_roles.PART], windows[roles_of_roles.PART] = roles_of_roles.parts(program, state)
+        found[BROUGHT], windows[BROUGHT] = brought_parts(program, state)
     if not any(windows.values()):
-        return found | (below.parts(program, found, keys) if uses_below(program) else {})
+        return found | (below_parts(program, found, keys) if uses_below(program) else {})
     parts = {part: found.pop(part) for part in sorted(found) if part not in HELD_ALWAYS}
     parts["windows"] = windows
     if uses_below(program):
-        windows |= below.parts(program, parts, keys)
+        windows |= below_parts(program, parts, keys)
     return {WINDOWED: parts, **found}
 
 

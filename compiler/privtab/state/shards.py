@@ -4,7 +4,7 @@ Each part is a document that OPA loads as a bundle of its own, so that a change 
 entity's bundle, and a sidecar may load the people and only some of the shards. `parts` splits a whole index,
 `engines.index.combined_document` puts the parts together again.
 
-A part in which something holds for a time has the form of such a state (`windowed.py`), whatever the other parts have.
+A part in which something holds for a time has the form of such a state (`row_index.py`), whatever the other parts have.
 
 People, below `privtab_state/<system>`: `revision`, `shards` (root key → true, for every shard that exists), and the parts
 of the index that are looked up by name. A shard, below `privtab_state/<system>/at/<shard_name(root key)>`: `revision`, and
@@ -24,7 +24,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
 from privtab.moments import HELD_ALWAYS, WINDOWED, parts_of
 from privtab.shard_names import BY_PRIVILEGE, CONCERNED, FURTHER_HELD, HELD, shard_name
-from privtab.state import attribute_rows, roles_of_roles
+from privtab.state import attribute_rows, row_index
 from privtab.state.index import JSON, by_columns, stamped, stamped_bytes, without_revision
 from privtab.state.names import KEEPS, kept_part
 from privtab.state.nodes import State
@@ -49,8 +49,8 @@ PEOPLE = "people"
 """The part that is not a shard, in mappings of parts by root key; a root key contains a colon."""
 BY_NAME = ("principals", "within", "scoped", "group_principals", "group_scoped", "service_admins")
 """The content of the people's part, besides its revision and the list of the shards."""
-FURTHER_BY_NAME = (roles_of_roles.PART, "user_attributes", KEEPS)
-"""Parts of that which only some policies have (`roles_of_roles.py`, `attribute_rows.py`, `names.py`)."""
+FURTHER_BY_NAME = (row_index.BROUGHT, "user_attributes", KEEPS)
+"""Parts of that which only some policies have (`row_index.py`, `attribute_rows.py`, `names.py`)."""
 PEOPLE_ROOTS = ("revision", "shards", *BY_NAME)
 NEVER_TIMED = ("shards", *HELD_ALWAYS)
 """What windows do not concern in any part."""
@@ -122,7 +122,7 @@ def part_text(program: Program, state: State, key: str, root_entities: Iterable[
         revision, text = stamped_bytes({**held, **of_entities})
         return PartText(key=key, revision=revision, text=text)
     of_people, users = people_parts(program, state)
-    further = {**roles_of_roles.part(program, state), **attributes, **kept_part(program, state)}
+    further = {**row_index.brought_part(program, state), **attributes, **kept_part(program, state)}
     further = {part: further[part] for part in FURTHER_BY_NAME if part in further}
     listed = dict.fromkeys(sorted(root_entities), True)
     revision, text = stamped_bytes({**of_people, **further, "shards": listed})

@@ -11,70 +11,51 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from sqlalchemy import (
-    URL,
-    BigInteger,
-    Column,
-    ColumnElement,
-    Connection,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    create_engine,
-    event,
-    func,
-    inspect,
-    literal_column,
-    make_url,
-    select,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from privtab.errors import FileError, StoreError, UsageError
 from privtab.state.raw import COLUMNS
 
-METADATA = MetaData()
-JOURNAL = Table(
+METADATA = sa.MetaData()
+JOURNAL = sa.Table(
     "journal",
     METADATA,
-    Column("number", BigInteger, primary_key=True, autoincrement=False),
-    Column("at", String(40), nullable=False),
-    Column("actor", Text, nullable=False),
-    Column("request_id", String(200), unique=True),
-    Column("action", Text, nullable=False),
-    Column("resource", Text),
-    Column("request", Text, nullable=False),
-    Column("decision", Text, nullable=False),
-    Column("changes", Text, nullable=False),
-    Column("previous", String(64), nullable=False),
-    Column("hash", String(64), nullable=False),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("at", sa.String(40), nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("request_id", sa.String(200), unique=True),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("resource", sa.Text),
+    sa.Column("request", sa.Text, nullable=False),
+    sa.Column("decision", sa.Text, nullable=False),
+    sa.Column("changes", sa.Text, nullable=False),
+    sa.Column("previous", sa.String(64), nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False),
 )
-HEAD = Table(
+HEAD = sa.Table(
     "head",
     METADATA,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("number", BigInteger, nullable=False),
-    Column("hash", String(64), nullable=False),
-    Column("system", Text, nullable=False),
-    Column("checked", String(64)),
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False),
+    sa.Column("system", sa.Text, nullable=False),
+    sa.Column("checked", sa.String(64)),
 )
 """One row, which every writer locks. `checked`: under which policy all rows are known to be valid."""
 TABLES_VERSION = "0001"
 """The version of these tables: another one needs another number, and tables of the earlier ones are to be changed then."""
-VERSION = Table("alembic_version", METADATA, Column("version_num", String(32), primary_key=True))
+VERSION = sa.Table("alembic_version", METADATA, sa.Column("version_num", sa.String(32), primary_key=True))
 """One row, in the form of Alembic, so that its migrations can lead to later versions."""
-TEXT = Text().with_variant(Text(collation="C"), "postgresql")
+TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 """Texts that are compared by their characters."""
 STATE = {
-    name: Table(
+    name: sa.Table(
         f"state_{name}",
         METADATA,
-        Column("id", String(64), primary_key=True),
-        *(Column(cell, TEXT, nullable=cell not in columns.required) for cell in columns.all),
-        Column("change", BigInteger, nullable=False),
+        sa.Column("id", sa.String(64), primary_key=True),
+        *(sa.Column(cell, TEXT, nullable=cell not in columns.required) for cell in columns.all),
+        sa.Column("change", sa.BigInteger, nullable=False),
     )
     for name, columns in COLUMNS.items()
 }
@@ -103,14 +84,14 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _TEXT: Callable[[str], str] = json.encoder.encode_basestring_ascii
 
 
-def cut(column: ColumnElement[str]) -> ColumnElement[str]:
+def cut(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
     """A text as it is in an index. The numbers are part of the statement, or no index would fit it."""
-    return func.substr(column, literal_column("1"), literal_column(str(CUT)))
+    return sa.func.substr(column, sa.literal_column("1"), sa.literal_column(str(CUT)))
 
 
 for _name, _indexes in INDEXES.items():
     for _columns in _indexes:
-        Index(f"of_{_name}_{'_'.join(_columns)}", *(cut(STATE[_name].c[cell]) for cell in _columns))
+        sa.Index(f"of_{_name}_{'_'.join(_columns)}", *(cut(STATE[_name].c[cell]) for cell in _columns))
 
 
 def canonical(value: object) -> str:
@@ -135,11 +116,11 @@ BUSY = 60
 _WRITES = "privtab_writes"
 
 
-def address(text: str) -> URL:
+def address(text: str) -> sa.URL:
     """The URL of a store: `postgresql+psycopg://…`, or the path of an SQLite file. Raises UsageError, FileError."""
     text = text.removeprefix("store:")  # As `--state` takes it.
     try:
-        url = make_url(text) if "://" in text else URL.create("sqlite", database=text)
+        url = sa.make_url(text) if "://" in text else sa.URL.create("sqlite", database=text)
         backend = url.get_backend_name()
     except (SQLAlchemyError, ValueError) as error:
         raise UsageError(f"`{text.partition('://')[0]}://…` is not the URL of a database: {reason(error)}") from error
@@ -157,18 +138,18 @@ def address(text: str) -> URL:
 class Database:
     """A database with transactions that read one moment, or write alone."""
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: sa.URL) -> None:
         self.url = url
         self.sqlite = url.get_backend_name() == "sqlite"
         self.shown = str(url.database) if self.sqlite else url.render_as_string(hide_password=True)
         settings: dict[str, Any] = {"connect_args": {"timeout": BUSY}} if self.sqlite else {"pool_pre_ping": True}
         try:
-            self.engine = create_engine(url, **settings)
+            self.engine = sa.create_engine(url, **settings)
         except (SQLAlchemyError, ImportError) as error:
             raise UsageError(f"{self.shown} cannot be opened by SQLAlchemy: {reason(error)}") from error
         if self.sqlite:
-            event.listen(self.engine, "connect", _configure)
-            event.listen(self.engine, "begin", _begin)
+            sa.event.listen(self.engine, "connect", _configure)
+            sa.event.listen(self.engine, "begin", _begin)
 
     def existing(self) -> Database:
         """The database itself; raises FileError if it is an SQLite file that does not exist."""
@@ -182,21 +163,21 @@ class Database:
         return self
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> Iterator[sa.Connection]:
         """A transaction that sees one moment. Raises StoreError if the database fails."""
         options = {} if self.sqlite else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         with self._connected(options) as connection, connection.begin():
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> Iterator[sa.Connection]:
         """A transaction that is committed at the end, or not at all. Raises StoreError if the database fails."""
         options = {_WRITES: True} if self.sqlite else {"isolation_level": "READ COMMITTED"}
         with self._connected(options) as connection, connection.begin():
             yield connection
 
     @contextmanager
-    def _connected(self, options: dict[str, Any]) -> Iterator[Connection]:
+    def _connected(self, options: dict[str, Any]) -> Iterator[sa.Connection]:
         try:
             with self.engine.connect().execution_options(**options) as connection:
                 yield connection
@@ -212,21 +193,21 @@ def file_before_at(path: str) -> str | None:
     return next((path[:end] for end in ends if Path(path[:end]).is_file()), None)
 
 
-def create_tables(connection: Connection) -> None:
+def create_tables(connection: sa.Connection) -> None:
     """Create the tables, and record their version."""
     METADATA.create_all(connection, checkfirst=False)
     connection.execute(VERSION.insert(), [{"version_num": TABLES_VERSION}])
 
 
-def version(connection: Connection) -> str | None:
+def version(connection: sa.Connection) -> str | None:
     """The version of the tables; None for a database without a store."""
-    if not inspect(connection).has_table(VERSION.name):
+    if not sa.inspect(connection).has_table(VERSION.name):
         return None
-    found: str | None = connection.execute(select(VERSION.c.version_num)).scalar_one_or_none()
+    found: str | None = connection.execute(sa.select(VERSION.c.version_num)).scalar_one_or_none()
     return found
 
 
-def check_version(connection: Connection, shown: str) -> None:
+def check_version(connection: sa.Connection, shown: str) -> None:
     """Raise StoreError unless the tables have the version that this code reads and writes."""
     found = version(connection)
     if found is None:
@@ -250,7 +231,7 @@ def _configure(connection: Any, _record: object) -> None:
         connection.execute(f"PRAGMA {setting}").close()
 
 
-def _begin(connection: Connection) -> None:
+def _begin(connection: sa.Connection) -> None:
     """Begin a transaction of SQLite: a writer takes the lock at once, so that it never has to give up halfway."""
     writes = connection.get_execution_options().get(_WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -26,20 +26,8 @@ from privtab.state.nodes import ENTITIES, State
 from privtab.state.principal_rows import types_of_kind
 from privtab.state.raw import COLUMNS
 from privtab.state.raw import ENTITIES as ENTITY_COLUMNS
+from privtab.store import lookups
 from privtab.store.database import CUT, row_id
-from privtab.store.lookups import (
-    INDEXED,
-    MOST_ROWS,
-    MOST_STATES,
-    MOST_TEXTS,
-    Cells,
-    Reader,
-    Rows,
-    batches,
-    checked,
-    select_below,
-    select_ids,
-)
 
 _NAMING = {
     "group": (
@@ -64,12 +52,12 @@ Pending: TypeAlias = Mapping[str, Mapping[str, Change]]
 class Excerpt:
     """The rows that were read so far, within one transaction."""
 
-    def __init__(self, program: Program, reader: Reader, shown: str, pending: Pending | None = None) -> None:
+    def __init__(self, program: Program, reader: lookups.Reader, shown: str, pending: Pending | None = None) -> None:
         """`pending`: changes that count as if they had been carried out."""
         self.program = program
         self.reader = reader
         self.shown = shown
-        self.rows = Rows()
+        self.rows = lookups.Rows()
         self._pending = pending or {}
         self._sought_places: set[str] = set()
         self._looked_for: list[tuple[str, Mapping[str, Collection[str]]]] = []
@@ -96,17 +84,17 @@ class Excerpt:
             self._state = size, self._checked(rows, size)
         return self._state[1]
 
-    def _checked(self, rows: Rows, size: int) -> State:
-        if size > MOST_ROWS:
-            return checked(self.program, rows, self.shown)[0]
+    def _checked(self, rows: lookups.Rows, size: int) -> State:
+        if size > lookups.MOST_ROWS:
+            return lookups.checked(self.program, rows, self.shown)[0]
         known, key = self.reader.states, tuple(tuple(table) for table in rows.tables.values())
         if key not in known:
-            if len(known) >= MOST_STATES:
+            if len(known) >= lookups.MOST_STATES:
                 known.clear()
-            known[key] = checked(self.program, rows, self.shown)[0]
+            known[key] = lookups.checked(self.program, rows, self.shown)[0]
         return known[key]
 
-    def complete(self) -> Rows:
+    def complete(self) -> lookups.Rows:
         """The rows that were read, with those that say where their entities lie."""
         self.place()
         return self.rows
@@ -146,7 +134,7 @@ class Excerpt:
         self.place(map(str, objects))
         return self._keys(objects), principals
 
-    def read_held(self, user: str) -> list[Cells]:
+    def read_held(self, user: str) -> list[lookups.Cells]:
         """Read all that a user holds at any distance, and return the grants, assignments, owners and members among it."""
         return [*self.held_by(self._principals(user, ())), *self.find("members", user=[user])]
 
@@ -170,7 +158,7 @@ class Excerpt:
         texts = {row[column] or "" for table, column in columns for row in self.find(table)}
         return {"user:anyone", *(text if ":" in text else f"user:{text}" for text in texts)}
 
-    def _holdings(self, principals: Collection[str]) -> list[Cells]:
+    def _holdings(self, principals: Collection[str]) -> list[lookups.Cells]:
         return [*self.find("grants", grantee=principals), *self.find("owners", owner=principals)]
 
     def _principals(self, user: str, request_groups: Iterable[str]) -> set[str]:
@@ -214,7 +202,7 @@ class Excerpt:
 
     def matching(self, table: str, values: Mapping[str, str | None]) -> list[Change]:
         """The removal of every row with these values, whenever it holds."""
-        texts = {name: [text] for name, text in values.items() if text is not None and name in INDEXED[table]}
+        texts = {name: [text] for name, text in values.items() if text is not None and name in lookups.INDEXED[table]}
         return [
             Change("remove", table, row=dict(cells))
             for cells in self.find(table, **texts)
@@ -271,7 +259,7 @@ class Excerpt:
             found |= waiting
         return found
 
-    def held_by(self, principals: Collection[str]) -> list[Cells]:
+    def held_by(self, principals: Collection[str]) -> list[lookups.Cells]:
         """The grants and the owners' rows of some principals, and their assignments."""
         return [*self._holdings(principals), *self.find("assignments", principal=principals)]
 
@@ -288,8 +276,8 @@ class Excerpt:
         found |= {
             (table, id_)
             for table, listed in ids.items()
-            for part in batches(listed)
-            for (id_,) in self.reader.read(table, select_ids(table), {"ids": list(part)})
+            for part in lookups.batches(listed)
+            for (id_,) in self.reader.read(table, lookups.select_ids(table), {"ids": list(part)})
         }
         for table, listed in ids.items():
             pending = self._pending.get(table, {})
@@ -307,9 +295,9 @@ class Excerpt:
 
     # --- what makes a row wrong --------------------------------------------------------------------------------------
 
-    def read_around(self, added: Mapping[str, Iterable[Cells]], removed: Iterable[Change]) -> None:
+    def read_around(self, added: Mapping[str, Iterable[lookups.Cells]], removed: Iterable[Change]) -> None:
         """Read every row on which it depends whether one of some rows is wrong, and all that could be wrong without some."""
-        texts: dict[str, list[Cells]] = {table: list(rows) for table, rows in added.items()}
+        texts: dict[str, list[lookups.Cells]] = {table: list(rows) for table, rows in added.items()}
         users = {row["user"].removeprefix("user:") for row in texts.get("attributes", ()) if "user" in row}
         self.find("attributes", user=users)
         self.find("attributes", entity={row["entity"] for row in texts.get("attributes", ()) if "entity" in row})
@@ -379,18 +367,18 @@ class Excerpt:
 
     # --- statements --------------------------------------------------------------------------------------------------
 
-    def find(self, table: str, **texts: Collection[str]) -> list[Cells]:
+    def find(self, table: str, **texts: Collection[str]) -> list[lookups.Cells]:
         """The rows with one of some texts in each of some columns."""
         return self.beginning(table, None, texts)
 
     def beginning(
         self, table: str, begins: tuple[str, str] | None, texts: Mapping[str, Collection[str]]
-    ) -> list[Cells]:
+    ) -> list[lookups.Cells]:
         """As `find`; `begins`: a column, and how its text begins."""
         if not all(texts.values()):
             return []
         columns = tuple(sorted(texts))
-        found: list[Cells] = []
+        found: list[lookups.Cells] = []
         for part in _parts(texts, columns):
             found += self._found(table, self.reader.where(table, part, begins))
         found += self._added(table, lambda cells: all(cells.get(name) in texts[name] for name in columns))
@@ -398,11 +386,11 @@ class Excerpt:
             self._looked_for.append((table, {name: frozenset(texts[name]) for name in columns}))
         return found
 
-    def _beneath(self, table: str, column: str, key: str) -> list[Cells]:
+    def _beneath(self, table: str, column: str, key: str) -> list[lookups.Cells]:
         """The rows with an entity whose text begins like a key, as those of all entities below it do."""
         type_, _, path = key.partition(":")
         types = [name for name, chain in self.program.chains.items() if type_ in chain]
-        found: list[Cells] = []
+        found: list[lookups.Cells] = []
         for name in types:
             found += self._between(table, column, f"{name}:{path}", f"{name}:{path}/" if path else f"{name}:")
         return found
@@ -415,20 +403,20 @@ class Excerpt:
                 for table, column, prefix in _NAMING[kind]:
                     self._between(table, column, f"{prefix}{path}", f"{prefix}{path}/")
 
-    def _between(self, table: str, column: str, own: str, begin: str) -> list[Cells]:
+    def _between(self, table: str, column: str, own: str, begin: str) -> list[lookups.Cells]:
         """The rows with a text in a column, and those whose text begins so."""
         end = begin[:-1] + chr(ord(begin[-1]) + 1)
         values = {"cut_own": own[:CUT], "own": own, "begin": begin, "end": end}
         values |= {"cut_begin": begin[:CUT], "cut_end": end[:CUT]}
-        statement = select_below(table, column, within=len(begin) <= CUT)
+        statement = lookups.select_below(table, column, within=len(begin) <= CUT)
         found = self._found(table, self.reader.read(table, statement, values))
         return [*found, *self._added(table, partial(_is_below, column, own, begin))]
 
-    def _found(self, table: str, rows: Sequence[Any]) -> list[Cells]:
+    def _found(self, table: str, rows: Sequence[Any]) -> list[lookups.Cells]:
         """The cells of rows of a table that were read, as the changes of this excerpt leave them."""
         names = COLUMNS[table].all
         own, pending = self.rows.tables[table], self._pending.get(table, {})
-        found: list[Cells] = []
+        found: list[lookups.Cells] = []
         for id_, change, *texts in rows:
             last = pending.get(id_)
             if last is not None and last.action == "remove":
@@ -438,7 +426,7 @@ class Excerpt:
             found.append(own[id_][1])
         return found
 
-    def _added(self, table: str, fits: Callable[[Cells], bool]) -> Iterator[Cells]:
+    def _added(self, table: str, fits: Callable[[lookups.Cells], bool]) -> Iterator[lookups.Cells]:
         """The rows that the changes of this excerpt add, of those that fit."""
         for id_, change in self._pending.get(table, {}).items():
             cells: Any = change.row
@@ -449,13 +437,13 @@ class Excerpt:
 
 def _parts(texts: Mapping[str, Collection[str]], columns: tuple[str, ...]) -> Iterator[dict[str, Sequence[str]]]:
     """The texts of each column in parts, so that no statement looks for too many."""
-    if all(len(texts[name]) <= MOST_TEXTS for name in columns):
+    if all(len(texts[name]) <= lookups.MOST_TEXTS for name in columns):
         yield {name: sorted(texts[name]) for name in columns}
         return
-    for parts in product(*(batches(sorted(texts[name])) for name in columns)):
+    for parts in product(*(lookups.batches(sorted(texts[name])) for name in columns)):
         yield dict(zip(columns, parts, strict=True))
 
 
-def _is_below(column: str, own: str, begin: str, cells: Cells) -> bool:
+def _is_below(column: str, own: str, begin: str, cells: lookups.Cells) -> bool:
     text = cells.get(column)
     return text is not None and (text == own or text.startswith(begin))

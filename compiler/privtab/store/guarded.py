@@ -9,19 +9,12 @@ from dataclasses import asdict, dataclass, field, replace
 from threading import Lock
 from typing import Any, Literal, TypeAlias, assert_never
 
-from privtab.errors import (
-    InvalidRequest,
-    PrivtabError,
-    StateInvalid,
-    UnsupportedError,
-    UsageError,
-)
+from privtab.errors import InvalidRequest, PrivtabError, StateInvalid, UnsupportedError, UsageError
 from privtab.ir.serialise import vocabulary
 from privtab.request import Entity, Request
-from privtab.state.load import from_tables
+from privtab.state.load import from_tables, validate
 from privtab.state.nodes import StateFinding
 from privtab.state.principal_rows import may_be
-from privtab.state.validate import validate
 from privtab.store.authority import PRINCIPAL_OF, VERBS, Authority, Verb, given_by, naming
 from privtab.store.journal import Journal
 from privtab.store.planning import ChangeRequest, Guard, Plan, Proposal, Tables, raw

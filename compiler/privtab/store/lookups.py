@@ -12,10 +12,9 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, or_, 
 from privtab.effects import Change
 from privtab.errors import StateInvalid, StoreError
 from privtab.ir.nodes import Program
-from privtab.state.load import cells_of
+from privtab.state.load import cells_of, validate
 from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS, RawRow, RawState
-from privtab.state.validate import validate
 from privtab.store.database import CUT, INDEXES, STATE, cut, row_id
 
 MOST_TEXTS = 400

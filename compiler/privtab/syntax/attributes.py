@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Literal, cast
 
 from privtab.attributes import WIDEST, Attribute, AttributeKind, Origin, TypeName
-from privtab.findings import misspelt, unsound_rows
+from privtab.findings import unreadable, unsound_rows
 from privtab.hints import listed
 from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE
 from privtab.syntax.expression import RESERVED
@@ -17,7 +17,7 @@ from privtab.syntax.rows import read_deprecated
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
 
-def read_privileges(reader: PolicyReader, node: Node, unreadable: set[str]) -> tuple[PrivilegeDecl, ...]:
+def read_privileges(reader: PolicyReader, node: Node, rejected: set[str]) -> tuple[PrivilegeDecl, ...]:
     """Read `privileges`: a list of names, or a mapping from names to what is declared of them."""
     if isinstance(node, Sequence):
         entries = [(item, None) for item in node.items]
@@ -25,7 +25,7 @@ def read_privileges(reader: PolicyReader, node: Node, unreadable: set[str]) -> t
         entries = cast("list[tuple[Any, Any]]", reader.entries(node, "`privileges`"))
     else:
         reader.wrong(node, "`privileges`", "a list of names or a mapping", "write `privileges: [READ, WRITE]`")
-        unreadable.add("privileges")
+        rejected.add("privileges")
         return ()
     first: dict[str, Word] = {}
     privileges: list[PrivilegeDecl] = []
@@ -46,7 +46,7 @@ def read_privileges(reader: PolicyReader, node: Node, unreadable: set[str]) -> t
 def _privilege_name(reader: PolicyReader, node: Node, what: str) -> Word | None:
     name = reader.name(node, what, "privilege")
     if name is not None and name.value in {*RESERVED, ANY_PRIVILEGE, NAMED_PRIVILEGE}:
-        reader.take(misspelt.bad_name(name.span, what, name.value, f"`{name.value}` is a word of conditions"))
+        reader.take(unreadable.bad_name(name.span, what, name.value, f"`{name.value}` is a word of conditions"))
         reader.lost.add(name.value)
         return None
     return name
@@ -66,7 +66,7 @@ def _privilege(reader: PolicyReader, name: Word, node: Node | None) -> Privilege
     if alias is not None:
         for key in {"on", "implies", "inheritance"} & fields.keys():
             message, advice = f"the alias `{name.value}` has an `{key}` of its own", f"write it at `{alias.value}`"
-            reader.take(misspelt.wrong_value_other(reader.span(fields[key][0]), message, advice))
+            reader.take(unreadable.wrong_value_other(reader.span(fields[key][0]), message, advice))
     title = reader.optional_text(fields, "title")
     reader.optional_text(fields, "note")
     deprecated = read_deprecated(reader, fields)
@@ -102,7 +102,7 @@ _BY_WORD = ("text", "bool", "integer")
 """The types that need no more than their name."""
 
 
-def read_attributes(reader: PolicyReader, node: Node, unreadable: set[str]) -> tuple[AttributeDecl, ...]:
+def read_attributes(reader: PolicyReader, node: Node, rejected: set[str]) -> tuple[AttributeDecl, ...]:
     """The attributes of users, entities and requests, in the order of the file."""
     fields = reader.fields(node, "attributes", "`attributes`") or {}
     mistakes_before = reader.mistakes
@@ -116,7 +116,7 @@ def read_attributes(reader: PolicyReader, node: Node, unreadable: set[str]) -> t
             if (kind, name.value) in _TAKEN:
                 where = "properties of a subject" if kind == "user" else "context of a request"
                 message = f"`{name.value}` has a meaning of its own in the {where}"
-                reader.take(misspelt.wrong_value_other(name.span, message, "choose another name"))
+                reader.take(unreadable.wrong_value_other(name.span, message, "choose another name"))
                 continue
             if name.value in first:
                 reader.take(unsound_rows.duplicate_name(name.span, "attribute", name.value, first[name.value].span))
@@ -126,7 +126,7 @@ def read_attributes(reader: PolicyReader, node: Node, unreadable: set[str]) -> t
             if attribute is not None:
                 found.append(attribute)
     if reader.mistakes > mistakes_before:
-        unreadable.add("attributes")
+        rejected.add("attributes")
     return tuple(found)
 
 
@@ -147,17 +147,19 @@ def _attribute(reader: PolicyReader, kind: AttributeKind, name: Word, node: Node
     if len(types) != 1:
         message = f"{what} has {'no type' if not types else 'two types'}"
         reader.take(
-            misspelt.wrong_value_other(reader.span(node), message, f"give it one of {listed(_TYPES, last='or')}")
+            unreadable.wrong_value_other(reader.span(node), message, f"give it one of {listed(_TYPES, last='or')}")
         )
         return None
     sources = reader.choices(fields["from"][1], "from", "`from`") if "from" in fields else None
     if kind == "request" and "from" in fields:
         span = reader.span(fields["from"][0])
-        reader.take(misspelt.wrong_value_other(span, "an attribute of the request has no `from`", "leave it out"))
+        reader.take(unreadable.wrong_value_other(span, "an attribute of the request has no `from`", "leave it out"))
     on = reader.words(fields["on"][1], "`on`") if "on" in fields else None
     if kind != "entity" and "on" in fields:
         span = reader.span(fields["on"][0])
-        reader.take(misspelt.wrong_value_other(span, f"{what} is not of an entity, so it has no `on`", "leave it out"))
+        reader.take(
+            unreadable.wrong_value_other(span, f"{what} is not of an entity, so it has no `on`", "leave it out")
+        )
     attribute = _type(reader, types[0], fields[types[0]][1])
     if attribute is None:
         return None
@@ -175,7 +177,7 @@ def _with_default(
     if kind != "request" or attribute.type == "set":
         why = "is a set" if kind == "request" else "is not of the request"
         reader.take(
-            misspelt.wrong_value_other(reader.span(key), f"{what} {why}, so it has no `default`", "leave it out")
+            unreadable.wrong_value_other(reader.span(key), f"{what} {why}, so it has no `default`", "leave it out")
         )
         return attribute
     value = node.value if isinstance(node, Scalar) and node.style != "*" else None

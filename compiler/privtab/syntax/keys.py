@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from privtab.paths import MOST_LEVELS
 from privtab.sql_text import DIALECTS
 
 SNAKE = r"[a-z][a-z0-9_]*"
@@ -23,8 +25,13 @@ class Key:
     name: str
     shape: str
     about: str
-    required: bool = False
     example: str = ""
+    """Of a required key."""
+
+    @property
+    def required(self) -> bool:
+        """Whether a mapping must have the key."""
+        return self.example != ""
 
 
 _ROW_BODY = (
@@ -42,20 +49,12 @@ _ROW_BODY = (
 
 KEYS: dict[str, tuple[Key, ...]] = {
     "policy": (
-        Key("privtab", "format", "version of this format", required=True, example="privtab: 1"),
-        Key("system", "snake", "name of the system; it names the Rego package", required=True, example="system: NAME"),
-        Key(
-            "version", "version", "version of the system that the file is about", required=True, example="version: NAME"
-        ),
+        Key("privtab", "format", "version of this format", example="privtab: 1"),
+        Key("system", "snake", "name of the system; it names the Rego package", example="system: NAME"),
+        Key("version", "version", "version of the system that the file is about", example="version: NAME"),
         Key("title", "text", "title of the policy"),
         Key("sources", "sources", "documents that the rows come from, by a short name"),
-        Key(
-            "entities",
-            "entities",
-            "entity types, nested as they contain each other",
-            required=True,
-            example="entities: {TYPE: }",
-        ),
+        Key("entities", "entities", "entity types, nested as they contain each other", example="entities: {TYPE: }"),
         Key("types", "types", "more about entity types: single, nested, flat, title, principal"),
         Key("privileges", "privileges", "privileges, as a list or with details"),
         Key("sets", "sets", "named sets of privileges"),
@@ -70,7 +69,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("variants", "variants", "overlays: rows and roles that replace those of the same name"),
     ),
     "source document": (
-        Key("document", "text", "file name of the document", required=True, example="document: FILE"),
+        Key("document", "text", "file name of the document", example="document: FILE"),
         Key("title", "text", "title of the document"),
         Key("note", "text", "a remark"),
     ),
@@ -90,20 +89,8 @@ KEYS: dict[str, tuple[Key, ...]] = {
         Key("note", "text", "a remark"),
     ),
     "filter": (
-        Key(
-            "requires",
-            "condition",
-            "for whom it is: a condition, as of a row",
-            required=True,
-            example="requires: CONDITION",
-        ),
-        Key(
-            "sql",
-            "sql",
-            "an SQL expression with placeholders: `manager = {user}`",
-            required=True,
-            example='sql: "TRUE"',
-        ),
+        Key("requires", "condition", "for whom it is: a condition, as of a row", example="requires: CONDITION"),
+        Key("sql", "sql", "an SQL expression with placeholders: `manager = {user}`", example='sql: "TRUE"'),
         Key("title", "text", "the document's words for it"),
         Key("flags", "flags", "flags of the condition, as of a row"),
         Key("gate", "none", "`none`: the gate of the file does not apply"),
@@ -196,7 +183,7 @@ KEYS: dict[str, tuple[Key, ...]] = {
     ),
     "row place": (
         Key("source", "open", "short name of the document"),
-        Key("line", "line", "line in the document", required=True, example="line: 1"),
+        Key("line", "line", "line in the document", example="line: 1"),
     ),
     "ambiguous": (
         Key("cell", "text", "the cell as the document has it"),
@@ -204,7 +191,6 @@ KEYS: dict[str, tuple[Key, ...]] = {
             "readings",
             "readings",
             "other readings by name: a condition, or what the row would say",
-            required=True,
             example="readings: {NAME: CONDITION}",
         ),
         Key("why", "text", "why the row's reading was chosen"),
@@ -221,7 +207,6 @@ KEYS: dict[str, tuple[Key, ...]] = {
             "operations",
             "operations",
             "two or more operations, each as `TYPE/OPERATION`",
-            required=True,
             example="operations: [TYPE/OPERATION, TYPE/OPERATION]",
         ),
         Key("at_most", "count", "how many of them one role may hold; default: 1"),
@@ -274,3 +259,144 @@ SECTIONS: dict[str, str] = {
     "variants": "variants: {NAME: {tables: {TYPE: {OPERATION: CONDITION}}}}",
 }
 """The sections that are mappings, with an example of each."""
+
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_TEXT = {"type": "string"}
+_NOTHING = {"type": "null"}
+
+
+def policy_schema() -> dict[str, Any]:
+    """The schema, draft 2020-12: whatever can be checked without resolving names or parsing cells."""
+    return {
+        "$schema": _DIALECT,
+        "$id": "https://privtab.invalid/schema/policy.schema.json",
+        "title": "privtab policy",
+        "description": "One system at one version: entity types, privileges, and who may do what.",
+        **_object("policy"),
+        "$defs": _SHAPES | {kind.replace(" ", "_"): _object(kind) for kind in KEYS if kind != "policy"},
+    }
+
+
+def _object(kind: str) -> dict[str, Any]:
+    keys = KEYS[kind]
+    shape: dict[str, Any] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {key.name: _property(key) for key in keys},
+    }
+    required = [key.name for key in keys if key.required]
+    if required:
+        shape["required"] = required
+    if kind == "reading":
+        shape["minProperties"] = 1
+    if kind in ("row", "row of any"):
+        shape["anyOf"] = [{"required": ["requires"]}, {"required": ["each"]}]
+    return shape
+
+
+def _property(key: Key) -> dict[str, Any]:
+    shape = _ref(key.shape)
+    if key.name in _MAY_BE_EMPTY:
+        shape = {"anyOf": [shape, _NOTHING]}
+    return {"description": key.about, **shape}
+
+
+def _ref(shape: str) -> dict[str, Any]:
+    return {"$ref": f"#/$defs/{shape}"}
+
+
+def _one_or_many(shape: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [shape, {"type": "array", "items": shape, "minItems": 1}]}
+
+
+def _by_name(pattern: str, value: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "propertyNames": {"pattern": pattern}, "additionalProperties": value}
+
+
+def _rows(row: str) -> dict[str, Any]:
+    return _by_name(_OPERATIONS, {"anyOf": [_ref("condition"), _ref(row)]})
+
+
+_SNAKE = f"^{SNAKE}$"
+_NAME = f"^{NAME}$"
+_WORD = f"^{OPEN}$"
+_PRIVILEGE = f"^{PRIVILEGE}$"
+_OPERATIONS = rf"^\s*{NAME}(\s*,\s*{NAME})*\s*,?\s*$"
+_MAY_BE_EMPTY = frozenset((*SECTIONS, "privileges", "conflicts")) - {"entities"}
+_LINE = {"type": "integer", "minimum": 0}
+
+_SHAPES: dict[str, dict[str, Any]] = {
+    "format": {"const": 1},
+    "text": _TEXT,
+    "version": {"type": ["string", "number"], "minLength": 1},
+    "snake": {"type": "string", "pattern": _SNAKE},
+    "open": {"type": "string", "pattern": _WORD},
+    "privilege_name": {"type": "string", "pattern": _PRIVILEGE},
+    "flag": {"type": "boolean"},
+    "scalar": {"type": ["string", "boolean", "integer"]},
+    "creator": {"enum": [True, False, "active_role"]},
+    "levels": {"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": 1, "maximum": MOST_LEVELS}]},
+    "line": _LINE,
+    "deprecated": {"type": ["string", "boolean"]},
+    "words": _one_or_many({"type": "string"}),
+    "names": _one_or_many({"type": "string", "pattern": _NAME}),
+    "condition": {
+        "type": "string",
+        "minLength": 1,
+        "examples": ["READ (namespace)", "READ/WRITE (x) and owner (y, z)", "can load (schema)", "anyone"],
+    },
+    "effects": _one_or_many({"type": "string", "minLength": 1, "examples": ["ALL (entity)", "owner"]}),
+    "entities": {
+        "type": "object",
+        "propertyNames": {"pattern": _SNAKE, "not": {"enum": ["parent", "entity", "any"]}},
+        "additionalProperties": {"anyOf": [_NOTHING, _ref("entities")]},
+    },
+    "sources": _by_name(_WORD, {"anyOf": [_TEXT, _ref("source_document")]}),
+    "types": _by_name(_SNAKE, _ref("type")),
+    "privileges": {
+        "anyOf": [
+            {"type": "array", "items": _ref("privilege_name"), "uniqueItems": True},
+            _by_name(_PRIVILEGE, {"anyOf": [_NOTHING, _ref("privilege")]}),
+        ]
+    },
+    "sets": _by_name(_WORD, _ref("words")),
+    "filters": _by_name(_NAME, _ref("filter")),
+    "sql": {"type": "string", "minLength": 1, "examples": ["region = 'EU'", "manager = {user}"]},
+    "attributes_of": _by_name(_NAME, {"anyOf": [{"enum": ["text", "bool", "integer"]}, _ref("attribute")]}),
+    "bounds": {
+        "anyOf": [{"type": "boolean"}, {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}]
+    },
+    "owner": {"anyOf": [{"const": "none"}, _ref("ownership")]},
+    "rows": _rows("row"),
+    "any_rows": _rows("row_of_any"),
+    "tables": {
+        **_by_name(_SNAKE, {"anyOf": [_NOTHING, _ref("rows")]}),
+        "properties": {"any": {"anyOf": [_NOTHING, _ref("any_rows")]}},
+    },
+    "with": _by_name(_SNAKE, _ref("words")),
+    "flags": _by_name(_NAME, _ref("saying")),
+    "row_source": _one_or_many(
+        {
+            "anyOf": [
+                _LINE,
+                {"type": "string", "pattern": r"^\s*([^:]+:)?[0-9]+\s*$"},
+                _ref("row_place"),
+            ]
+        }
+    ),
+    "readings": _by_name(_WORD, {"anyOf": [_ref("condition"), _ref("reading")]}),
+    "roles": _by_name(_WORD, {"anyOf": [_NOTHING, _ref("role")]}),
+    "role_grants": _by_name(_SNAKE, {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}),
+    "conflicts": {"type": "array", "items": _ref("conflict")},
+    "operations": {
+        "type": "array",
+        "items": {"type": "string", "pattern": f"^{SNAKE}/{NAME}$"},
+        "minItems": 2,
+        "uniqueItems": True,
+    },
+    "count": {"type": "integer", "minimum": 1},
+    "variants": _by_name(_WORD, _ref("variant")),
+    **{shape: {"enum": list(words)} for shape, words in VALUES.items() if shape not in LISTED},
+    **{shape: _one_or_many({"enum": list(VALUES[shape])}) for shape in LISTED},
+}

@@ -8,13 +8,12 @@ from typing import Literal
 
 from privtab.diagnostics import Diagnostic, Located, Span
 from privtab.effects import EffectKind
-from privtab.findings import misspelt, unreadable
+from privtab.findings import unreadable
 from privtab.hints import listed, nearest, not_a_condition
 from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE
 from privtab.paths import LEVELS, MOST_LEVELS
 from privtab.source import SourceFile
-from privtab.syntax.cell_errors import CellError
-from privtab.syntax.expression import parse_condition, parse_effects
+from privtab.syntax.expression import CellError, parse_condition, parse_effects
 from privtab.syntax.keys import KEYS, NAME, OPEN, PRIVILEGE, SNAKE, VALUES
 from privtab.syntax.node_reader import NodeReader, kind_of
 from privtab.syntax.nodes import Cell, ConditionCell, EffectCell, Word
@@ -46,7 +45,7 @@ class PolicyReader(NodeReader):
 
     def wrong_type(self, node: Node, what: str, expected: str, help_: str | None) -> None:
         """As NodeReader.wrong_type."""
-        self.take(misspelt.wrong_type(self.span(node), what, expected, _kind(node), help_))
+        self.take(unreadable.wrong_type(self.span(node), what, expected, _kind(node), help_))
 
     def repeated(self, key: Scalar, first: Scalar, what: str) -> None:
         """As NodeReader.repeated."""
@@ -65,8 +64,8 @@ class PolicyReader(NodeReader):
         unknown_values: list[Node] = []
         for key, value in self.cut_cells(node):
             if key.text not in known:
-                self.take(misspelt.unknown_key(self.span(key), key.text, where, tuple(known)))
-                has_advice = key.text in misspelt.UNKNOWN_KEY_INSTEAD.get(where, {})
+                self.take(unreadable.unknown_key(self.span(key), key.text, where, tuple(known)))
+                has_advice = key.text in unreadable.UNKNOWN_KEY_INSTEAD.get(where, {})
                 intended = None if has_advice else nearest(key.text, known, cutoff=0.75)
                 if intended is not None and intended not in present:
                     fields.setdefault(intended, (key, value))
@@ -80,7 +79,7 @@ class PolicyReader(NodeReader):
             hidden = key_.shape == "entities" and any(isinstance(n, Mapping) for n in unknown_values)
             if key_.required and key_.name not in fields and not hidden:
                 span = self.source.span(node.start, node.start + 1)
-                self.take(misspelt.missing_key(span, key_.name, where, key_.example))
+                self.take(unreadable.missing_key(span, key_.name, where, key_.example))
         if kind == "policy":
             self.unknown_values = unknown_values
         return fields
@@ -151,7 +150,7 @@ class PolicyReader(NodeReader):
         ):
             if node.text.strip():
                 return Located(node.text, self.span(node))
-            self.take(misspelt.wrong_value_other(self.span(node), "`version` is empty", "name it: `version: final`"))
+            self.take(unreadable.wrong_value_other(self.span(node), "`version` is empty", "name it: `version: final`"))
             return None
         self.wrong(node, "`version`", "text")
         return None
@@ -174,7 +173,7 @@ class PolicyReader(NodeReader):
             if 1 <= node.value <= MOST_LEVELS:
                 return Located(node.value, self.span(node))
             advice = f"a type may nest to 1 to {MOST_LEVELS} levels"
-            self.take(misspelt.wrong_value_other(self.span(node), f"`{node.text}` is not a value of {what}", advice))
+            self.take(unreadable.wrong_value_other(self.span(node), f"`{node.text}` is not a value of {what}", advice))
             return None
         self.wrong(node, what, f"`true`, or a number from 1 to {MOST_LEVELS}")
         return None
@@ -188,9 +187,9 @@ class PolicyReader(NodeReader):
         if not isinstance(node, Scalar) or not isinstance(node.value, str) or node.style == "*":
             self.wrong(node, what, listed(known, last="or"), f"write `{intended}`" if intended else None)
         elif intended:
-            self.take(misspelt.wrong_value_intended(self.span(node), what, node.text, intended))
+            self.take(unreadable.wrong_value_intended(self.span(node), what, node.text, intended))
         else:
-            self.take(misspelt.wrong_value(self.span(node), what, node.text, known))
+            self.take(unreadable.wrong_value(self.span(node), what, node.text, known))
         return None
 
     def choices(self, node: Node, shape: str, what: str) -> tuple[Word, ...] | None:
@@ -198,7 +197,7 @@ class PolicyReader(NodeReader):
         items = node.items if isinstance(node, Sequence) else (node,)
         words = [(self.choice(item, shape, what), item) for item in items]
         if not items:
-            self.take(misspelt.wrong_value_other(self.span(node), f"{what} is empty", "leave the key out"))
+            self.take(unreadable.wrong_value_other(self.span(node), f"{what} is empty", "leave the key out"))
             return None
         return tuple(Located(word, self.span(item)) for word, item in words if word is not None)
 
@@ -208,10 +207,10 @@ class PolicyReader(NodeReader):
             if _SPELLINGS[spelling].fullmatch(node.text) and isinstance(node.value, str):
                 return Located(node.text, self.span(node))
             if isinstance(node.value, str):
-                found = misspelt.bad_name_of_request if spelling == "name" else misspelt.bad_name
+                found = unreadable.bad_name_of_request if spelling == "name" else unreadable.bad_name
                 advice = _ADVICE.get(spelling)
                 self.take(found(self.span(node), what, node.text, advice))
-                self.lost |= {node.text, misspelt.snake_case(node.text), misspelt.as_name(node.text)}
+                self.lost |= {node.text, unreadable.snake_case(node.text), unreadable.as_name(node.text)}
                 self.lost.add(" ".join(node.text.split()))
                 return None
         self.wrong(node, f"the name of {what}", "a word")
@@ -235,7 +234,7 @@ class PolicyReader(NodeReader):
             if text is not None:
                 found.append(Located(text, self.span(item)))
         if not items:
-            self.take(misspelt.wrong_value_other(self.span(node), f"{what} is an empty list", "leave the key out"))
+            self.take(unreadable.wrong_value_other(self.span(node), f"{what} is an empty list", "leave the key out"))
         return tuple(found) if found or self.mistakes == mistakes_before else None
 
     def cell(self, node: Node, what: str, expected: str, instead: str) -> Cell | None:

@@ -7,20 +7,10 @@ from dataclasses import replace
 
 from privtab.diagnostics import Located
 from privtab.effects import EffectKind
-from privtab.findings import misspelt, unsound_rows
+from privtab.findings import unreadable, unsound_rows
 from privtab.sql_text import FILTER_KINDS, operation_of
+from privtab.syntax import nodes
 from privtab.syntax.keys import NAME
-from privtab.syntax.nodes import (
-    AmbiguousDecl,
-    EffectCell,
-    FlagDecl,
-    Reading,
-    RowBody,
-    RowDecl,
-    SourceRef,
-    WithDecl,
-    Word,
-)
 from privtab.syntax.reader import Fields, PolicyReader
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
@@ -28,12 +18,12 @@ _NAME = re.compile(NAME)
 _SOURCE = re.compile(r"(?:(?P<name>[^:]+):)?(?P<line>[0-9]+)")
 
 
-def read_rows(reader: PolicyReader, node: Node, what: str, *, kind: str = "row") -> tuple[RowDecl, ...]:
+def read_rows(reader: PolicyReader, node: Node, what: str, *, kind: str = "row") -> tuple[nodes.RowDecl, ...]:
     """The rows of one table. An operation may be repeated here; a later stage reports that."""
     if not isinstance(node, Mapping):
         reader.wrong(node, what, "a mapping of operations")
         return ()
-    rows: list[RowDecl] = []
+    rows: list[nodes.RowDecl] = []
     for key, value in reader.cut_cells(node):
         mistakes_before = reader.mistakes
         operations = _operations(reader, key)
@@ -46,9 +36,9 @@ def read_rows(reader: PolicyReader, node: Node, what: str, *, kind: str = "row")
     return tuple(rows)
 
 
-def read_filters(reader: PolicyReader, fields: Fields) -> tuple[RowDecl, ...]:
+def read_filters(reader: PolicyReader, fields: Fields) -> tuple[nodes.RowDecl, ...]:
     """The row filters and column masks of a type, as rows of operations of their own, in the order in which they are tried."""
-    filters: list[RowDecl] = []
+    filters: list[nodes.RowDecl] = []
     for kind in FILTER_KINDS:
         if f"{kind}s" not in fields:
             continue
@@ -69,41 +59,41 @@ def read_filters(reader: PolicyReader, fields: Fields) -> tuple[RowDecl, ...]:
     return tuple(filters)
 
 
-def _operations(reader: PolicyReader, key: Scalar) -> list[Word]:
-    operations: list[Word] = []
+def _operations(reader: PolicyReader, key: Scalar) -> list[nodes.Word]:
+    operations: list[nodes.Word] = []
     for word in reader.parts(key):
         if _NAME.fullmatch(word.value):
             operations.append(word)
         else:
-            several = misspelt.several(word.value)
+            several = unreadable.several(word.value)
             advice = f"one row for several operations has commas between them: `{', '.join(several)}`"
             reader.take(
-                misspelt.bad_name_of_request(word.span, "an operation", word.value, advice if several else None)
+                unreadable.bad_name_of_request(word.span, "an operation", word.value, advice if several else None)
             )
-            names = several or (misspelt.as_name(word.value),)
+            names = several or (unreadable.as_name(word.value),)
             operations.extend(Located(name, word.span) for name in names)
     if not operations and not key.text.strip(" ,"):
-        reader.take(misspelt.bad_name_of_request(reader.span(key), "an operation", key.text))
+        reader.take(unreadable.bad_name_of_request(reader.span(key), "an operation", key.text))
     return operations
 
 
-def _read_row(reader: PolicyReader, node: Node, key: Scalar, kind: str) -> RowDecl:
+def _read_row(reader: PolicyReader, node: Node, key: Scalar, kind: str) -> nodes.RowDecl:
     name = Located(key.text, reader.span(key))
     if isinstance(node, Scalar) and node.value is None and node.style != "*":
         reader.take(unsound_rows.row_without_condition(name.span, key.text))
-        return RowDecl(operation=name, body=RowBody(), span=name.span)
+        return nodes.RowDecl(operation=name, body=nodes.RowBody(), span=name.span)
     if not isinstance(node, Mapping):
         if isinstance(node, Sequence):
             reader.wrong(node, f"the row `{key.text}`", "a condition or a mapping")
-            return RowDecl(operation=name, body=RowBody(), span=name.span)
-        body = RowBody(requires=reader.condition(node, f"the row `{key.text}`"), plain=True)
-        return RowDecl(operation=name, body=body, span=name.span)
+            return nodes.RowDecl(operation=name, body=nodes.RowBody(), span=name.span)
+        body = nodes.RowBody(requires=reader.condition(node, f"the row `{key.text}`"), plain=True)
+        return nodes.RowDecl(operation=name, body=body, span=name.span)
     mistakes_before = reader.mistakes
     fields = reader.fields(node, kind, "a row" if kind != "filter" else "a filter") or {}
     body = read_body(reader, fields)
     if body.requires is None and body.each is None and reader.mistakes == mistakes_before:
         reader.take(unsound_rows.row_without_condition(name.span, key.text))
-    return RowDecl(
+    return nodes.RowDecl(
         operation=name,
         body=body,
         span=name.span,
@@ -124,14 +114,14 @@ def _read_row(reader: PolicyReader, node: Node, key: Scalar, kind: str) -> RowDe
     )
 
 
-def read_body(reader: PolicyReader, fields: Fields) -> RowBody:
+def read_body(reader: PolicyReader, fields: Fields) -> nodes.RowBody:
     """Read the conditions and effects of a row or a reading."""
     report = reader.choice(fields["report"][1], "report", "`report`") if "report" in fields else None
 
-    def effects(key: str, kind: EffectKind) -> tuple[EffectCell, ...] | None:
+    def effects(key: str, kind: EffectKind) -> tuple[nodes.EffectCell, ...] | None:
         return reader.effects(fields[key][1], kind, f"`{key}`") if key in fields else None
 
-    return RowBody(
+    return nodes.RowBody(
         requires=reader.condition(fields["requires"][1], "`requires`") if "requires" in fields else None,
         each=reader.condition(fields["each"][1], "`each`") if "each" in fields else None,
         report=None if report is None else Located(report, reader.span(fields["report"][1])),
@@ -153,7 +143,7 @@ def read_deprecated(reader: PolicyReader, fields: Fields) -> str | None:
     return reader.text(node, "`deprecated`")
 
 
-def read_source(reader: PolicyReader, node: Node) -> tuple[SourceRef, ...]:
+def read_source(reader: PolicyReader, node: Node) -> tuple[nodes.SourceRef, ...]:
     """`15`, `name:15`, `{source: name, line: 15}`, or a list of these."""
     if isinstance(node, Sequence):
         return tuple(ref for item in node.items for ref in read_source(reader, item))
@@ -166,24 +156,24 @@ def read_source(reader: PolicyReader, node: Node) -> tuple[SourceRef, ...]:
         name = reader.optional_text(fields, "source")
         match line:
             case Scalar(value=int(number)) if not isinstance(line.value, bool):
-                return (SourceRef(name=name, line=number, span=span),)
+                return (nodes.SourceRef(name=name, line=number, span=span),)
             case _:
                 reader.wrong(line, "`line`", "a line number")
                 return ()
     if node.style != "*" and not isinstance(node.value, (bool, float)):
         match = _SOURCE.fullmatch(node.text.strip())
         if match:
-            return (SourceRef(name=match["name"], line=int(match["line"]), span=span),)
+            return (nodes.SourceRef(name=match["name"], line=int(match["line"]), span=span),)
         if node.value is not None:
             advice = "a line number, or `name:line`, as in `source: final:15`"
-            reader.take(misspelt.wrong_value_other(span, f"`{node.text}` is not a position in a source", advice))
+            reader.take(unreadable.wrong_value_other(span, f"`{node.text}` is not a position in a source", advice))
             return ()
     reader.wrong(node, "`source`", "a line number or `name:line`")
     return ()
 
 
-def _withs(reader: PolicyReader, node: Node) -> tuple[WithDecl, ...]:
-    withs: list[WithDecl] = []
+def _withs(reader: PolicyReader, node: Node) -> tuple[nodes.WithDecl, ...]:
+    withs: list[nodes.WithDecl] = []
     for key, value in reader.entries(node, "`with`", "write `with: {NAME: TYPE}`"):
         name = reader.name(key, "a `with` object", "snake")
         types = reader.words(value, f"`{key.text}`")
@@ -191,44 +181,44 @@ def _withs(reader: PolicyReader, node: Node) -> tuple[WithDecl, ...]:
             reader.lost.add(key.text)
             continue
         any_ = len(types) == 1 and types[0].value == "any"
-        withs.append(WithDecl(name=name, types=None if any_ else types, types_span=reader.span(value)))
+        withs.append(nodes.WithDecl(name=name, types=None if any_ else types, types_span=reader.span(value)))
     return tuple(withs)
 
 
-def _flags(reader: PolicyReader, node: Node) -> tuple[FlagDecl, ...]:
-    flags: list[FlagDecl] = []
+def _flags(reader: PolicyReader, node: Node) -> tuple[nodes.FlagDecl, ...]:
+    flags: list[nodes.FlagDecl] = []
     for key, value in reader.entries(node, "`flags`"):
         name = reader.name(key, "a flag", "name")
         word = reader.choice(value, "saying", f"the flag `{key.text}`")
         if name is not None and word is not None:
-            flags.append(FlagDecl(name=name, required=word == "required"))
+            flags.append(nodes.FlagDecl(name=name, required=word == "required"))
     return tuple(flags)
 
 
-def _ambiguous(reader: PolicyReader, node: Node, body: RowBody) -> AmbiguousDecl | None:
+def _ambiguous(reader: PolicyReader, node: Node, body: nodes.RowBody) -> nodes.AmbiguousDecl | None:
     fields = reader.fields(node, "ambiguous", "`ambiguous`")
     if fields is None:
         return None
-    readings: list[Reading] = []
+    readings: list[nodes.Reading] = []
     if "readings" in fields:
         for key, value in reader.entries(fields["readings"][1], "`readings`"):
             name = reader.name(key, "a reading")
             reading = _reading(reader, value, key, body)
             if name is not None and reading is not None:
-                readings.append(Reading(name=name, text=reading[0], body=reading[1]))
-    return AmbiguousDecl(
+                readings.append(nodes.Reading(name=name, text=reading[0], body=reading[1]))
+    return nodes.AmbiguousDecl(
         cell=reader.optional_text(fields, "cell"), readings=tuple(readings), why=reader.optional_text(fields, "why")
     )
 
 
-def _reading(reader: PolicyReader, node: Node, key: Scalar, body: RowBody) -> tuple[str, RowBody] | None:
+def _reading(reader: PolicyReader, node: Node, key: Scalar, body: nodes.RowBody) -> tuple[str, nodes.RowBody] | None:
     """The text of a reading, and the body with which it replaces the row's; a condition replaces `each` if the row has only that."""
     if isinstance(node, Mapping):
         fields = reader.fields(node, "reading", "a reading")
         if fields is None:
             return None
         if not fields:
-            reader.take(misspelt.wrong_type(reader.span(node), "a reading", "a condition or a row", "empty"))
+            reader.take(unreadable.wrong_type(reader.span(node), "a reading", "a condition or a row", "empty"))
         text = "; ".join(f"{name}: {_plain(value)}" for name, (_, value) in fields.items())
         return text, read_body(reader, fields)
     condition = reader.condition(node, f"the reading `{key.text}`")
@@ -236,8 +226,8 @@ def _reading(reader: PolicyReader, node: Node, key: Scalar, body: RowBody) -> tu
         return None
     text = " ".join(condition.cell.text.split())
     if body.each is not None and body.requires is None:
-        return text, RowBody(each=condition, plain=True)
-    return text, RowBody(requires=condition, plain=True)
+        return text, nodes.RowBody(each=condition, plain=True)
+    return text, nodes.RowBody(requires=condition, plain=True)
 
 
 def _plain(node: Node) -> str:

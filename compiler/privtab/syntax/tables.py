@@ -7,30 +7,18 @@ from typing import Any, Literal, TypeVar, cast
 
 from privtab.diagnostics import Located, Severity
 from privtab.effects import PRINCIPAL_TABLES
-from privtab.findings import misspelt, unsound_rows
+from privtab.findings import unreadable, unsound_rows
 from privtab.names import KINDS
+from privtab.syntax import nodes
 from privtab.syntax.attributes import read_attributes, read_privileges, read_sets
 from privtab.syntax.keys import SECTIONS
 from privtab.syntax.node_reader import is_empty
-from privtab.syntax.nodes import (
-    ConflictDecl,
-    EntityDecl,
-    OwnerDecl,
-    RoleDecl,
-    RowDecl,
-    SemanticsDecl,
-    TableDecl,
-    Tables,
-    TypeDecl,
-    VariantDecl,
-    Word,
-)
 from privtab.syntax.reader import Fields, PolicyReader
 from privtab.syntax.rows import read_filters, read_rows
 from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
 
-def read_conflicts(reader: PolicyReader, node: Node) -> tuple[ConflictDecl, ...]:
+def read_conflicts(reader: PolicyReader, node: Node) -> tuple[nodes.ConflictDecl, ...]:
     """Read every entry of the list; an entry that cannot be read leaves a finding."""
     if not isinstance(node, Sequence):
         reader.wrong(node, "`conflicts`", "a list", "write `- {operations: [TYPE/OPERATION, TYPE/OPERATION]}`")
@@ -38,7 +26,7 @@ def read_conflicts(reader: PolicyReader, node: Node) -> tuple[ConflictDecl, ...]
     return tuple(decl for item in node.items if (decl := _conflict(reader, item)) is not None)
 
 
-def _conflict(reader: PolicyReader, node: Node) -> ConflictDecl | None:
+def _conflict(reader: PolicyReader, node: Node) -> nodes.ConflictDecl | None:
     fields = reader.fields(node, "conflict", "a conflict")
     if fields is None:
         return None
@@ -50,9 +38,9 @@ def _conflict(reader: PolicyReader, node: Node) -> ConflictDecl | None:
     if len(operations) <= at_most:
         message = f"{len(operations)} operation{'s' if len(operations) != 1 else ''}, of which {at_most} may be held"
         advice = "name two at least, and more than `at_most`"
-        reader.take(misspelt.wrong_value_other(reader.span(fields["operations"][1]), message, advice))
+        reader.take(unreadable.wrong_value_other(reader.span(fields["operations"][1]), message, advice))
         return None
-    return ConflictDecl(operations=operations, at_most=at_most, span=operations[0].span, why=why)
+    return nodes.ConflictDecl(operations=operations, at_most=at_most, span=operations[0].span, why=why)
 
 
 def _count(reader: PolicyReader, node: Node) -> int | None:
@@ -61,27 +49,29 @@ def _count(reader: PolicyReader, node: Node) -> int | None:
             return number
         case Scalar(value=int()) if not isinstance(node.value, bool):
             message = f"`{node.text}` operations cannot be held"
-            reader.take(misspelt.wrong_value_other(reader.span(node), message, "a number from 1 on; left off, it is 1"))
+            reader.take(
+                unreadable.wrong_value_other(reader.span(node), message, "a number from 1 on; left off, it is 1")
+            )
         case _:
             reader.wrong(node, "`at_most`", "a number")
     return None
 
 
-def _operations(reader: PolicyReader, node: Node) -> tuple[Word, ...] | None:
+def _operations(reader: PolicyReader, node: Node) -> tuple[nodes.Word, ...] | None:
     """The operations, written as `TYPE/OPERATION`, without duplicates; names are resolved later."""
     words = reader.words(node, "`operations`")
     if words is None:
         return None
-    valid: dict[str, Word] = {}
+    valid: dict[str, nodes.Word] = {}
     mistakes_before = reader.mistakes
     for word in words:
         type_, slash, operation = word.value.partition("/")
         if not (type_ and slash and operation) or "/" in operation:
             advice = "an operation of a type is written `TYPE/OPERATION`"
-            reader.take(misspelt.wrong_value_other(word.span, f"`{word.value}` is not an operation", advice))
+            reader.take(unreadable.wrong_value_other(word.span, f"`{word.value}` is not an operation", advice))
         elif word.value in valid:
             reader.take(
-                misspelt.wrong_value_other(word.span, f"`{word.value}` occurs twice", "name another, or drop it")
+                unreadable.wrong_value_other(word.span, f"`{word.value}` occurs twice", "name another, or drop it")
             )
         else:
             valid[word.value] = word
@@ -93,24 +83,24 @@ _STATE_TABLES = frozenset((*PRINCIPAL_TABLES, "service_admins", "attributes", "e
 _TARGET_WORDS = frozenset({"parent", "entity", "any"})
 
 
-def read_tables(reader: PolicyReader, root: Node) -> Tables | None:
+def read_tables(reader: PolicyReader, root: Node) -> nodes.Tables | None:
     """Read the whole file; None if it is not a mapping or lacks the keys that identify it."""
     if isinstance(root, Mapping) and not {key.text for key, _ in root.entries} & {"privtab", "system", "entities"}:
         start = reader.source.span(root.start, root.start + 1)
         if root.entries and all(key.text in _STATE_TABLES for key, _ in root.entries):
             reader.take(
-                misspelt.wrong_value_other(
+                unreadable.wrong_value_other(
                     start, "this is a state, not a policy", "give it as the state: `--state FILE`"
                 )
             )
             return None
-        reader.take(misspelt.missing_key(start, "privtab", "a policy file", "privtab: 1"))
+        reader.take(unreadable.missing_key(start, "privtab", "a policy file", "privtab: 1"))
         return None
     fields = reader.fields(root, "policy", "a policy file")
     if fields is None:
         return None
-    unreadable: set[str] = set()
-    none: tuple[tuple[TableDecl, ...], tuple[RowDecl, ...]] = ((), ())
+    rejected: set[str] = set()
+    none: tuple[tuple[nodes.TableDecl, ...], tuple[nodes.RowDecl, ...]] = ((), ())
 
     def section(key: str, read: Callable[[Node], T], absent: T) -> T:
         if key not in fields:
@@ -119,45 +109,45 @@ def read_tables(reader: PolicyReader, root: Node) -> Tables | None:
         if isinstance(node, Scalar) and node.value is None and node.style != "*" and key not in ("system", "version"):
             if key == "entities":
                 reader.wrong(node, "`entities`", "a mapping")
-                unreadable.add(key)
+                rejected.add(key)
             return absent
         if key in SECTIONS and not isinstance(node, Mapping):
             reader.wrong(node, f"`{key}`", "a mapping", f"write `{SECTIONS[key]}`")
-            unreadable.add(key)
+            rejected.add(key)
             return absent
         return read(node)
 
     if "privtab" in fields:
         _format(reader, fields["privtab"][1])
-    unreadable.update(key for key in ("entities",) if key not in fields)
+    rejected.update(key for key in ("entities",) if key not in fields)
     if reader.unknown_values:
-        unreadable.update({"sources", "privileges", "sets", "core", "tables", "any"} - fields.keys())
+        rejected.update({"sources", "privileges", "sets", "core", "tables", "any"} - fields.keys())
     file_start = reader.source.span(0, 0)
-    tables, any_in_tables = section("tables", lambda n: _tables(reader, n, unreadable), none)
-    any_: tuple[RowDecl, ...] = section("any", lambda n: read_rows(reader, n, "`any`", kind="row of any"), ())
-    types: tuple[TypeDecl, ...] = section("types", lambda n: _types(reader, n), ())
+    tables, any_in_tables = section("tables", lambda n: _tables(reader, n, rejected), none)
+    any_: tuple[nodes.RowDecl, ...] = section("any", lambda n: read_rows(reader, n, "`any`", kind="row of any"), ())
+    types: tuple[nodes.TypeDecl, ...] = section("types", lambda n: _types(reader, n), ())
     system = section("system", lambda n: reader.name(n, "a system", "snake"), None)
     version = section("version", reader.version, None)
-    return Tables(
+    return nodes.Tables(
         source=reader.source,
         system=system or Located("", file_start),
         version=version or Located("", file_start),
         title=section("title", lambda n: reader.text(n, "`title`"), None),
-        sources=section("sources", lambda n: _sources(reader, n, unreadable), ()),
+        sources=section("sources", lambda n: _sources(reader, n, rejected), ()),
         entities=section("entities", lambda n: _entities(reader, n), ()),
         types=types,
-        privileges=section("privileges", lambda n: read_privileges(reader, n, unreadable), ()),
+        privileges=section("privileges", lambda n: read_privileges(reader, n, rejected), ()),
         sets=section("sets", lambda n: read_sets(reader, n), ()),
-        attributes=section("attributes", lambda n: read_attributes(reader, n, unreadable), ()),
-        semantics=section("semantics", lambda n: _semantics(reader, n), SemanticsDecl()),
+        attributes=section("attributes", lambda n: read_attributes(reader, n, rejected), ()),
+        semantics=section("semantics", lambda n: _semantics(reader, n), nodes.SemanticsDecl()),
         core=section("core", lambda n: read_rows(reader, n, "`core`"), ()),
-        tables=(*tables, *(TableDecl(entity=type_.name, rows=type_.filters) for type_ in types if type_.filters)),
+        tables=(*tables, *(nodes.TableDecl(entity=type_.name, rows=type_.filters) for type_ in types if type_.filters)),
         any=_in_order(any_, any_in_tables),
         roles=section("roles", lambda n: _roles(reader, n), ()),
         variants=section("variants", lambda n: _variants(reader, n), ()),
         dialect=section("dialect", lambda n: reader.choice(n, "dialect", "`dialect`"), None),
         conflicts=section("conflicts", lambda n: read_conflicts(reader, n), ()),
-        unreadable=frozenset(unreadable),
+        unreadable=frozenset(rejected),
         lost=frozenset(reader.lost),
         any_privilege=reader.any_privilege,
         named_privilege=reader.named_privilege,
@@ -170,11 +160,13 @@ def _format(reader: PolicyReader, node: Node) -> None:
         reader.wrong(node, "`privtab`", "the number of the format", "write `privtab: 1`")
     elif node.value != 1:
         message = f"unknown format {node.value}"
-        reader.take(misspelt.wrong_value_other(reader.span(node), message, "this privtab reads format 1: `privtab: 1`"))
+        reader.take(
+            unreadable.wrong_value_other(reader.span(node), message, "this privtab reads format 1: `privtab: 1`")
+        )
 
 
-def _sources(reader: PolicyReader, node: Node, unreadable: set[str]) -> tuple[tuple[Word, Word], ...]:
-    sources: list[tuple[Word, Word]] = []
+def _sources(reader: PolicyReader, node: Node, rejected: set[str]) -> tuple[tuple[nodes.Word, nodes.Word], ...]:
+    sources: list[tuple[nodes.Word, nodes.Word]] = []
     mistakes_before = reader.mistakes
     for key, value in reader.entries(node, "`sources`"):
         name = reader.name(key, "a source") if isinstance(key.value, str) else Located(key.text, reader.span(key))
@@ -189,21 +181,21 @@ def _sources(reader: PolicyReader, node: Node, unreadable: set[str]) -> tuple[tu
         if document is not None:
             sources.append((name, Located(document, reader.span(fields["document"][1]))))
     if reader.mistakes > mistakes_before:
-        unreadable.add("sources")
+        rejected.add("sources")
     return tuple(sources)
 
 
-def _entities(reader: PolicyReader, root: Node) -> tuple[EntityDecl, ...]:
+def _entities(reader: PolicyReader, root: Node) -> tuple[nodes.EntityDecl, ...]:
     """The forest in the order of the file, parents before children."""
-    first: dict[str, Word] = {}
-    entities: list[EntityDecl] = []
+    first: dict[str, nodes.Word] = {}
+    entities: list[nodes.EntityDecl] = []
     todo: list[tuple[Scalar | None, Node, str | None]] = [(None, root, None)]
     while todo:
         key, node, parent = todo.pop()
         if key is not None:
             name = _entity_name(reader, key, first)
             if name is not None:
-                entities.append(EntityDecl(name=name, parent=parent))
+                entities.append(nodes.EntityDecl(name=name, parent=parent))
                 parent = name.value
             elif key.text in first:
                 parent = key.text
@@ -218,7 +210,7 @@ def _entities(reader: PolicyReader, root: Node) -> tuple[EntityDecl, ...]:
             for word in type_names:
                 if word in first or not isinstance(node, Sequence):
                     continue
-                entities.append(EntityDecl(name=Located(word, reader.span(node)), parent=parent))
+                entities.append(nodes.EntityDecl(name=Located(word, reader.span(node)), parent=parent))
             continue
         todo.extend((k, v, parent) for k, v in reversed(node.entries))
     return tuple(entities)
@@ -229,13 +221,13 @@ def _plain_words(node: Node) -> tuple[str, ...]:
     return tuple(i.text for i in items if isinstance(i, Scalar) and isinstance(i.value, str) and i.style != "*")
 
 
-def _entity_name(reader: PolicyReader, key: Scalar, first: dict[str, Word]) -> Word | None:
+def _entity_name(reader: PolicyReader, key: Scalar, first: dict[str, nodes.Word]) -> nodes.Word | None:
     name = reader.name(key, "an entity type", "snake")
     if name is None:
         return None
     if name.value in _TARGET_WORDS:
         advice = f"`{name.value}` has a meaning of its own in conditions"
-        reader.take(misspelt.bad_name(name.span, "an entity type", name.value, advice))
+        reader.take(unreadable.bad_name(name.span, "an entity type", name.value, advice))
         reader.lost.add(name.value)
         return None
     if name.value in first:
@@ -245,8 +237,8 @@ def _entity_name(reader: PolicyReader, key: Scalar, first: dict[str, Word]) -> W
     return name
 
 
-def _types(reader: PolicyReader, node: Node) -> tuple[TypeDecl, ...]:
-    types: list[TypeDecl] = []
+def _types(reader: PolicyReader, node: Node) -> tuple[nodes.TypeDecl, ...]:
+    types: list[nodes.TypeDecl] = []
     for key, value in reader.entries(node, "`types`"):
         name = Located(key.text, reader.span(key))
         fields = reader.fields(value, "type", f"the type `{key.text}`")
@@ -257,7 +249,7 @@ def _types(reader: PolicyReader, node: Node) -> tuple[TypeDecl, ...]:
         flat = reader.flag(fields["flat"][1], "`flat`") if "flat" in fields else None
         principal = reader.choice(fields["principal"][1], "principal", "`principal`") if "principal" in fields else None
         types.append(
-            TypeDecl(
+            nodes.TypeDecl(
                 name=name,
                 single=single is not None and single.value,
                 nested=nested,
@@ -272,10 +264,10 @@ def _types(reader: PolicyReader, node: Node) -> tuple[TypeDecl, ...]:
     return tuple(types)
 
 
-def _semantics(reader: PolicyReader, node: Node) -> SemanticsDecl:
+def _semantics(reader: PolicyReader, node: Node) -> nodes.SemanticsDecl:
     fields = reader.fields(node, "semantics", "`semantics`")
     if fields is None:
-        return SemanticsDecl(owner_known=False)
+        return nodes.SemanticsDecl(owner_known=False)
     mistakes_before = reader.mistakes
     owner = _owner(reader, fields["owner"][1]) if "owner" in fields else None
     owner_known = reader.mistakes == mistakes_before
@@ -288,7 +280,7 @@ def _semantics(reader: PolicyReader, node: Node) -> SemanticsDecl:
         found = reader.choices(fields[name][1], shape or name, f"`{name}`") if name in fields else None
         return tuple(dict.fromkeys(word.value for word in found or ()))
 
-    return SemanticsDecl(
+    return nodes.SemanticsDecl(
         inheritance=cast(Literal["none", "down"], word("inheritance") or "none"),
         deny=cast(Literal["none", "overrides"], word("deny") or "none"),
         transitive=word("implication") == "transitive",
@@ -317,14 +309,14 @@ def _gate(reader: PolicyReader, node: Node) -> Any:
     return reader.condition(node, "`gate`")
 
 
-def _owner(reader: PolicyReader, node: Node) -> OwnerDecl | None:
+def _owner(reader: PolicyReader, node: Node) -> nodes.OwnerDecl | None:
     if isinstance(node, Scalar) and node.value == "none":
         return None
     if not isinstance(node, Mapping):
         reader.wrong(node, "`owner`", "`none` or a mapping", "write `owner: {creator: true}`")
         return None
     fields = reader.fields(node, "ownership", "`owner`") or {}
-    return OwnerDecl(
+    return nodes.OwnerDecl(
         kinds=reader.choices(fields["kinds"][1], "kinds", "`kinds`") if "kinds" in fields else None,
         creator=_creator(reader, fields["creator"][1]) if "creator" in fields else None,
         holds=(reader.words(fields["holds"][1], "`holds`") or ()) if "holds" in fields else (),
@@ -339,36 +331,36 @@ def _creator(reader: PolicyReader, node: Node) -> Located[bool | Literal["active
 
 
 def _tables(
-    reader: PolicyReader, node: Node, unreadable: set[str] | None = None
-) -> tuple[tuple[TableDecl, ...], tuple[RowDecl, ...]]:
+    reader: PolicyReader, node: Node, rejected: set[str] | None = None
+) -> tuple[tuple[nodes.TableDecl, ...], tuple[nodes.RowDecl, ...]]:
     """The tables of entity types, and the rows under `any`, which is not an entity type."""
-    tables: list[TableDecl] = []
-    any_: tuple[RowDecl, ...] = ()
+    tables: list[nodes.TableDecl] = []
+    any_: tuple[nodes.RowDecl, ...] = ()
     for key, value in reader.entries(node, "`tables`"):
         readable = isinstance(value, Mapping) or is_empty(value)
         if key.text == "any":
             any_ = () if is_empty(value) else read_rows(reader, value, "`any`", kind="row of any")
-            if not readable and unreadable is not None:
-                unreadable.add("any")
+            if not readable and rejected is not None:
+                rejected.add("any")
             continue
         rows = () if is_empty(value) else read_rows(reader, value, f"the table `{key.text}`")
-        tables.append(TableDecl(entity=Located(key.text, reader.span(key)), rows=rows, readable=readable))
+        tables.append(nodes.TableDecl(entity=Located(key.text, reader.span(key)), rows=rows, readable=readable))
     return tuple(tables), any_
 
 
-def _in_order(outside: tuple[RowDecl, ...], inside: tuple[RowDecl, ...]) -> tuple[RowDecl, ...]:
+def _in_order(outside: tuple[nodes.RowDecl, ...], inside: tuple[nodes.RowDecl, ...]) -> tuple[nodes.RowDecl, ...]:
     """The rows from both places for `any`, in the order of the file."""
     return tuple(sorted((*outside, *inside), key=lambda row: row.span)) if outside and inside else outside or inside
 
 
-def _roles(reader: PolicyReader, node: Node) -> tuple[RoleDecl, ...]:
-    roles: list[RoleDecl] = []
+def _roles(reader: PolicyReader, node: Node) -> tuple[nodes.RoleDecl, ...]:
+    roles: list[nodes.RoleDecl] = []
     for key, value in reader.entries(node, "`roles`"):
         name = reader.name(key, "a role")
         if name is None:
             continue
         if is_empty(value):
-            roles.append(RoleDecl(name=name, scope=None, grants=()))
+            roles.append(nodes.RoleDecl(name=name, scope=None, grants=()))
             continue
         fields = reader.fields(
             value, "role", f"the role `{key.text}`", f"write `{key.text}: {{grants: {{TYPE: [PRIVILEGE]}}}}`"
@@ -378,7 +370,7 @@ def _roles(reader: PolicyReader, node: Node) -> tuple[RoleDecl, ...]:
         scope = reader.optional_text(fields, "scope")
         reader.optional_text(fields, "note")
         roles.append(
-            RoleDecl(
+            nodes.RoleDecl(
                 name=name,
                 scope=None if scope is None else Located(scope, reader.span(fields["scope"][1])),
                 grants=_role_grants(reader, fields["grants"][1]) if "grants" in fields else (),
@@ -388,10 +380,10 @@ def _roles(reader: PolicyReader, node: Node) -> tuple[RoleDecl, ...]:
     return tuple(roles)
 
 
-def _role_grants(reader: PolicyReader, node: Node) -> tuple[tuple[Word, tuple[Word, ...]], ...]:
-    grants: list[tuple[Word, tuple[Word, ...]]] = []
+def _role_grants(reader: PolicyReader, node: Node) -> tuple[tuple[nodes.Word, tuple[nodes.Word, ...]], ...]:
+    grants: list[tuple[nodes.Word, tuple[nodes.Word, ...]]] = []
     for key, value in reader.entries(node, "`grants` of a role"):
-        words: tuple[Word, ...] | None
+        words: tuple[nodes.Word, ...] | None
         if isinstance(value, Scalar) and isinstance(value.value, str) and "+" in value.text:
             words = tuple(reader.joined(value))
         elif isinstance(value, Sequence) and not value.items:
@@ -403,19 +395,19 @@ def _role_grants(reader: PolicyReader, node: Node) -> tuple[tuple[Word, tuple[Wo
     return tuple(grants)
 
 
-def _variants(reader: PolicyReader, node: Node) -> tuple[VariantDecl, ...]:
-    variants: list[VariantDecl] = []
+def _variants(reader: PolicyReader, node: Node) -> tuple[nodes.VariantDecl, ...]:
+    variants: list[nodes.VariantDecl] = []
     for key, value in reader.entries(node, "`variants`"):
         name = reader.name(key, "a variant")
         fields = reader.fields(value, "variant", f"the variant `{key.text}`")
         if name is None or fields is None:
             continue
-        core: tuple[RowDecl, ...] = read_rows(reader, fields["core"][1], "`core`") if "core" in fields else ()
+        core: tuple[nodes.RowDecl, ...] = read_rows(reader, fields["core"][1], "`core`") if "core" in fields else ()
         any_ = read_rows(reader, fields["any"][1], "`any`", kind="row of any") if "any" in fields else ()
         tables, any_in_tables = _tables(reader, fields["tables"][1]) if "tables" in fields else ((), ())
         reader.optional_text(fields, "note")
         variants.append(
-            VariantDecl(
+            nodes.VariantDecl(
                 name=name,
                 title=reader.optional_text(fields, "title"),
                 tables=tables,

@@ -18,6 +18,7 @@ from privtab import strict_json
 from privtab._staged import write
 from privtab.client._sender import Sender, SendError, expected
 from privtab.errors import PushError, UsageError
+from privtab.pushdown import Options
 from privtab.pushdown.document import MappingDocument
 from privtab.pushdown.rights import (
     Account,
@@ -34,7 +35,6 @@ from privtab.pushdown.rights import (
     in_order,
     to_text,
 )
-from privtab.pushdown.target import Options
 from privtab.state.nodes import Effect
 
 _IN_SCHEMAS = ("table", "topic", "fileset", "model")

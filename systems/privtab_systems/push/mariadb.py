@@ -16,6 +16,7 @@ from typing import assert_never
 from sqlalchemy.dialects.mysql.base import MySQLDialect
 
 from privtab.errors import PushError, UsageError
+from privtab.pushdown import Options
 from privtab.pushdown.document import MappingDocument
 from privtab.pushdown.rights import (
     EVERYONE,
@@ -33,7 +34,6 @@ from privtab.pushdown.rights import (
     in_order,
 )
 from privtab.pushdown.sql import RECORD, Quoting, Sql, connected, engine, recorded
-from privtab.pushdown.target import Options
 
 _ROUTINE = ("EXECUTE", "ALTER ROUTINE", "GRANT OPTION")
 _COLUMN = ("SELECT", "INSERT", "UPDATE", "REFERENCES")

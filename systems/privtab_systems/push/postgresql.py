@@ -13,6 +13,7 @@ from typing import Any, assert_never
 from sqlalchemy.dialects.postgresql.base import PGDialect
 
 from privtab.errors import PushError, UsageError
+from privtab.pushdown import Options
 from privtab.pushdown.document import MappingDocument
 from privtab.pushdown.rights import (
     EVERYONE,
@@ -32,7 +33,6 @@ from privtab.pushdown.rights import (
     in_order,
 )
 from privtab.pushdown.sql import RECORD, Quoting, Sql, connected, engine, recorded
-from privtab.pushdown.target import Options
 
 _PLAIN = {
     "database": ("CONNECT", "TEMPORARY", "CREATE"),

@@ -13,6 +13,7 @@ from typing import Any
 from privtab import strict_json
 from privtab._staged import write
 from privtab.errors import PushError, UsageError
+from privtab.pushdown import Options
 from privtab.pushdown.document import MappingDocument
 from privtab.pushdown.rights import (
     EVERYONE,
@@ -26,7 +27,6 @@ from privtab.pushdown.rights import (
     Right,
     Traits,
 )
-from privtab.pushdown.target import Options
 
 TRAITS = Traits(
     kinds={"database": ("database",), "table": ("database", "table"), "column": ("database", "table", "column")},

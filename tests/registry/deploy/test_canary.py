@@ -12,6 +12,7 @@ import pytest
 
 from privtab.errors import UsageError
 from privtab.registry import Registry
+from privtab.registry.deploy import DecisionCount, Feed, Fleet, RuleCount, Sidecar
 from privtab.registry.deploy.canary import (
     CanaryCounts,
     CanaryPlan,
@@ -22,7 +23,6 @@ from privtab.registry.deploy.canary import (
     part,
     sides,
 )
-from privtab.registry.deploy.nodes import DecisionCount, Feed, Fleet, RuleCount, Sidecar
 from privtab.registry.deploy.rollout import Rollout
 from privtab.registry.nodes import Canary, Channel
 

@@ -18,8 +18,7 @@ from privtab.opa.server import OpaServer
 from privtab.pipeline import load_program, policy_artifacts, policy_bundle
 from privtab.registry.deploy.push import push
 from privtab.state.index import index
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 
 def program(folder: Path, text: str = POLICY) -> Program:

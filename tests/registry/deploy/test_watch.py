@@ -8,9 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from privtab.registry.deploy import rollout as watching
-from privtab.registry.deploy.fleet import fleet_of
-from privtab.registry.deploy.nodes import (
+from privtab.registry.deploy import (
     DesiredRevisions,
     Feed,
     Fleet,
@@ -20,6 +18,8 @@ from privtab.registry.deploy.nodes import (
     parse_time,
     sidecar_from_status,
 )
+from privtab.registry.deploy import rollout as watching
+from privtab.registry.deploy.fleet import fleet_of
 from privtab.registry.deploy.rollout import FleetSnapshot, age, judge, watch
 
 NOW = datetime.now(tz=UTC)

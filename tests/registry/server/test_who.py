@@ -17,8 +17,8 @@ from in_process_registry import POLICY, STATE, until, waiting, within
 from privtab.bundle.sign import signed
 from privtab.errors import UsageError
 from privtab.registry import Canary, Registry, names
+from privtab.registry.deploy import DesiredRevisions, Fleet, Sidecar
 from privtab.registry.deploy.fleet import fleet_of
-from privtab.registry.deploy.nodes import DesiredRevisions, Fleet, Sidecar
 from privtab.registry.deploy.rollout import watch
 from privtab.registry.server.app import Role, ServerState
 from privtab.serving.tokens import Tokens
@@ -217,7 +217,7 @@ def test_sidecars_that_asked_for_a_future_channel_count_for_it(registry: Registr
 
 
 def test_sidecars_that_cannot_be_distinguished_are_waited_for_and_do_not_count() -> None:
-    from privtab.registry.deploy.nodes import LoadedBundle
+    from privtab.registry.deploy import LoadedBundle
 
     def look(revision: str) -> Any:
         loaded = (LoadedBundle(name="policy", revision=revision),)

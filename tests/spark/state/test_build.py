@@ -34,10 +34,9 @@ from privtab.source import SourceFile
 from privtab.spark.state import Build, build, opened
 from privtab.spark.state.files import place
 from privtab.state.index import index_bytes
-from privtab.state.load import load
+from privtab.state.load import load, validate
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.raw import COLUMNS
-from privtab.state.validate import validate
 
 STATE = State(
     members=(("ann", Entity("lake", "l")), ("bob", Entity("lake", "m"))),

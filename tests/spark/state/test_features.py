@@ -22,10 +22,9 @@ from privtab.pipeline import load_program
 from privtab.spark.state import Build, Read, SparkState, build, read_state, state_tables
 from privtab.spark.state.read import read_written
 from privtab.state.index import index_bytes
-from privtab.state.load import from_tables, to_tables
+from privtab.state.load import from_tables, to_tables, validate
 from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS
-from privtab.state.validate import validate
 
 POLICY = """
 privtab: 1

@@ -24,11 +24,10 @@ from privtab.spark.state import build, read_state
 from privtab.spark.state.row_checks import _derived
 from privtab.spark.state.schemas import CANONICAL, TABLES
 from privtab.state import links
-from privtab.state.hierarchy import closed
-from privtab.state.load import from_tables, to_tables
+from privtab.state.links import closed
+from privtab.state.load import from_tables, to_tables, validate
 from privtab.state.nodes import Assignment, Grant, State
 from privtab.state.raw import COLUMNS
-from privtab.state.validate import validate
 
 HOUR = 3_600_000_000_000
 LAKE, SCHEMA = Entity("lake", "l"), Entity("schema", "l/s")

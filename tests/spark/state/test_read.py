@@ -16,9 +16,8 @@ from privtab.ir.nodes import Program
 from privtab.spark.state import read_state, state_tables
 from privtab.spark.state.read import read_written
 from privtab.spark.state.schemas import TABLES
-from privtab.state.load import from_tables
+from privtab.state.load import from_tables, validate
 from privtab.state.raw import COLUMNS
-from privtab.state.validate import validate
 
 ODD = (
     "\x00",

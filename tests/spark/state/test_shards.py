@@ -22,12 +22,11 @@ from privtab.spark.state.shards import RAW, SCOPE, Findings, by_root, root_state
 from privtab.spark.state.tables import CELLS
 from privtab.spark.state.worker import GRANTED, people_state
 from privtab.state.coded import CodedColumn
-from privtab.state.hierarchy import closed
-from privtab.state.load import from_tables, to_tables
+from privtab.state.links import closed
+from privtab.state.load import from_tables, to_tables, validate
 from privtab.state.nodes import Assignment, ColumnRows, Grant, State
 from privtab.state.raw import COLUMNS
 from privtab.state.shards import PEOPLE, PartText, part_text, root_keys, shards
-from privtab.state.validate import validate
 
 SCHEMA = pa.schema(
     [

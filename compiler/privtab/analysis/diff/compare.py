@@ -12,24 +12,12 @@ from privtab.analysis.diff.nodes import Cell, DeclarationChange, Pair, PathForm,
 from privtab.analysis.diff.renames import Renaming
 from privtab.analysis.diff.witness import Separation, WitnessCheck, separation
 from privtab.errors import Undecided
-from privtab.ir import filters
+from privtab.ir import names
+from privtab.ir import nodes as ir
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import FactSemantics
-from privtab.ir.filters import earlier, filter_of
 from privtab.ir.formula import followed, has_absent, item_condition, leaves, references, targets_of, walk
-from privtab.ir.names import effect_texts
-from privtab.ir.nodes import (
-    ALWAYS,
-    RESOURCE,
-    Compare,
-    Formula,
-    Has,
-    HasBelow,
-    Or,
-    OwnsBelow,
-    Program,
-    Rule,
-)
+from privtab.ir.names import earlier, effect_texts, filter_of
 from privtab.ir.serialise import source_text
 from privtab.ir.unroll import Levels, levels_that_matter, unrolled
 from privtab.paths import at_level
@@ -38,7 +26,7 @@ from privtab.paths import at_level
 class Comparison:
     """Compares rows of two programs with the same names."""
 
-    def __init__(self, before: Program, after: Program, declared: Sequence[DeclarationChange] = ()) -> None:
+    def __init__(self, before: ir.Program, after: ir.Program, declared: Sequence[DeclarationChange] = ()) -> None:
         """`declared`: the differences outside of the rows, from `compare_declared`."""
         self.before = before
         self.after = after
@@ -107,7 +95,7 @@ class Comparison:
             witnesses=witnesses,
         )
 
-    def _same_ids(self, before: Rule, after: Rule) -> bool:
+    def _same_ids(self, before: ir.Rule, after: ir.Rule) -> bool:
         """Whether ids and places mean the same on both sides, for the objects of requests."""
         if not self._flat:
             return True
@@ -115,7 +103,7 @@ class Comparison:
         known = types & self.before.entities.keys() & self.after.entities.keys()
         return all(_flat_links(self.before, type_) == _flat_links(self.after, type_) for type_ in known)
 
-    def _unknown(self, before: Rule, after: Rule, pair: Pair) -> RowChange:
+    def _unknown(self, before: ir.Rule, after: ir.Rule, pair: Pair) -> RowChange:
         return RowChange(
             entity=pair[0],
             operation=pair[1],
@@ -157,12 +145,12 @@ class Comparison:
         if _operations(earlier(self.before, *pair)) != _operations(earlier(self.after, *pair)):
             yield "order"
 
-    def _names_mean_the_same(self, rule: Rule) -> bool:
+    def _names_mean_the_same(self, rule: ir.Rule) -> bool:
         """Whether the names that a row itself uses mean the same on both sides."""
         if not self._declared:
             return True
         types = {rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.named)}
-        nodes = (node for formula in (rule.gate, rule.requires, rule.each or ALWAYS) for node in walk(formula))
+        nodes = (node for formula in (rule.gate, rule.requires, rule.each or ir.ALWAYS) for node in walk(formula))
         forward = self._forward
         return forward.same_semantics and all(map(forward.same_path, types)) and all(map(forward.means_the_same, nodes))
 
@@ -191,12 +179,12 @@ class Comparison:
             named_types = [rule.entity, *(slot_type for slot in rule.withs for slot_type in slot.named)]
             for atom in leaves(program, item_condition(rule)):
                 named_types += (target.type for target in targets_of(atom))
-                if isinstance(atom, Has | HasBelow):
+                if isinstance(atom, ir.Has | ir.HasBelow):
                     privileges.add(atom.privilege)
-                if isinstance(atom, HasBelow | OwnsBelow):
+                if isinstance(atom, ir.HasBelow | ir.OwnsBelow):
                     inside = (place.type for place in FactSemantics(program).at_or_below(atom.target))
                     named_types += inside
-                if isinstance(atom, Compare):
+                if isinstance(atom, ir.Compare):
                     attributes |= {f"{term.kind}.{term.attribute}" for term in atom.terms}
             types |= {ancestor for type_ in named_types for ancestor in program.chain(type_)}
         for change in self._declared:
@@ -276,28 +264,28 @@ class Comparison:
         return WitnessCheck(self.before, self.after, (self.before.rules[pair], self.after.rules[pair]))
 
 
-def _asked(rule: Rule, before: Sequence[Rule]) -> Formula:
+def _asked(rule: ir.Rule, before: Sequence[ir.Rule]) -> ir.Formula:
     """A condition with the atoms of a row, and for a filter with those of the ones that are tried before it."""
-    return Or(parts=tuple(map(item_condition, (rule, *before)))) if before else item_condition(rule)
+    return ir.Or(parts=tuple(map(item_condition, (rule, *before)))) if before else item_condition(rule)
 
 
-def _operations(rules: Sequence[Rule]) -> list[str]:
+def _operations(rules: Sequence[ir.Rule]) -> list[str]:
     return [rule.operation for rule in rules]
 
 
-def sql(program: Program, rule: Rule) -> str | None:
+def sql(program: ir.Program, rule: ir.Rule) -> str | None:
     """The text of a filter, with its dialect; None for other rows."""
     found = filter_of(program, rule.entity, rule.operation)
-    return None if found is None else f"{filters.sql(found)} ({program.dialect})"
+    return None if found is None else f"{names.sql(found)} ({program.dialect})"
 
 
-def _flat_links(program: Program, type_: str) -> list[tuple[str, str | None]]:
+def _flat_links(program: ir.Program, type_: str) -> list[tuple[str, str | None]]:
     """The types with flat ids on a path, each with what contains it."""
     links = (program.entities[link] for link in program.chain(type_))
     return [(link.name, link.parent) for link in links if link.flat]
 
 
-def parts(before: Rule, after: Rule) -> Iterator[str]:
+def parts(before: ir.Rule, after: ir.Rule) -> Iterator[str]:
     """The parts of a row that differ, in the order in which a row is written."""
     if before.withs != after.withs:
         yield "with"
@@ -323,13 +311,13 @@ def parts(before: Rule, after: Rule) -> Iterator[str]:
         yield "deprecated"
 
 
-def cell(program: Program, rule: Rule) -> Cell:
+def cell(program: ir.Program, rule: ir.Rule) -> Cell:
     """A row as written in the file."""
     return Cell(
         rule=rule.id,
         requires=rule.requires_text,
         each=rule.each_text,
-        gate=None if rule.gate == ALWAYS else program.semantics.gate,
+        gate=None if rule.gate == ir.ALWAYS else program.semantics.gate,
         withs=tuple(f"{slot.name}: {' | '.join(slot.words)}" for slot in rule.withs),
         flags=tuple(f"{flag}: required" for flag in rule.required_flags),
         effects=effect_texts(rule),
@@ -343,12 +331,12 @@ def cell(program: Program, rule: Rule) -> Cell:
     )
 
 
-def _content(rule: Rule) -> tuple[object, ...]:
+def _content(rule: ir.Rule) -> tuple[object, ...]:
     """The parts of a row that decide who is allowed, without titles and notes."""
     return rule.gate, rule.requires, rule.each, rule.unnamed, rule.withs, rule.required_flags
 
 
-def _check_objects(program: Program, rule: Rule) -> None:
+def _check_objects(program: ir.Program, rule: ir.Rule) -> None:
     """Raise Undecided for a row that compares an attribute of an entity which may be one of its `with` objects, or not."""
     if rule.withs and any(has_absent(program, rule, part) for part in followed(program, item_condition(rule))):
         raise Undecided("not decided: whether an object of the request is the entity whose attribute is compared")
@@ -368,16 +356,16 @@ class LevelComparison:
     A type that nests on one side alone has one level on the other.
     """
 
-    def __init__(self, before: Program, after: Program, unused_names: frozenset[str]) -> None:
+    def __init__(self, before: ir.Program, after: ir.Program, unused_names: frozenset[str]) -> None:
         self._sides = _Side(before, after), _Side(after, before)
         self._unused_names = unused_names
         self._checkers: dict[int, tuple[ImplicationChecker, ImplicationChecker]] = {}
 
-    def of(self, rules: Sequence[Rule], before: Sequence[Sequence[Rule]]) -> Iterator[ComparedRequests]:
+    def of(self, rules: Sequence[ir.Rule], before: Sequence[Sequence[ir.Rule]]) -> Iterator[ComparedRequests]:
         """What to compare for the rows of both sides; `before`: of filters, the rows of those that are tried before."""
         conditions = [_asked(rule, others) for rule, others in zip(rules, before, strict=True)]
         most = levels_that_matter(*((side.program, f) for side, f in zip(self._sides, conditions, strict=True)))
-        varying = {RESOURCE}.union(
+        varying = {ir.RESOURCE}.union(
             *(side.unrolled.varying([f]) for side, f in zip(self._sides, conditions, strict=True))
         )
         numbers = {slot: self._numbers(rules, slot, most if slot in varying else 1) for slot in _slots(rules)}
@@ -391,7 +379,7 @@ class LevelComparison:
             ]
             yield ComparedRequests((shapes[0], shapes[1]), *checkers)
 
-    def _numbers(self, rules: Sequence[Rule], slot: str, most: int) -> list[int]:
+    def _numbers(self, rules: Sequence[ir.Rule], slot: str, most: int) -> list[int]:
         """The numbers of levels of the object in a slot: those that matter, and one that a single side accepts."""
         types = {type_ for rule in rules for type_ in _types(rule, slot)}
         bounds = [tuple(side.bound(type_) for side in self._sides) for type_ in types]
@@ -413,14 +401,14 @@ class LevelComparison:
 class _Side:
     """One of the two policies; `other` is the other one."""
 
-    def __init__(self, program: Program, other: Program) -> None:
+    def __init__(self, program: ir.Program, other: ir.Program) -> None:
         self.program = program
         self.unrolled = unrolled(program)
         plain = (unrolled(other).nested.keys() & program.entities.keys()) - self.unrolled.nested.keys()
         self._one_level = Renaming(types={type_: at_level(type_, 1) for type_ in plain})
-        self._programs: dict[int, Program] = {}
+        self._programs: dict[int, ir.Program] = {}
 
-    def at_most(self, levels: int) -> Program:
+    def at_most(self, levels: int) -> ir.Program:
         """The program for paths of at most this many levels."""
         if levels not in self._programs:
             program = self._one_level.program(self.unrolled.at_most(levels))
@@ -434,15 +422,15 @@ class _Side:
         nested = self.unrolled.nested.get(type_)
         return self.program.entities[nested].nested if nested else int(type_ in self._one_level.types)
 
-    def shape(self, rule: Rule, levels: Levels, most: int) -> Shape:
+    def shape(self, rule: ir.Rule, levels: Levels, most: int) -> Shape:
         """The requests that a row accepts with these numbers of levels."""
         slots = tuple(
             replace(slot, types=tuple(t for t in slot.types if self._accepts(t, levels[slot.name])))
             for slot in rule.withs
         )
         at_levels = self._one_level.rule(self.unrolled.rule(replace(rule, withs=slots), levels))
-        if not self._accepts(rule.entity, levels[RESOURCE]):
-            no_requests: dict[PathForm, Formula] = {}
+        if not self._accepts(rule.entity, levels[ir.RESOURCE]):
+            no_requests: dict[PathForm, ir.Formula] = {}
             return Shape(
                 program=self.at_most(most),
                 rule=at_levels,
@@ -457,11 +445,11 @@ class _Side:
         return levels <= (self.bound(type_) or levels)
 
 
-def _slots(rules: Sequence[Rule]) -> list[str]:
-    return list(dict.fromkeys([RESOURCE, *(slot.name for rule in rules for slot in rule.withs)]))
+def _slots(rules: Sequence[ir.Rule]) -> list[str]:
+    return list(dict.fromkeys([ir.RESOURCE, *(slot.name for rule in rules for slot in rule.withs)]))
 
 
-def _types(rule: Rule, slot: str) -> tuple[str, ...]:
-    if slot == RESOURCE:
+def _types(rule: ir.Rule, slot: str) -> tuple[str, ...]:
+    if slot == ir.RESOURCE:
         return (rule.entity,)
     return next((found.types for found in rule.withs if found.name == slot), ())

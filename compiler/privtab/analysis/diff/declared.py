@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from privtab.analysis.diff.nodes import DeclarationChange, Detail, Verdict
 from privtab.attributes import KINDS, Attribute, Attributes
-from privtab.ir.filters import filter_lists
+from privtab.ir.names import filter_lists
 from privtab.ir.nodes import Alias, Effect, EntityType, Privilege, Program, Role, Rule, Target
 from privtab.ir.semantics import OwnerSemantics, Semantics
 from privtab.names import ANY_PRIVILEGE

@@ -8,21 +8,8 @@ from dataclasses import dataclass, field, replace
 from privtab.analysis.diff.nodes import Pair
 from privtab.errors import UsageError
 from privtab.hints import hint
+from privtab.ir import nodes as ir
 from privtab.ir.formula import mapped, with_targets
-from privtab.ir.nodes import (
-    Alias,
-    Atom,
-    Can,
-    Effect,
-    Formula,
-    Has,
-    HasBelow,
-    Program,
-    Rule,
-    SqlFilter,
-    Target,
-    Term,
-)
 from privtab.sql_text import Word
 
 
@@ -50,22 +37,22 @@ class Renaming:
         """The new entity type and operation of a row."""
         return self.type(entity), self.operations.get((entity, operation), operation)
 
-    def target(self, target: Target) -> Target:
+    def target(self, target: ir.Target) -> ir.Target:
         """The target with its new type."""
         return target if target.type not in self.types else replace(target, type=self.types[target.type])
 
-    def formula(self, formula: Formula) -> Formula:
+    def formula(self, formula: ir.Formula) -> ir.Formula:
         """The condition with the new names."""
         return mapped(formula, self._leaf, self.type)
 
-    def _leaf(self, part: Atom | Can) -> Formula:
-        if isinstance(part, Has | HasBelow):
+    def _leaf(self, part: ir.Atom | ir.Can) -> ir.Formula:
+        if isinstance(part, ir.Has | ir.HasBelow):
             part = replace(part, privilege=self.privilege(part.privilege))
-        elif isinstance(part, Can):
+        elif isinstance(part, ir.Can):
             part = replace(part, operation=self.pair(part.target.type, part.operation)[1])
         return with_targets(part, self.target)
 
-    def effect(self, effect: Effect) -> Effect:
+    def effect(self, effect: ir.Effect) -> ir.Effect:
         """The effect with the new names."""
         return replace(
             effect,
@@ -74,7 +61,7 @@ class Renaming:
             target=self.target(effect.target),
         )
 
-    def rule(self, rule: Rule) -> Rule:
+    def rule(self, rule: ir.Rule) -> ir.Rule:
         """The row with the new names; texts stay as they were written."""
         entity, operation = self.pair(rule.entity, rule.operation)
         return replace(
@@ -89,16 +76,16 @@ class Renaming:
             delegations=tuple(map(self.effect, rule.delegations)),
         )
 
-    def filter(self, filter_: SqlFilter) -> SqlFilter:
+    def filter(self, filter_: ir.SqlFilter) -> ir.SqlFilter:
         """The row filter or column mask with the new names of types."""
         return replace(filter_, entity=self.type(filter_.entity), parts=tuple(map(self._sql_part, filter_.parts)))
 
-    def _sql_part(self, part: str | Word | Term) -> str | Word | Term:
-        if not isinstance(part, Term) or part.target is None:
+    def _sql_part(self, part: str | Word | ir.Term) -> str | Word | ir.Term:
+        if not isinstance(part, ir.Term) or part.target is None:
             return part
         return replace(part, target=self.target(part.target))
 
-    def program(self, program: Program, aliases: Mapping[str, Alias] | None = None) -> Program:
+    def program(self, program: ir.Program, aliases: Mapping[str, ir.Alias] | None = None) -> ir.Program:
         """The program with the new names. `aliases`: additional aliases of its privileges."""
         owner = program.semantics.owner
         semantics = program.semantics
@@ -161,14 +148,14 @@ class Renames:
     """Old name → new name, and who says so."""
 
     names: Renaming = field(default_factory=Renaming)
-    aliases: Mapping[str, Alias] = field(default_factory=dict)
+    aliases: Mapping[str, ir.Alias] = field(default_factory=dict)
     """Old names of privileges that both sides still accept, as aliases."""
     types_by: Mapping[str, str] = field(default_factory=dict)
     privileges_by: Mapping[str, str] = field(default_factory=dict)
     operations_by: Mapping[Pair, str] = field(default_factory=dict)
 
 
-def declared_renames(before: Program, after: Program, given: Mapping[str, str] | None = None) -> Renames:
+def declared_renames(before: ir.Program, after: ir.Program, given: Mapping[str, str] | None = None) -> Renames:
     """The names that changed. `given`: what the caller says, old name to new: of types, privileges, or `type/operation`.
 
     A name that both policies have is not renamed.
@@ -184,12 +171,12 @@ def declared_renames(before: Program, after: Program, given: Mapping[str, str] |
             types[old], types_by[old] = new, _BY_POLICY
     privileges = {old: new for old, new in said.items() if old in before.privileges and new in after.privileges}
     privileges_by = dict.fromkeys(privileges, _BY_CALLER)
-    aliases: dict[str, Alias] = {}
+    aliases: dict[str, ir.Alias] = {}
     for old, new, reason in _privileges(before, after):
         if old not in privileges and new not in privileges.values():
             privileges[old], privileges_by[old] = new, reason
             if reason is _BY_ALIAS:
-                aliases[old] = Alias(name=old, of=new)
+                aliases[old] = ir.Alias(name=old, of=new)
     names = Renaming(types=types, privileges=privileges)
     operations: dict[Pair, str] = {}
     operations_by: dict[Pair, str] = {}
@@ -212,7 +199,7 @@ def declared_renames(before: Program, after: Program, given: Mapping[str, str] |
     )
 
 
-def check_renames(renames: Mapping[str, str], pairs: Sequence[tuple[Program, Program]]) -> None:
+def check_renames(renames: Mapping[str, str], pairs: Sequence[tuple[ir.Program, ir.Program]]) -> None:
     """Raise UsageError for what renames nothing in any pair of policies."""
     for old, new in renames.items():
         if any(_applies(old, new, before, after) for before, after in pairs):
@@ -226,17 +213,17 @@ def check_renames(renames: Mapping[str, str], pairs: Sequence[tuple[Program, Pro
         )
 
 
-def _applies(old: str, new: str, before: Program, after: Program) -> bool:
+def _applies(old: str, new: str, before: ir.Program, after: ir.Program) -> bool:
     found = declared_renames(before, after, {old: new})
     by = (*found.types_by.values(), *found.privileges_by.values(), *found.operations_by.values())
     return _BY_CALLER in by
 
 
-def _names(program: Program) -> list[str]:
+def _names(program: ir.Program) -> list[str]:
     return [*program.entities, *program.privileges, *("/".join(pair) for pair in program.rules)]
 
 
-def _privileges(before: Program, after: Program) -> Iterator[tuple[str, str, str]]:
+def _privileges(before: ir.Program, after: ir.Program) -> Iterator[tuple[str, str, str]]:
     """Old and new names of privileges that only one side has, and who says that they are the same."""
     for new, privilege in after.privileges.items():
         old = privilege.renamed_from
@@ -253,7 +240,7 @@ def _privileges(before: Program, after: Program) -> Iterator[tuple[str, str, str
             yield old, new_name, _BY_ALIAS
 
 
-def _by_alias(before: Program, after: Program, name: str) -> str | None:
+def _by_alias(before: ir.Program, after: ir.Program, name: str) -> str | None:
     """The new name, if one side has the other's name as an alias."""
     if name in after.aliases:
         return after.aliases[name].of

@@ -1,24 +1,17 @@
-"""A diff as JSON, with the keys that docs/reference/diff.md describes, and the texts that all other formats share."""
+"""A diff as JSON, with the keys that docs/reference/diff.md describes, and the texts that all other formats share.
+
+Also as findings, for tools that show these next to lines.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-from privtab.analysis.diff.nodes import (
-    OPERATION_VERDICTS,
-    Cell,
-    DeclarationChange,
-    Diff,
-    RowChange,
-    Tables,
-    Verdict,
-    Waiver,
-    Witness,
-)
-from privtab.diagnostics import Span
+from privtab.analysis.diff import nodes
+from privtab.diagnostics import Diagnostic, Related, Severity, Span
 from privtab.ir.names import value_text
 from privtab.request import Request
 
@@ -32,11 +25,11 @@ Pair: TypeAlias = tuple[str, str | None, str | None]
 class Group:
     """Operations that changed in the same way; the first represents all of them."""
 
-    verdict: Verdict
-    rows: tuple[RowChange, ...]
+    verdict: nodes.Verdict
+    rows: tuple[nodes.RowChange, ...]
 
     @property
-    def first(self) -> RowChange:
+    def first(self) -> nodes.RowChange:
         """The operation whose cells and witnesses are shown."""
         return self.rows[0]
 
@@ -55,33 +48,37 @@ class Group:
     @property
     def declared_only(self) -> bool:
         """Whether the rows did not change, and only declarations of the file cause the difference."""
-        return not self.first.row_changed and self.verdict in {Verdict.WIDER, Verdict.NARROWER, Verdict.INCOMPARABLE}
+        return not self.first.row_changed and self.verdict in {
+            nodes.Verdict.WIDER,
+            nodes.Verdict.NARROWER,
+            nodes.Verdict.INCOMPARABLE,
+        }
 
 
-def groups(diff: Diff) -> list[Group]:
+def groups(diff: nodes.Diff) -> list[Group]:
     """Group the changed operations by verdict and cells, regardless of the names of entity and parent."""
-    found: dict[object, list[RowChange]] = {}
+    found: dict[object, list[nodes.RowChange]] = {}
     for row in diff.changes:
         found.setdefault(_likeness(row), []).append(row)
     all_groups = [Group(verdict=rows[0].verdict, rows=tuple(rows)) for rows in found.values()]
-    return sorted(all_groups, key=lambda group: (OPERATION_VERDICTS.index(group.verdict), group.declared_only))
+    return sorted(all_groups, key=lambda group: (nodes.OPERATION_VERDICTS.index(group.verdict), group.declared_only))
 
 
-def _likeness(row: RowChange) -> object:
+def _likeness(row: nodes.RowChange) -> object:
     verdicts = (row.verdict, row.condition, row.effects, row.waived and row.waived.span, row.recognised)
     shapes = tuple((witness.shows, witness.rows, witness.before, witness.after) for witness in row.witnesses)
-    if row.verdict in {Verdict.WIDER, Verdict.NARROWER, Verdict.INCOMPARABLE} and not row.row_changed:
+    if row.verdict in {nodes.Verdict.WIDER, nodes.Verdict.NARROWER, nodes.Verdict.INCOMPARABLE} and not row.row_changed:
         return verdicts, shapes, row.because
     pair = None if row.was is None else row.was[row.was[0] == row.entity]
     parts = tuple(part for part in row.parts if part not in {"note", "deprecated"})
     return verdicts, shapes, row.because, parts, _cell_key(row, row.before), _cell_key(row, row.after), pair
 
 
-def _cell_key(row: RowChange, cell: Cell | None) -> object:
+def _cell_key(row: nodes.RowChange, cell: nodes.Cell | None) -> object:
     return None if cell is None else tuple((key, _anywhere(row, cell, text)) for key, text in cell_lines(cell))
 
 
-def _anywhere(row: RowChange, cell: Cell, text: str) -> str:
+def _anywhere(row: nodes.RowChange, cell: nodes.Cell, text: str) -> str:
     """The text with `entity` and `parent` in place of the names of the row's entity and its parent."""
     own_names = {row.entity} if row.was is None else {row.entity, row.was[0]}
     return re.sub(
@@ -112,19 +109,19 @@ def _braces(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"
 
 
-def summary(diff: Diff) -> str:
+def summary(diff: nodes.Diff) -> str:
     """`7 of 124 operations changed: 1 wider, 6 incomparable (2 waived)`."""
     changes = diff.changes
     if not changes:
         also = " in decisions" if diff.rewritten or diff.declared else ""
         return f"{_operations(len(diff.rows))}: nothing changed{also}"
-    counts = [f"{number} {verdict}" for verdict in OPERATION_VERDICTS[:-1] if (number := diff.count(verdict))]
+    counts = [f"{number} {verdict}" for verdict in nodes.OPERATION_VERDICTS[:-1] if (number := diff.count(verdict))]
     waived = sum(row.waived is not None for row in changes)
     suffix = f" ({waived} waived)" if waived else ""
     return f"{len(changes):,} of {_operations(len(diff.rows))} changed: {', '.join(counts)}{suffix}"
 
 
-def page_values(diff: Diff | None) -> dict[str, Any]:
+def page_values(diff: nodes.Diff | None) -> dict[str, Any]:
     """What the template `pages/diff` shows of a diff."""
     return {
         "diff": diff,
@@ -141,11 +138,11 @@ def _operations(number: int) -> str:
     return f"{number:,} operation{'s' * (number != 1)}"
 
 
-def what_changed(row: RowChange) -> str:
+def what_changed(row: nodes.RowChange) -> str:
     """The parts of the row that changed, or the other causes of the change."""
-    if row.verdict in {Verdict.ADDED, Verdict.REMOVED}:
+    if row.verdict in {nodes.Verdict.ADDED, nodes.Verdict.REMOVED}:
         return ""
-    if row.verdict is Verdict.RENAMED and row.was is not None:
+    if row.verdict is nodes.Verdict.RENAMED and row.was is not None:
         return f"was {row.was[0]}/{row.was[1]}"
     causes = [*row.parts] if row.row_changed else [*(part for part in row.parts if part == "effects"), *row.because]
     references_ = [reason for reason in row.because if reason.startswith("can ")]
@@ -153,14 +150,14 @@ def what_changed(row: RowChange) -> str:
     return ", ".join(distinct[:3]) + (f" and {len(distinct) - 3} more" if len(distinct) > 3 else "")
 
 
-def also_by(row: RowChange) -> tuple[str, ...]:
+def also_by(row: nodes.RowChange) -> tuple[str, ...]:
     """Causes of the change besides the row itself: rows that it refers to, and declarations of the file.
 
     Declarations are included only if the condition changed although the row did not.
     """
     references_ = tuple(reason for reason in row.because if reason.startswith("can "))
     deciding_parts = {"with", "flags", "gate", "requires", "each", "creates"} & set(row.parts)
-    if references_ or deciding_parts or row.condition in {None, Verdict.EQUAL}:
+    if references_ or deciding_parts or row.condition in {None, nodes.Verdict.EQUAL}:
         return references_
     return row.because
 
@@ -169,15 +166,15 @@ def also_by(row: RowChange) -> tuple[str, ...]:
 class FoldedChange:
     """A changed operation, with those that changed only because they require it by `can`."""
 
-    row: RowChange
-    through: tuple[RowChange, ...] = ()
+    row: nodes.RowChange
+    through: tuple[nodes.RowChange, ...] = ()
 
 
-def folded(rows: Sequence[RowChange]) -> list[FoldedChange]:
+def folded(rows: Sequence[nodes.RowChange]) -> list[FoldedChange]:
     """The operations whose rows changed, each with those that changed only through `can`, directly or indirectly."""
     by_name = {row.name: row for row in rows}
-    through: dict[str, list[RowChange]] = {}
-    roots: list[RowChange] = []
+    through: dict[str, list[nodes.RowChange]] = {}
+    roots: list[nodes.RowChange] = []
     for row in rows:
         root = _root(row, by_name, set())
         if root is None or root is row:
@@ -187,7 +184,7 @@ def folded(rows: Sequence[RowChange]) -> list[FoldedChange]:
     return [FoldedChange(row=row, through=tuple(through.get(row.name, ()))) for row in roots]
 
 
-def _root(row: RowChange, rows: Mapping[str, RowChange], visited: set[str]) -> RowChange | None:
+def _root(row: nodes.RowChange, rows: Mapping[str, nodes.RowChange], visited: set[str]) -> nodes.RowChange | None:
     """The row that caused the change: the row itself, unless it changed only through `can`."""
     if row.parts or not row.because or not all(reason.startswith("can ") for reason in row.because):
         return row
@@ -224,7 +221,7 @@ def _given_texts(request: Request) -> Iterator[str]:
             yield f"the request says that the {name}{owner} is {value_text(value)}"
 
 
-def holding_texts(state: Tables, request: Request) -> list[str]:
+def holding_texts(state: nodes.Tables, request: Request) -> list[str]:
     """The rows of a state as sentences, and the groups of the request."""
     lines = [_sentence(table, row) for table, rows in state.items() for row in rows]
     return [*lines, *(f"the request brings group:{group}" for group in request.groups), *_given_texts(request)]
@@ -259,7 +256,7 @@ def _bare(principal: str) -> str:
     return principal.removeprefix("user:")
 
 
-def answers_text(witness: Witness) -> str:
+def answers_text(witness: nodes.Witness) -> str:
     """`deny → allow`; for effects, the effects of an allow on each side."""
     if witness.shows != "effects":
         return f"{witness.before} → {witness.after}"
@@ -271,7 +268,7 @@ def effects_text(effects: Iterable[str]) -> str:
     return "; ".join(effects) or "no effects"
 
 
-def cell_lines(cell: Cell) -> Iterator[tuple[str, str]]:
+def cell_lines(cell: nodes.Cell) -> Iterator[tuple[str, str]]:
     """The lines of a row as written: (key, text), the condition first."""
     if cell.withs:
         yield "with", ", ".join(cell.withs)
@@ -291,7 +288,7 @@ def cell_lines(cell: Cell) -> Iterator[tuple[str, str]]:
         yield "sql", cell.sql
 
 
-def cell_pairs(row: RowChange, *, anywhere: bool = False) -> list[Pair]:
+def cell_pairs(row: nodes.RowChange, *, anywhere: bool = False) -> list[Pair]:
     """Each key of the two cells with both texts: the changed ones, or the conditions if nothing changed.
 
     `anywhere`: with placeholders for the names of the entity and its parent.
@@ -317,21 +314,21 @@ def pairs_of(group: Group) -> list[Pair]:
     return written if same else cell_pairs(group.first, anywhere=True)
 
 
-def diff_json(diff: Diff) -> dict[str, Any]:
+def diff_json(diff: nodes.Diff) -> dict[str, Any]:
     """Return one diff; operations without any difference are only counted."""
     return {
         "before": asdict(diff.before),
         "after": asdict(diff.after),
         "summary": {
             "operations": len(diff.rows),
-            **{str(verdict): diff.count(verdict) for verdict in OPERATION_VERDICTS},
+            **{str(verdict): diff.count(verdict) for verdict in nodes.OPERATION_VERDICTS},
         },
         "operations": [row_json(row) for row in diff.rows if not row.is_unchanged],
         "declared": [_declared(change) for change in diff.declared],
     }
 
 
-def row_json(row: RowChange) -> dict[str, Any]:
+def row_json(row: nodes.RowChange) -> dict[str, Any]:
     """Return one operation."""
     return {
         "entity": row.entity,
@@ -350,7 +347,7 @@ def row_json(row: RowChange) -> dict[str, Any]:
     }
 
 
-def _cell(cell: Cell) -> dict[str, Any]:
+def _cell(cell: nodes.Cell) -> dict[str, Any]:
     return {
         "rule": cell.rule,
         "requires": cell.requires,
@@ -368,7 +365,7 @@ def _cell(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _witness(witness: Witness) -> dict[str, Any]:
+def _witness(witness: nodes.Witness) -> dict[str, Any]:
     """Return a witness; `state` and `request` are inputs of `privtab decide`."""
     document: dict[str, Any] = {
         "shows": witness.shows,
@@ -384,7 +381,7 @@ def _witness(witness: Witness) -> dict[str, Any]:
     return document
 
 
-def _declared(change: DeclarationChange) -> dict[str, Any]:
+def _declared(change: nodes.DeclarationChange) -> dict[str, Any]:
     return {
         "kind": change.kind,
         "name": change.name,
@@ -398,10 +395,79 @@ def _declared(change: DeclarationChange) -> dict[str, Any]:
     }
 
 
-def _waiver(waiver: Waiver) -> dict[str, Any]:
+def _waiver(waiver: nodes.Waiver) -> dict[str, Any]:
     until = waiver.until.isoformat()
     return {"who": waiver.who, "why": waiver.why, "until": until, **_place(waiver.span)}
 
 
 def _place(span: Span) -> dict[str, Any]:
     return {"path": span.path, "line": span.line, "column": span.column}
+
+
+CODES = {
+    nodes.Verdict.WIDER: ("D101", "operation-wider", "An operation is allowed to more callers, or gives them more."),
+    nodes.Verdict.NARROWER: (
+        "D102",
+        "operation-narrower",
+        "An operation is allowed to fewer callers, or gives them less.",
+    ),
+    nodes.Verdict.INCOMPARABLE: (
+        "D103",
+        "operation-incomparable",
+        "An operation gained callers or effects, and lost others.",
+    ),
+    nodes.Verdict.ADDED: ("D104", "operation-added", "An operation is new."),
+    nodes.Verdict.REMOVED: ("D105", "operation-removed", "An operation is gone."),
+    nodes.Verdict.RENAMED: ("D106", "operation-renamed", "An operation or its entity has another name."),
+    nodes.Verdict.UNKNOWN: ("D107", "operation-unknown", "Whether an operation is allowed to others was not decided."),
+}
+"""For each verdict, the code, the name and the meaning of its finding."""
+
+
+def findings(diff: nodes.Diff, failing: Collection[nodes.Verdict]) -> Iterator[tuple[Diagnostic, nodes.RowChange]]:
+    """One finding for each changed operation, at its row: an error if it fails the run, else a note."""
+    file = next((row.after.span.path for row in diff.rows if row.after is not None), None)
+    for row in diff.changes:
+        span = _span(row, file)
+        code, name, _ = CODES[row.verdict]
+        yield (
+            Diagnostic(
+                code=code,
+                name=name,
+                severity=Severity.ERROR
+                if row.verdict in failing or (failing and row.verdict is nodes.Verdict.UNKNOWN)
+                else Severity.NOTE,
+                message=message(row),
+                span=span,
+                related=_related(row),
+            ),
+            row,
+        )
+
+
+def message(row: nodes.RowChange) -> str:
+    """What changed, on one line, with the witnesses."""
+    text = f"`{row.name}` is {row.verdict}"
+    if row.was is not None:
+        text += f", it was `{row.was[0]}/{row.was[1]}`"
+    elif row.before is not None and row.after is not None and row.before.text != row.after.text:
+        text += f": `{row.before.text}` became `{row.after.text}`"
+    for witness in row.witnesses:
+        holdings = "; ".join(holding_texts(witness.state, witness.request)) or "nothing is held"
+        text += f"; `{request_text(witness.request)}`: {answers_text(witness)}, where {holdings}"
+    return text
+
+
+def _span(row: nodes.RowChange, file: str | None) -> Span:
+    """The span of the row; for a removed row, the top of the later file."""
+    if row.after is not None:
+        return row.after.span
+    assert row.before is not None
+    return row.before.span if file is None else Span(path=file, line=1, column=1, end_line=1, end_column=1)
+
+
+def _related(row: nodes.RowChange) -> tuple[Related, ...]:
+    """The earlier row, unless it is in a git revision, which no tool could open."""
+    if row.before is None or row.after is None or ":" in row.before.span.path:
+        return ()
+    return (Related(message="the row before", span=row.before.span),)

@@ -13,14 +13,13 @@ from privtab.ir.canonical import Listing
 from privtab.ir.comparisons import Comparisons, Values
 from privtab.ir.exact import ImplicationChecker
 from privtab.ir.facts import Assigned, Fact, Facts, Granted, Holding, Owned
-from privtab.ir.filters import earlier, filter_of, sql
 from privtab.ir.formula import leaves, mapped, resolve
+from privtab.ir.names import earlier, filter_of, sql
 from privtab.ir.nodes import NEVER, Atom, Can, Compare, Formula, Or, Program, Rule, Target, Term
 from privtab.reference.evaluate import EvaluationContext, Explanation, Reference
 from privtab.reference.witness import WitnessBuilder
 from privtab.request import NOT_SET, Entity, Request
-from privtab.state.load import from_tables
-from privtab.state.validate import validate
+from privtab.state.load import from_tables, validate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

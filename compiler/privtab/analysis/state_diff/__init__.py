@@ -21,8 +21,8 @@ from privtab.analysis.state_diff.subjects import Question, Side, Subject, Subjec
 from privtab.analysis.what_can import questions
 from privtab.attributes import NONE_GIVEN, GivenAttributes
 from privtab.entitlements.alike import Alike, Key
-from privtab.ir.filters import earlier
 from privtab.ir.formula import atoms, item_condition
+from privtab.ir.names import earlier
 from privtab.ir.nodes import RESOURCE, HasBelow, OwnsBelow, Program, Rule, Term
 from privtab.ir.shapes import rule_flags
 from privtab.ir.support import Tool, check_support

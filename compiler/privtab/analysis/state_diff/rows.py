@@ -76,8 +76,7 @@ def changed_raw_rows(before: RawState, after: RawState) -> Iterator[ChangedRow]:
     for table in ALL_TABLES:
         rows_before, rows_after = before.rows.get(table, ()), after.rows.get(table, ())
         if min(len(rows_before), len(rows_after)) >= LARGE:
-            from privtab.state.coded import only_in_one
-            from privtab.state.raw_table import RawTable
+            from privtab.state.coded import RawTable, only_in_one
 
             tables = RawTable.of(rows_before), RawTable.of(rows_after)
             names = COLUMNS[table].all

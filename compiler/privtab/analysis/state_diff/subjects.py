@@ -17,8 +17,8 @@ from privtab.entitlements.subjects import Subject as EntitledSubject
 from privtab.entitlements.subjects import Subjects, forms, held
 from privtab.entitlements.universe import USERS, named_principals
 from privtab.ir.comparisons import representatives
-from privtab.ir.filters import earlier
 from privtab.ir.formula import asked_condition, compared_terms, leaves
+from privtab.ir.names import earlier
 from privtab.ir.nodes import RESOURCE, Compare, Formula, Or, Program, Rule, Term
 from privtab.ir.serialise import vocabulary
 from privtab.paths import PathShape

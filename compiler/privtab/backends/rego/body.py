@@ -10,33 +10,9 @@ from functools import lru_cache
 from typing import TypeAlias, assert_never
 
 from privtab._nodes import dataclass as node
-from privtab.ir.filters import filter_lists
+from privtab.ir import nodes as ir
 from privtab.ir.formula import anchor, several
-from privtab.ir.nodes import (
-    ALWAYS,
-    RESOURCE,
-    And,
-    ByType,
-    Can,
-    Compare,
-    Formula,
-    Has,
-    HasBelow,
-    Holds,
-    Member,
-    Or,
-    Owner,
-    OwnsBelow,
-    Program,
-    Rule,
-    Self,
-    ServiceAdmin,
-    SqlFilter,
-    Target,
-    Term,
-    When,
-    nested_on,
-)
+from privtab.ir.names import filter_lists
 from privtab.names import LEFT_OUT, small_letters
 from privtab.paths import SEVERAL
 from privtab.sql_text import FilterKind, Word
@@ -75,10 +51,10 @@ _WIDTH = 116
 class OwnsAny:
     """The caller owns the target or any entity above it: several `Owner` atoms in one look-up."""
 
-    target: Target
+    target: ir.Target
 
 
-Part: TypeAlias = Formula | OwnsAny
+Part: TypeAlias = ir.Formula | OwnsAny
 """What a line of a clause is generated from."""
 
 
@@ -141,7 +117,7 @@ class FunctionNames:
 class Functions:
     """The functions of a program's rules by name, and what each of them may take for granted."""
 
-    program: Program
+    program: ir.Program
     sharded: bool = False
     """Whether the state is sharded by root entity: look-ups by a single key then pass the root's key too."""
     names: FunctionNames = field(default_factory=FunctionNames)
@@ -149,18 +125,18 @@ class Functions:
     short: set[tuple[str, str]] = field(default_factory=set)
     """The rules that may be evaluated with a path without its last key, and check for it."""
 
-    def is_resource(self, target: Target, rule: Rule) -> bool:
+    def is_resource(self, target: ir.Target, rule: ir.Rule) -> bool:
         """Whether a target is the resource of a rule, or may be."""
-        if rule.entity in nested_on(self.program.entities) and target.slot == RESOURCE:
+        if rule.entity in ir.nested_on(self.program.entities) and target.slot == ir.RESOURCE:
             last = len(self.program.chain(rule.entity)) - 1
             return target.level != "parent" and anchor(self.program, target)[0] == last
-        return target == Target(slot=RESOURCE, type=rule.entity)
+        return target == ir.Target(slot=ir.RESOURCE, type=rule.entity)
 
 
 class Body:
     """The functions of one rule."""
 
-    def __init__(self, functions: Functions, rule: Rule) -> None:
+    def __init__(self, functions: Functions, rule: ir.Rule) -> None:
         self.functions = functions
         self.program = functions.program
         self.rule = rule
@@ -177,13 +153,13 @@ class Body:
             for slot, w in zip(self.slots, rule.withs, strict=True)
         )
 
-    def function(self, name: str, formula: Formula) -> list[Clause]:
+    def function(self, name: str, formula: ir.Formula) -> list[Clause]:
         """A function with one clause for each alternative of its condition."""
         return [self.clause(name, lines) for lines in self.bodies(name, formula)]
 
-    def bodies(self, name: str, formula: Formula) -> tuple[tuple[str, ...], ...]:
+    def bodies(self, name: str, formula: ir.Formula) -> tuple[tuple[str, ...], ...]:
         """The lines of each alternative of a condition."""
-        alternatives = formula.parts if isinstance(formula, Or) else (formula,)
+        alternatives = formula.parts if isinstance(formula, ir.Or) else (formula,)
         return tuple(self.lines_of(name, part) for part in self._compact(alternatives)) or (("false",),)
 
     def clause(self, name: str, lines: tuple[str, ...], before: tuple[str, ...] = ()) -> Clause:
@@ -193,43 +169,43 @@ class Body:
     def lines_of(self, name: str, formula: Part) -> tuple[str, ...]:
         """The lines of a conjunction."""
         match formula:
-            case And():
+            case ir.And():
                 return tuple(line for part in formula.parts for line in self.lines_of(name, part))
-            case Has(target=target) | Owner(target=target) | Member(target=target) if target.level in SEVERAL:
+            case ir.Has(target=target) | ir.Owner(target=target) | ir.Member(target=target) if target.level in SEVERAL:
                 return (self._on_levels(formula),)
-            case Compare() if (whole := several(formula)) is not None:
+            case ir.Compare() if (whole := several(formula)) is not None:
                 helper = self.functions.names.take(f"{name}_{whole.level}_level")
                 self.helpers.append(self._clause(helper, self.args, self._comparison_on_levels(formula, whole)))
-            case Has(privilege=privilege, target=target):
+            case ir.Has(privilege=privilege, target=target):
                 return (f'lib.has(user, "{privilege}", {self.keys(target)})',)
-            case Owner(target=target):
+            case ir.Owner(target=target):
                 return (f"lib.owns(user, {self.place(target)})",)
-            case Member(target=target):
+            case ir.Member(target=target):
                 group = self.program.entities[target.type].principal == "group"
                 return (f"lib.{'in_group' if group else 'member'}(user, {self.place(target)})",)
-            case Self(target=target):
+            case ir.Self(target=target):
                 return (f"lib.is_self(user, {self.key(target)})",)
-            case Holds(target=target):
+            case ir.Holds(target=target):
                 return (f"lib.holds(user, {self.key(target)})",)
-            case ServiceAdmin():
+            case ir.ServiceAdmin():
                 return ("lib.service_admin(user)",)
-            case HasBelow(privilege=privilege, target=target):
+            case ir.HasBelow(privilege=privilege, target=target):
                 return (f'lib.has_below(user, "{privilege}", {self.keys(target)})',)
-            case OwnsBelow(target=target):
+            case ir.OwnsBelow(target=target):
                 return (f"lib.owns_below(user, {self.keys(target)})",)
-            case Compare():
+            case ir.Compare():
                 return (self._comparison(formula),)
-            case Can(operation=operation, target=target):
+            case ir.Can(operation=operation, target=target):
                 # A rule that is called with a shorter path checks for that itself.
                 called = self.functions.functions[target.type, operation]
                 return (f"{called}(user, {self.keys(target, exact=False)})",)
-            case Or():
+            case ir.Or():
                 helper = self.functions.names.take(f"{name}_either")
                 self._helper(helper, [(part, ()) for part in self._compact(formula.parts)])
-            case When():
+            case ir.When():
                 helper = self.functions.names.take(f"{name}_when_{formula.flag}")
-                self._helper(helper, [(ALWAYS, (f'not lib.flag("{formula.flag}")',)), (formula.body, ())])
-            case ByType():
+                self._helper(helper, [(ir.ALWAYS, (f'not lib.flag("{formula.flag}")',)), (formula.body, ())])
+            case ir.ByType():
                 helper = self.functions.names.take(f"{name}_for_{formula.slot}")
                 of_type = f'input.context["with"].{formula.slot}.type == '
                 lines = {type_: f'{of_type}"{type_}"' for type_, _ in formula.cases}
@@ -242,9 +218,9 @@ class Body:
                 assert_never(formula)
         return (f"{helper}({', '.join(self.args)})",)
 
-    def _comparison(self, compare: Compare) -> str:
+    def _comparison(self, compare: ir.Compare) -> str:
         left, right, operator = self.value(compare.left), compare.right, compare.operator
-        if isinstance(right, Term):
+        if isinstance(right, ir.Term):
             operand = self.value(right)
         else:
             constants = [json.dumps(constant, ensure_ascii=False) for constant in right]
@@ -253,12 +229,12 @@ class Body:
             operand = f"{{{', '.join(constants)}}}" if operator == "in" else constants[0]
         return f"{left} {'==' if operator == '=' else operator} {operand}"
 
-    def _levels(self, target: Target) -> str:
+    def _levels(self, target: ir.Target) -> str:
         """The expression for the keys down to each level of the type that nests."""
         first = self.program.chain(target.type).index(target.type)
         return f"lib.levels({self.path(target)}, {first}, {self._behind(target)})"
 
-    def _comparison_on_levels(self, compare: Compare, whole: Target) -> tuple[str, ...]:
+    def _comparison_on_levels(self, compare: ir.Compare, whole: ir.Target) -> tuple[str, ...]:
         """The lines of a comparison of `any` or `every` level: `keys` is the path down to one."""
         levels = self._levels(whole)
         line = self._comparison(compare)
@@ -266,7 +242,7 @@ class Body:
             return (f"some keys in {levels}", "lib.complete(keys)", line)
         return (f"every keys in {levels} {{\n\t\tlib.complete(keys)\n\t\t{line}\n\t}}",)
 
-    def value(self, term: Term) -> str:
+    def value(self, term: ir.Term) -> str:
         """The expression for the value of an attribute; undefined if it is absent."""
         if term.target is not None:
             one_level = "keys[0], keys[count(keys) - 1]" if self.functions.sharded else "keys[count(keys) - 1]"
@@ -278,15 +254,15 @@ class Body:
             else f'lib.request_value("{term.attribute}")'
         )
 
-    def _on_levels(self, atom: Has | Owner | Member) -> str:
+    def _on_levels(self, atom: ir.Has | ir.Owner | ir.Member) -> str:
         """The line for an atom about one or each level of the type that nests."""
         target, levels = atom.target, self._levels(atom.target)
         match atom:
-            case Has():
+            case ir.Has():
                 return f'lib.has_{target.level}(user, "{atom.privilege}", {levels})'
-            case Owner():
+            case ir.Owner():
                 return f"lib.owns_{'any_level' if target.level == 'any' else 'every'}(user, {levels})"
-            case Member():
+            case ir.Member():
                 return f"lib.member_{target.level}(user, {levels})"
             case _:
                 assert_never(atom)
@@ -310,11 +286,11 @@ class Body:
     def _clause(self, name: str, args: tuple[str, ...], lines: tuple[str, ...]) -> Clause:
         return Clause(name=name, args=tuple(a if _mentions(a, lines) else "_" for a in args), lines=lines)
 
-    def _compact(self, parts: tuple[Formula, ...]) -> tuple[Part, ...]:
+    def _compact(self, parts: tuple[ir.Formula, ...]) -> tuple[Part, ...]:
         """Replace the clauses of `owner (a, b, c)`, from the root down, by one look-up over those keys."""
-        if self.rule.entity in nested_on(self.program.entities):
+        if self.rule.entity in ir.nested_on(self.program.entities):
             return parts
-        owners = [p for p in parts if isinstance(p, Owner) and p.target.slot == RESOURCE]
+        owners = [p for p in parts if isinstance(p, ir.Owner) and p.target.slot == ir.RESOURCE]
         found = {anchor(self.program, o.target) for o in owners}
         last = len(owners) - 1
         if last < 1 or found != {(i, None) for i in range(last + 1)}:
@@ -324,32 +300,32 @@ class Body:
         # Last, because more callers hold a privilege than own something, and the first alternative that holds ends the search.
         return (*(p for p in parts if p not in owners), owns_any)
 
-    def path(self, target: Target) -> str:
+    def path(self, target: ir.Target) -> str:
         """The variable that holds the keys of a target's slot."""
-        return "path" if target.slot == RESOURCE else f"{target.slot}_path"
+        return "path" if target.slot == ir.RESOURCE else f"{target.slot}_path"
 
-    def key(self, target: Target) -> str:
+    def key(self, target: ir.Target) -> str:
         """The expression for a target's own key."""
-        if target.type in nested_on(self.program.entities):
+        if target.type in ir.nested_on(self.program.entities):
             return self._key_of_level(target)
         index, single = anchor(self.program, target)
         if not single or self._on_path(target):
             return f"{self.path(target)}[{len(self.program.chain(target.type)) - 1}]"
         return f'lib.single({self.path(target)}[{index}], "{target.type}")'
 
-    def place(self, target: Target) -> str:
+    def place(self, target: ir.Target) -> str:
         """The arguments for looking up a target on its own: its key, preceded by its root's key if the state is sharded."""
         return f"{self.path(target)}[0], {self.key(target)}" if self.functions.sharded else self.key(target)
 
-    def keys(self, target: Target, *, exact: bool = True) -> str:
+    def keys(self, target: ir.Target, *, exact: bool = True) -> str:
         """The expression for the keys from the root to a target; undefined, if `exact`, for a shorter path."""
         path = self.path(target)
-        if target.type in nested_on(self.program.entities):
+        if target.type in ir.nested_on(self.program.entities):
             return self._keys_of_level(target, exact=exact)
         length = len(self.program.chain(target.type))
         if self._on_path(target):
             is_last = target.type == self._type(target.slot)
-            if is_last and not (exact and target.slot == RESOURCE and self.may_be_short):
+            if is_last and not (exact and target.slot == ir.RESOURCE and self.may_be_short):
                 return path
             return f"lib.whole({path}, {length})" if is_last else f"array.slice({path}, 0, {length})"
         index, _ = anchor(self.program, target)
@@ -357,23 +333,23 @@ class Body:
         single_keys = ", ".join(f'lib.single({path}[{index}], "{t}")' for t in singles)
         return f"array.concat(array.slice({path}, 0, {index + 1}), [{single_keys}])"
 
-    def _behind(self, target: Target) -> int:
+    def _behind(self, target: ir.Target) -> int:
         """How many keys stand behind that of a target's entity, or of the one that a `single` target is attached to."""
         own = self._type(target.slot) or target.type
         on_path = len(self.program.chain(target.type)) - 1
         position = on_path if self._on_path(target) else anchor(self.program, target)[0]
         return len(self.program.chain(own)) - 1 - position
 
-    def _attached(self, target: Target) -> tuple[str, ...]:
+    def _attached(self, target: ir.Target) -> tuple[str, ...]:
         """The `single` types from the one attached to the path down to the target's; none if it is on the path."""
         if self._on_path(target):
             return ()
         return self.program.chain(target.type)[anchor(self.program, target)[0] + 1 :]
 
-    def _keys_of_level(self, target: Target, *, exact: bool = True) -> str:
+    def _keys_of_level(self, target: ir.Target, *, exact: bool = True) -> str:
         """As `keys`, on a path whose length varies."""
         path, behind = self.path(target), self._behind(target)
-        first = self.program.chain(target.type).index(nested_on(self.program.entities)[target.type])
+        first = self.program.chain(target.type).index(ir.nested_on(self.program.entities)[target.type])
         match target.level:
             case "first":
                 keys = f"array.slice({path}, 0, {first + 1})"
@@ -381,7 +357,7 @@ class Body:
                 keys = f"array.slice({path}, 0, count({path}) - {behind + 1})"
             case _:
                 keys = f"array.slice({path}, 0, count({path}) - {behind})" if behind else path
-        may_lack_name = target.slot == RESOURCE and self.may_be_short and target.level != "parent"
+        may_lack_name = target.slot == ir.RESOURCE and self.may_be_short and target.level != "parent"
         if exact and may_lack_name and self.functions.is_resource(target, self.rule):
             keys = f"lib.existing({keys})"
         attached = self._attached(target)
@@ -390,16 +366,16 @@ class Body:
             return f"array.concat({keys}, [{singles}])"
         return keys
 
-    def _key_of_level(self, target: Target) -> str:
+    def _key_of_level(self, target: ir.Target) -> str:
         """As `key`, on a path whose length varies."""
         attached = self._attached(target)
         own = self._key_of_path(target)
         return f'lib.single({own}, "{attached[-1]}")' if attached else own
 
-    def _key_of_path(self, target: Target) -> str:
+    def _key_of_path(self, target: ir.Target) -> str:
         """The key of a target's entity, or of the one that a `single` target is attached to."""
         path, behind = self.path(target), self._behind(target)
-        first = self.program.chain(target.type).index(nested_on(self.program.entities)[target.type])
+        first = self.program.chain(target.type).index(ir.nested_on(self.program.entities)[target.type])
         position = {"first": str(first), "parent": f"count({path}) - {behind + 2}"}.get(
             target.level, f"count({path}) - {behind + 1}"
         )
@@ -409,12 +385,12 @@ class Body:
         return f"{path}[{position}]"
 
     def _type(self, slot: str) -> str | None:
-        if slot == RESOURCE:
+        if slot == ir.RESOURCE:
             return self.rule.entity
         types = next(w.types for w in self.rule.withs if w.name == slot)
         return types[0] if len(types) == 1 else None
 
-    def _on_path(self, target: Target) -> bool:
+    def _on_path(self, target: ir.Target) -> bool:
         type_ = self._type(target.slot)
         return type_ is None or target.type in self.program.chain(type_)
 
@@ -443,7 +419,7 @@ class FilterView:
     parts: tuple[str, ...]
 
 
-def filter_views(program: Program, functions: Functions) -> Mapping[tuple[str, FilterKind], tuple[FilterView, ...]]:
+def filter_views(program: ir.Program, functions: Functions) -> Mapping[tuple[str, FilterKind], tuple[FilterView, ...]]:
     """The views of a program's filters, by type and kind."""
     return {
         key: tuple(
@@ -454,7 +430,7 @@ def filter_views(program: Program, functions: Functions) -> Mapping[tuple[str, F
     }
 
 
-def _parts(program: Program, functions: Functions, one: SqlFilter) -> Iterator[str]:
+def _parts(program: ir.Program, functions: Functions, one: ir.SqlFilter) -> Iterator[str]:
     body = Body(functions, program.rules[one.entity, one.operation])
     for part in one.parts:
         if isinstance(part, str):

@@ -21,10 +21,9 @@ from privtab.pages.explore.views import MOST_LINES, Values
 from privtab.pages.explore.world import Asked, World, linked, one_of
 from privtab.printable import count
 from privtab.state.findings import row_sentence
-from privtab.state.load import as_raw, from_tables, to_tables
+from privtab.state.load import as_raw, from_tables, to_tables, validate
 from privtab.state.nodes import ALL_TABLES, ENTITIES, State
 from privtab.state.raw import COLUMNS
-from privtab.state.validate import validate
 
 MOST_QUESTIONS = 100_000
 """Limit on the questions that one page decides in two states."""

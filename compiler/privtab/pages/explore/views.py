@@ -8,8 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from privtab.analysis.changes import RemoveDenial, apply, change_text
-from privtab.analysis.explain import explain
-from privtab.analysis.proposals import Proposal
+from privtab.analysis.explain import Proposal, explain
 from privtab.analysis.provenance import Chain
 from privtab.analysis.rights_map import rights_map
 from privtab.analysis.state_diff.entities import written

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from privtab.errors import UsageError
-from privtab.registry.deploy.nodes import DecisionCount, RuleCount
+from privtab.registry.deploy import DecisionCount, RuleCount
 from privtab.registry.nodes import Canary, Channel
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from privtab.registry.deploy.nodes import Fleet
+    from privtab.registry.deploy import Fleet
     from privtab.registry.deploy.rollout import FleetReader
 
 

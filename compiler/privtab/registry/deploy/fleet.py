@@ -11,15 +11,7 @@ from typing import Any
 from privtab import strict_json
 from privtab.client._sender import HttpReply, Sender, SendError
 from privtab.errors import UsageError
-from privtab.registry.deploy.nodes import (
-    DecisionCount,
-    Feed,
-    Fleet,
-    LoadedBundle,
-    Sidecar,
-    parse_time,
-    sidecar_from_status,
-)
+from privtab.registry import deploy
 
 TIMEOUT = (2.0, 5.0)
 """Seconds to connect and to wait for data."""
@@ -64,31 +56,31 @@ class OpaReader(HttpReader):
         super().__init__(token, ca)
         self._urls = [checked(url, "--opa") for url in urls]
 
-    def __call__(self) -> Fleet:
+    def __call__(self) -> deploy.Fleet:
         """The current status of each OPA."""
         with ThreadPoolExecutor(max_workers=min(16, len(self._urls))) as pool:
             sidecars = tuple(pool.map(self._read_sidecar, self._urls))
         signed = any(
             self._verifies(sidecar) for sidecar in sidecars if not sidecar.problem and sidecar.verifier_problem
         )
-        return Fleet(sidecars=sidecars, signed=signed)
+        return deploy.Fleet(sidecars=sidecars, signed=signed)
 
-    def _read_sidecar(self, url: str) -> Sidecar:
+    def _read_sidecar(self, url: str) -> deploy.Sidecar:
         try:
             content = self.get(f"{url}/v1/status")
         except FleetUnreadable as error:
             problem = str(error)
             if "status plugin not enabled" in problem:
                 problem = "no status: OPA's configuration needs `status: {prometheus: true}`"
-            return Sidecar(id=url, url=url, problem=problem)
+            return deploy.Sidecar(id=url, url=url, problem=problem)
         status = content.get("result") if isinstance(content, Mapping) else None
         if not isinstance(status, Mapping):
-            return Sidecar(id=url, url=url, problem=f"{url} does not answer like an OPA")
+            return deploy.Sidecar(id=url, url=url, problem=f"{url} does not answer like an OPA")
         labels = status.get("labels")
         id_ = labels.get("id") if isinstance(labels, Mapping) else None
-        return sidecar_from_status(str(id_ or url), status, url=url, seen=datetime.now(tz=UTC))
+        return deploy.sidecar_from_status(str(id_ or url), status, url=url, seen=datetime.now(tz=UTC))
 
-    def _verifies(self, sidecar: Sidecar) -> bool:
+    def _verifies(self, sidecar: deploy.Sidecar) -> bool:
         """Whether an OPA's configuration requires signatures; True if it does not tell."""
         try:
             configuration = _object(_object(self.get(f"{sidecar.url}/v1/config")).get("result"))
@@ -103,9 +95,9 @@ class ServerReader(HttpReader):
     def __init__(self, url: str, token: str | None = None, ca: str | None = None) -> None:
         super().__init__(token, ca)
         self._url = checked(url, "--server")
-        self._last = Fleet()
+        self._last = deploy.Fleet()
 
-    def __call__(self) -> Fleet:
+    def __call__(self) -> deploy.Fleet:
         """The fleet as the server knows it; if it does not answer, the last known fleet with the problem."""
         try:
             content = self.get(f"{self._url}/fleet")
@@ -115,12 +107,12 @@ class ServerReader(HttpReader):
         return self._last
 
 
-def fleet_of(content: Any) -> Fleet:
+def fleet_of(content: Any) -> deploy.Fleet:
     """The fleet from the server's JSON; raises FleetUnreadable for anything else."""
     if not isinstance(content, Mapping) or not isinstance(content.get("sidecars"), list):
         raise FleetUnreadable("that is not a registry server of privtab: it reports no fleet")
     decisions, kinds = _object(content.get("decisions")), _object(content.get("kinds"))
-    return Fleet(
+    return deploy.Fleet(
         sidecars=tuple(_sidecar(entry) for entry in content["sidecars"] if isinstance(entry, Mapping)),
         decision_counts=_tallies(decisions, kinds),
         canaries_in_progress={
@@ -162,7 +154,7 @@ def _error_message(answer: HttpReply) -> str:
     return f"{url} answers {answer.status}: {str(message or answer.reason)[:200]}"
 
 
-def _sidecar(content: Mapping[str, Any]) -> Sidecar:
+def _sidecar(content: Mapping[str, Any]) -> deploy.Sidecar:
     feeds = _object(content.get("feeds"))
     polling = [name for name, entry in feeds.items() if _object(entry).get("waiting") is True]
     status = {
@@ -183,7 +175,7 @@ def _sidecar(content: Mapping[str, Any]) -> Sidecar:
         },
     }
     reads = content.get("reads")
-    sidecar = sidecar_from_status(
+    sidecar = deploy.sidecar_from_status(
         str(content.get("id") or "?"),
         status,
         seen=_last_seen(content, waiting=bool(polling)),
@@ -194,7 +186,9 @@ def _sidecar(content: Mapping[str, Any]) -> Sidecar:
     # Its requests show what it runs where it does not report its status, or has not yet since it loaded a bundle.
     bundles = list(sidecar.bundles)
     for name, feed in zip((name for name in feeds if name.count("/") >= 2), sidecar.feeds, strict=True):
-        loaded = LoadedBundle(name=feed.kind, revision=feed.holds, since=parse_time(_object(feeds[name]).get("since")))
+        loaded = deploy.LoadedBundle(
+            name=feed.kind, revision=feed.holds, since=deploy.parse_time(_object(feeds[name]).get("since"))
+        )
         reported = sidecar.loaded(feed.kind, feed.system)
         if not sidecar.bundles:
             bundles.append(loaded)
@@ -219,14 +213,14 @@ def _last_seen(entry: Mapping[str, Any], *, waiting: bool) -> datetime | None:
         return datetime.now(tz=UTC)
     seconds = entry.get("seconds_unseen")
     if not isinstance(seconds, int | float) or not 0 <= seconds < 1e9:
-        return parse_time(entry.get("last_seen"))
+        return deploy.parse_time(entry.get("last_seen"))
     return datetime.now(tz=UTC) - timedelta(seconds=seconds)
 
 
-def _feed(name: str, entry: Mapping[str, Any]) -> Feed:
+def _feed(name: str, entry: Mapping[str, Any]) -> deploy.Feed:
     channel, system, kind = name.split("/", 2)
     holds = entry.get("holds")
-    return Feed(
+    return deploy.Feed(
         channel=channel,
         system=system,
         kind=kind,
@@ -235,7 +229,7 @@ def _feed(name: str, entry: Mapping[str, Any]) -> Feed:
     )
 
 
-def _tallies(decisions: Mapping[str, Any], kinds: Mapping[str, Any]) -> tuple[DecisionCount, ...]:
+def _tallies(decisions: Mapping[str, Any], kinds: Mapping[str, Any]) -> tuple[deploy.DecisionCount, ...]:
     return tuple(
         _decision_count(revision, rule, _object(answers), str(kinds.get(revision, "")))
         for revision, rules in decisions.items()
@@ -243,11 +237,11 @@ def _tallies(decisions: Mapping[str, Any], kinds: Mapping[str, Any]) -> tuple[De
     )
 
 
-def _decision_count(revision: str, rule: str, answers: Mapping[str, Any], kind: str) -> DecisionCount:
+def _decision_count(revision: str, rule: str, answers: Mapping[str, Any], kind: str) -> deploy.DecisionCount:
     def number(*names: str) -> int:
         return sum(value for name in names if isinstance(value := answers.get(name), int))
 
-    return DecisionCount(
+    return deploy.DecisionCount(
         revision=str(revision),
         rule=str(rule),
         kind=kind,

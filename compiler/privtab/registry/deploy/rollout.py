@@ -17,20 +17,12 @@ from privtab.doors.document import Door
 from privtab.errors import UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import policy_artifacts
-from privtab.registry.deploy.nodes import (
-    BundleKind,
-    DesiredRevisions,
-    Fleet,
-    LoadedBundle,
-    Sidecar,
-    SidecarProgress,
-    SidecarStatus,
-)
+from privtab.registry import deploy
 from privtab.registry.nodes import Canary, Channel
 from privtab.registry.registry import Registry, StaticMirror
 from privtab.state.nodes import State
 
-FleetReader = Callable[[], Fleet]
+FleetReader = Callable[[], deploy.Fleet]
 SILENT = timedelta(minutes=5)
 """Sidecars unseen for longer than this are not awaited. OPA reports with every answer to its long poll."""
 PATIENCE = 10.0
@@ -43,31 +35,31 @@ GRACE = 3.0
 class FleetSnapshot:
     """One reading of the fleet. The last one of a watch has `final`."""
 
-    statuses: tuple[SidecarStatus, ...]
+    statuses: tuple[deploy.SidecarStatus, ...]
     seconds: float
     expected: int = 0
     problem: str | None = None
     final: bool = False
 
     @property
-    def awaited(self) -> tuple[SidecarStatus, ...]:
+    def awaited(self) -> tuple[deploy.SidecarStatus, ...]:
         """Sidecars that the watch waits for: all but the silent ones."""
-        return tuple(status for status in self.statuses if status.standing is not SidecarProgress.SILENT)
+        return tuple(status for status in self.statuses if status.standing is not deploy.SidecarProgress.SILENT)
 
     @property
-    def active(self) -> tuple[SidecarStatus, ...]:
+    def active(self) -> tuple[deploy.SidecarStatus, ...]:
         """Sidecars that run the desired revisions."""
-        return tuple(status for status in self.statuses if status.standing is SidecarProgress.ACTIVE)
+        return tuple(status for status in self.statuses if status.standing is deploy.SidecarProgress.ACTIVE)
 
     @property
-    def confirmed(self) -> tuple[SidecarStatus, ...]:
+    def confirmed(self) -> tuple[deploy.SidecarStatus, ...]:
         """Active sidecars that are known to read the watched channel."""
         return tuple(status for status in self.active if status.sidecar.certain)
 
     @property
-    def late(self) -> tuple[SidecarStatus, ...]:
+    def late(self) -> tuple[deploy.SidecarStatus, ...]:
         """Awaited sidecars that are not active."""
-        return tuple(status for status in self.awaited if status.standing is not SidecarProgress.ACTIVE)
+        return tuple(status for status in self.awaited if status.standing is not deploy.SidecarProgress.ACTIVE)
 
     @property
     def complete(self) -> bool:
@@ -91,13 +83,13 @@ class FleetSnapshot:
 
 def watch(
     read: FleetReader,
-    desired: DesiredRevisions,
+    desired: deploy.DesiredRevisions,
     system: str,
     *,
     timeout: float,
     expect: int = 0,
     every: float = 0.2,
-    only: Callable[[Sidecar], bool] = lambda _: True,
+    only: Callable[[deploy.Sidecar], bool] = lambda _: True,
 ) -> Iterator[FleetSnapshot]:
     """Read the fleet until it is complete or time is up; the last snapshot has `final`.
 
@@ -133,52 +125,58 @@ def _last_requests(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, str], s
             yield (status.sidecar.id, bundle.name), bundle.tried
 
 
-def _still_refuses(status: SidecarStatus, first_requests: Mapping[tuple[str, str], str | None]) -> bool:
+def _still_refuses(status: deploy.SidecarStatus, first_requests: Mapping[tuple[str, str], str | None]) -> bool:
     """Whether it is no use to wait: a sidecar is unsafe, or refuses a bundle that it requested after the watch began.
 
     Earlier errors are about older bundles.
     """
-    if status.standing is SidecarProgress.UNSAFE:
+    if status.standing is deploy.SidecarProgress.UNSAFE:
         return True
-    return status.standing is SidecarProgress.REFUSED and any(
+    return status.standing is deploy.SidecarProgress.REFUSED and any(
         bundle.problem is not None
         and (bundle.tried is None or bundle.tried != first_requests.get((status.sidecar.id, bundle.name)))
         for bundle in status.sidecar.bundles
     )
 
 
-def judge(sidecar: Sidecar, desired: DesiredRevisions, system: str, now: datetime) -> SidecarStatus:
+def judge(
+    sidecar: deploy.Sidecar, desired: deploy.DesiredRevisions, system: str, now: datetime
+) -> deploy.SidecarStatus:
     """The progress of one sidecar."""
     standing, why = _progress(sidecar, desired, system, now)
-    return SidecarStatus(sidecar=sidecar, standing=standing, why="; ".join(filter(None, why)))
+    return deploy.SidecarStatus(sidecar=sidecar, standing=standing, why="; ".join(filter(None, why)))
 
 
 def _progress(
-    sidecar: Sidecar, desired: DesiredRevisions, system: str, now: datetime
-) -> tuple[SidecarProgress, Sequence[str]]:
+    sidecar: deploy.Sidecar, desired: deploy.DesiredRevisions, system: str, now: datetime
+) -> tuple[deploy.SidecarProgress, Sequence[str]]:
     """The progress of a sidecar, and why."""
     if sidecar.problem is not None:
-        return SidecarProgress.UNREACHABLE, [sidecar.problem]
+        return deploy.SidecarProgress.UNREACHABLE, [sidecar.problem]
     is_silent = sidecar.seen is not None and now - sidecar.seen > SILENT
     if desired.signed and not is_silent and (why := sidecar.verifier_problem):
-        return SidecarProgress.UNSAFE, [why]
+        return deploy.SidecarProgress.UNSAFE, [why]
     missing = [revision for revision in desired.revisions if not sidecar.runs(revision)]
     old = [bundle for bundle in sidecar.bundles if bundle.revision in desired.outdated]
     if not missing and not old:
         # It may refuse a later bundle, which is not watched but displayed.
-        return SidecarProgress.ACTIVE, [*sidecar.problems, sidecar.doubt]
+        return deploy.SidecarProgress.ACTIVE, [*sidecar.problems, sidecar.doubt]
     if sidecar.seen is not None and is_silent:
-        return SidecarProgress.SILENT, [f"silent for {age(now - sidecar.seen)}"]
+        return deploy.SidecarProgress.SILENT, [f"silent for {age(now - sidecar.seen)}"]
     if sidecar.problems:
-        return SidecarProgress.REFUSED, sidecar.problems
-    return SidecarProgress.WAITING, [_running_instead(sidecar, desired, system, missing, old), sidecar.doubt]
+        return deploy.SidecarProgress.REFUSED, sidecar.problems
+    return deploy.SidecarProgress.WAITING, [_running_instead(sidecar, desired, system, missing, old), sidecar.doubt]
 
 
 def _running_instead(
-    sidecar: Sidecar, desired: DesiredRevisions, system: str, missing: Sequence[str], old: Sequence[LoadedBundle]
+    sidecar: deploy.Sidecar,
+    desired: deploy.DesiredRevisions,
+    system: str,
+    missing: Sequence[str],
+    old: Sequence[deploy.LoadedBundle],
 ) -> str:
     running = [f"{bundle.name} {bundle.revision}" for bundle in old]
-    kinds: tuple[tuple[BundleKind, str | None], ...] = (("policy", desired.policy), ("state", desired.state))
+    kinds: tuple[tuple[deploy.BundleKind, str | None], ...] = (("policy", desired.policy), ("state", desired.state))
     for kind, revision in kinds:
         loaded = sidecar.loaded(kind, system)
         if revision in missing and loaded not in old:
@@ -266,10 +264,10 @@ def running_revisions(channel: Channel) -> NextRevisions:
     return NextRevisions(policy=channel.policy, state=None if shards else channel.state, shards=shards)
 
 
-def desired_revisions(before: Channel, after: Channel, *, canary: bool = False) -> DesiredRevisions:
+def desired_revisions(before: Channel, after: Channel, *, canary: bool = False) -> deploy.DesiredRevisions:
     """What sidecars should run after a release."""
     new_revisions, old_revisions = after.runs(canary=canary), before.runs()
-    return DesiredRevisions(
+    return deploy.DesiredRevisions(
         policy=new_revisions.get(("policy", "")),
         state=new_revisions.get(("state", "")),
         outdated=frozenset(old_revisions.values()) - frozenset(new_revisions.values()),
@@ -361,7 +359,7 @@ class Rollout:
         present = [sidecar for sidecar in watched if sidecar.seen is None or now - sidecar.seen <= SILENT]
         return len(present) if all(self._awaited(sidecar, channel) for sidecar in present) else 0
 
-    def _awaited(self, sidecar: Sidecar, channel: Channel | None) -> bool:
+    def _awaited(self, sidecar: deploy.Sidecar, channel: Channel | None) -> bool:
         """Whether a release concerns a sidecar; with `channel`, which has a canary, only those in the canary."""
         if channel is None:
             return sidecar.reads(self.channel, self.system)

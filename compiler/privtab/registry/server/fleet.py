@@ -18,13 +18,7 @@ from privtab.errors import UsageError
 from privtab.registry import names
 from privtab.registry.nodes import timestamp
 from privtab.registry.server.decisions import CountedEvents, Counts, RunningCanary
-from privtab.registry.server.sidecar import (
-    DesiredRevision,
-    SidecarIdentity,
-    sanitize,
-    stream_name,
-    valid_labels,
-)
+from privtab.registry.server.sidecar import DesiredRevision, SidecarIdentity, sanitize, stream_name, valid_labels
 
 MOST_COUNTED = 10
 """Maximum revisions of one sidecar whose decisions are counted."""

@@ -25,8 +25,7 @@ from privtab.spark.certification import findings as found
 from privtab.spark.certification.figures import TooLargeError, Totals, WrittenRows, write_matrix
 from privtab.spark.certification.findings import WHAT, Finding
 from privtab.spark.frames import is_frame, of_spark
-from privtab.spark.matrix import named
-from privtab.spark.matrix.matrix import Matrix, report_omitted
+from privtab.spark.matrix import Matrix, opening, report_omitted
 from privtab.spark.matrix.opening import StateSource, open_matrix, open_state
 from privtab.spark.matrix.question import AttributesLike, Question
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
@@ -136,8 +135,8 @@ class MatrixMaker:
 
     def _keys(self, source: StateSource) -> list[str]:
         if self.entities is None:
-            return named.of_source(self.policy, source)
-        return sorted(named.texts(cast("Iterable[object]", self.entities)))
+            return opening.of_source(self.policy, source)
+        return sorted(opening.texts(cast("Iterable[object]", self.entities)))
 
 
 def _needs_spark(state: object, entities: EntitiesLike, users: UsersLike) -> str | None:

@@ -17,7 +17,7 @@ from pyarrow import parquet
 from privtab.errors import PrivtabError
 from privtab.printable import no_formula
 from privtab.report.html import HeatMap
-from privtab.spark.matrix.matrix import ANYONE, SCHEMA, Matrix
+from privtab.spark.matrix import ANYONE, SCHEMA, Matrix
 
 CHUNK = 1 << 20
 """Number of rows that are written and counted at once."""

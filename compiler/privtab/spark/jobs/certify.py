@@ -8,12 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privtab.errors import UsageError
-from privtab.exit_codes import ExitCode
+from privtab.errors import ExitCode, UsageError
 from privtab.spark.jobs import _job as job
-from privtab.spark.jobs import _options as job_options
 from privtab.spark.jobs.entitlements import MATRIX, check_options, entities, matrix
-from privtab.spark.matrix.named import from_file, lines
+from privtab.spark.matrix.opening import from_file, lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,14 +23,14 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code, which is 1 for findings at the level of `--fail-on`."""
-    parser = job_options.parser(
+    parser = job.parser(
         "certify",
         "The folder has report.html, which needs nothing else, summary.json, findings.csv, and entitlements/ with all rows.",
         [
             "-p gravitino/1.1.0 -s state.yaml -o certified",
             "-p gravitino/1.1.0 -s state.yaml -o certified --people staff.txt --fail-on high --by 'audit team'",
         ],
-        job_options.POLICY_AND_STATE,
+        job.POLICY_AND_STATE,
         MATRIX,
         (
             ("-o --output FOLDER!", "output folder; must not exist"),
@@ -44,9 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ("--plan auto|process|spark", "where to work: in this process, on Spark, or by size (auto)"),
         ),
     )
-    job_options.add(parser, "--shown ROWS", "rows on the page (2000)", type=int, default=2000)
+    job.add(parser, "--shown ROWS", "rows on the page (2000)", type=int, default=2000)
     level = "exit code 1 for findings of at least this level"
-    job_options.add(parser, "--fail-on high|medium|low", level, default=None)
+    job.add(parser, "--fail-on high|medium|low", level, default=None)
     return job.run("certify", _certify, parser, arguments, _check_options, lazily=True)
 
 

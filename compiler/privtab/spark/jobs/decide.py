@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from privtab.errors import UsageError
 from privtab.spark.jobs import _job as job
-from privtab.spark.jobs import _options as job_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code."""
-    parser = job_options.parser(
+    parser = job.parser(
         "decide",
         "The output has the rows and columns of the input, and two more: `allowed` (never null) and `reason`\n"
         "(null where it is true). A denial is an answer: the exit code is 0.",
@@ -28,15 +27,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "-p cdap/final -s state.tar.gz -i asked.csv -o out.csv --subject who --action-column what --type dataset --path path",
             "-p cdap/final -s state.yaml -i requests.parquet --subject user --action get --resource entity --explain",
         ],
-        job_options.POLICY_AND_STATE,
-        job_options.INPUT,
-        job_options.OUTPUT,
+        job.POLICY_AND_STATE,
+        job.INPUT,
+        job.OUTPUT,
         (
             ("--subject COLUMN!", "a column of user names"),
             ("--action OPERATION", "the operation of all rows"),
             ("--action-column COLUMN", "a column of operations"),
         ),
-        job_options.REQUESTS,
+        job.REQUESTS,
         [("--keep all|allowed|denied", "which rows to write")],
     )
     return job.run("decide", _decide, parser, arguments, _check_options)
@@ -45,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _check_options(options: argparse.Namespace) -> None:
     if bool(options.action) == bool(options.action_column):
         raise UsageError("give `--action OPERATION` or `--action-column COLUMN`")
-    job_options.check_requests(options)
+    job.check_requests(options)
 
 
 def _decide(options: argparse.Namespace, spark: SparkSession, progress: ProgressReporter) -> int:
@@ -60,7 +59,7 @@ def _decide(options: argparse.Namespace, spark: SparkSession, progress: Progress
     decide_arguments: dict[str, Any] = {
         "subject": options.subject,
         "action": options.action or F.col(f"`{options.action_column}`"),
-        **job_options.requests(options, frame),
+        **job.requests(options, frame),
     }
     if options.explain:
         return job.explained(plan(frame, options.policy, options.state, **decide_arguments), options)

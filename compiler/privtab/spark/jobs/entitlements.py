@@ -12,8 +12,7 @@ from privtab.attributes import Attributes, GivenAttributes
 from privtab.errors import UsageError
 from privtab.key_values import attribute_values, key_values
 from privtab.spark.jobs import _job as job
-from privtab.spark.jobs import _options as job_options
-from privtab.spark.jobs._options import check_input
+from privtab.spark.jobs._job import check_input
 from privtab.spark.policies import open_policy
 
 if TYPE_CHECKING:
@@ -39,17 +38,17 @@ MATRIX = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code."""
-    parser = job_options.parser(
+    parser = job.parser(
         "entitlements",
         "One row for each entitlement: principal, operation, entity, and what it is based on.",
         [
             "-p gravitino/1.1.0 -s state.yaml -o matrix",
             "-p gravitino/1.1.0 -s state.yaml -e tables.csv -o matrix.csv --operation load --principal role:analyst",
         ],
-        job_options.POLICY_AND_STATE,
+        job.POLICY_AND_STATE,
         MATRIX,
-        job_options.OUTPUT,
-        job_options.TIME,
+        job.OUTPUT,
+        job.TIME,
         [("--ways first|all", "a row for each way, or for the first alone")],
     )
     return job.run("entitlements", _entitlements, parser, arguments, _check_options)
@@ -108,7 +107,7 @@ def entities(spark: SparkSession | None, options: argparse.Namespace) -> DataFra
     if options.entities is None:
         return None
     if _listed(options.entities):
-        from privtab.spark.matrix.named import from_file
+        from privtab.spark.matrix.opening import from_file
 
         return from_file(Path(options.entities))
     if spark is None:

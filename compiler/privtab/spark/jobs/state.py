@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privtab.errors import FileError
-from privtab.exit_codes import ExitCode
+from privtab.errors import ExitCode, FileError
 from privtab.spark.jobs import _job as job
-from privtab.spark.jobs import _options as job_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code, which is 1 if rows are invalid."""
-    parser = job_options.parser(
+    parser = job.parser(
         "state",
         "Valid rows, findings and a summary are written below the folder. Its manifest is written last; files that it does not\n"
         "name are not part of the result. `privtab state build` makes bundles in shards from the same sources.\n\n"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from privtab.errors import UsageError
 from privtab.spark.jobs import _job as job
-from privtab.spark.jobs import _options as job_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,18 +18,18 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job and return the exit code."""
-    parser = job_options.parser(
+    parser = job.parser(
         "visible",
         "The output has the columns of the input, and those of its rows on whose resource the user may perform the action.",
         [
             "-p cdap/final -s state.yaml -i datasets.csv -o mine.csv --user alice --action get --type dataset --path path"
         ],
-        job_options.POLICY_AND_STATE,
-        job_options.INPUT,
-        job_options.OUTPUT,
+        job.POLICY_AND_STATE,
+        job.INPUT,
+        job.OUTPUT,
         [("--user NAME", "one user for all rows"), ("--subject COLUMN", "a column of user names")],
         [("--action OPERATION", "the operation (list)")],
-        job_options.REQUESTS,
+        job.REQUESTS,
     )
     parser.set_defaults(action="list")
     return job.run("visible", _visible, parser, arguments, _check_options)
@@ -39,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _check_options(options: argparse.Namespace) -> None:
     if bool(options.user) == bool(options.subject):
         raise UsageError("give `--user NAME` or `--subject COLUMN`")
-    job_options.check_requests(options)
+    job.check_requests(options)
 
 
 def _visible(options: argparse.Namespace, spark: SparkSession, progress: ProgressReporter) -> int:
@@ -50,7 +49,7 @@ def _visible(options: argparse.Namespace, spark: SparkSession, progress: Progres
     visible_arguments: dict[str, Any] = {
         "subject": user(options.user) if options.user else options.subject,
         "action": options.action,
-        **job_options.requests(options, frame),
+        **job.requests(options, frame),
     }
     if options.explain:
         return job.explained(plan(frame, options.policy, options.state, **visible_arguments), options)

@@ -11,13 +11,20 @@ from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 from privtab.engines.packed import digest, packed
 from privtab.errors import UsageError
 from privtab.request import Entity
+from privtab.spark.columns import without_padding
 from privtab.spark.frames import is_frame, of_spark, union
-from privtab.spark.matrix import named
-from privtab.spark.matrix.matrix import DDL, Matrix, report_omitted
-from privtab.spark.matrix.opening import SHIPPED, StateSource, open_matrix, open_state, requested_principals
+from privtab.spark.matrix import DDL, Matrix, report_omitted
+from privtab.spark.matrix.opening import (
+    SHIPPED,
+    StateSource,
+    of_source,
+    open_matrix,
+    open_state,
+    requested_principals,
+    texts,
+)
 from privtab.spark.matrix.question import AttributesLike, Question, Ways
 from privtab.spark.moments import Moment
-from privtab.spark.padding import without_padding
 from privtab.spark.policies import OpenPolicy, PolicyLike, open_policy
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import PackedState, ShippedBytes, WorkerCache, contents
@@ -100,7 +107,7 @@ def matrix_frame(
 
     frame = _entities(session, entities)
     if frame is None:
-        frame = _local(session, "entity", named.of_source(policy, source))
+        frame = _local(session, "entity", of_source(policy, source))
     count = partitions or _partitions(session)
     return frame.distinct().repartition(count).mapInArrow(rows, DDL)
 
@@ -139,7 +146,7 @@ def _entities(session: SparkSession, entities: EntitiesLike) -> DataFrame | None
     if entities is None:
         return None
     if not is_frame(entities):
-        return _local(session, "entity", named.texts(entities))  # type: ignore[arg-type]  # not a DataFrame, so a list
+        return _local(session, "entity", texts(entities))  # type: ignore[arg-type]  # not a DataFrame, so a list
     frame = without_padding(cast("DataFrame", entities))
     names = {name.lower() for name in frame.columns}
     if "entity" in names:

@@ -18,24 +18,13 @@ from privtab.engines.conditions import ALWAYS, atoms_of
 from privtab.entitlements.universe import Universe
 from privtab.ir.nodes import Program
 from privtab.request import Entity
+from privtab.spark import portions
+from privtab.spark.columns import decoded, last_name
 from privtab.spark.frames import union
-from privtab.spark.matrix.matrix import DDL, Matrix
+from privtab.spark.matrix import DDL, Matrix
 from privtab.spark.matrix.opening import StateSource, open_matrix, user_names_of
 from privtab.spark.matrix.question import Question
-from privtab.spark.paths import decoded, last_name
 from privtab.spark.policies import OpenPolicy
-from privtab.spark.portions import (
-    DEEPEST,
-    ENTITY,
-    MOST_TASKS,
-    ROWS,
-    USER,
-    beginning,
-    beginnings,
-    depth_of,
-    part,
-    split,
-)
 from privtab.spark.state.row_checks import closed as with_chains
 from privtab.spark.state.schemas import CANONICAL, LOCATED, TABLES
 from privtab.spark.state.shards import by_root
@@ -90,9 +79,11 @@ class _PartitionedMatrix:
         """The `with` objects and their ancestors, which matter to every request."""
         self.depth = self._depth()
         # Frames that are used several times are computed once.
-        self.keys = self._requested_entities().withColumn("portion", beginning("path", self.depth)).localCheckpoint()
+        self.keys = (
+            self._requested_entities().withColumn("portion", portions.beginning("path", self.depth)).localCheckpoint()
+        )
         self.portions = self.keys.select("portion").distinct().localCheckpoint()
-        self.places = self.portions.select("portion", F.explode(beginnings("portion")).alias("place"))
+        self.places = self.portions.select("portion", F.explode(portions.beginnings("portion")).alias("place"))
         """Each portion with the prefixes of its path, whose rows count in it."""
 
     def frame(self, partitions: int) -> DataFrame:
@@ -115,20 +106,20 @@ class _PartitionedMatrix:
                 rows["service_admins"] = self.state.tables["service_admins"].crossJoin(self.portions)
         elif self.nests_groups:
             rows["memberships"] = self._memberships(granted, named_principals, rows["assignments"])
-        parts = [part(table, frame, CANONICAL[table]) for table, frame in rows.items()]
-        parts.append(part(ENTITY, self.keys, ("entity",)))
-        parts += [part(USER, frame, ("user",)) for frame in self._users(rows, granted)]
+        parts = [portions.part(table, frame, CANONICAL[table]) for table, frame in rows.items()]
+        parts.append(portions.part(portions.ENTITY, self.keys, ("entity",)))
+        parts += [portions.part(portions.USER, frame, ("user",)) for frame in self._users(rows, granted)]
         work = partial(
             _work, self.policy, self.matrix.question, self.request.principals, with_all_users=self.request.all_users
         )
-        needed_tasks = 2 * sum(self.state.counts().values()) // ROWS
-        tasks = min(MOST_TASKS, max(partitions, needed_tasks))
+        needed_tasks = 2 * sum(self.state.counts().values()) // portions.ROWS
+        tasks = min(portions.MOST_TASKS, max(partitions, needed_tasks))
         return union(*parts).repartition(tasks, "root").mapInArrow(work, DDL)
 
     def _depth(self) -> int:
         paths = union(*(self.state.tables[table].select("path") for table in LOCATED))
-        deepest = min(DEEPEST, max(chain[-1][1] for chain in self.chains.values()))
-        return depth_of(paths, sum(self.state.counts().values()), deepest)
+        deepest = min(portions.DEEPEST, max(chain[-1][1] for chain in self.chains.values()))
+        return portions.depth_of(paths, sum(self.state.counts().values()), deepest)
 
     def _requested_entities(self) -> DataFrame:
         """The entities of the matrix: `entity`, `type`, `path`."""
@@ -151,7 +142,9 @@ class _PartitionedMatrix:
 
     def _spread(self, rows: DataFrame) -> DataFrame:
         """Rows about entities, repeated for each portion in which they count."""
-        placed = rows.withColumn("place", beginning("path", self.depth)).join(self.places, "place").drop("place")
+        placed = (
+            rows.withColumn("place", portions.beginning("path", self.depth)).join(self.places, "place").drop("place")
+        )
         if not self.with_keys:
             return placed
         everywhere = rows.where(F.concat_ws(":", "type", "path").isin(self.with_keys)).crossJoin(self.portions)
@@ -292,12 +285,12 @@ def _work(
     if (table := whole(batches)) is None:
         return
     for _, portion in by_root(table):
-        parts = split(portion, (*TABLES, ENTITY, USER))
+        parts = portions.split(portion, (*TABLES, portions.ENTITY, portions.USER))
         source = StateSource(rows=as_written(policy.checked("a state"), from_arrow(parts)))
-        users = set(parts[USER].column("user").to_pylist()) if USER in parts else set()
+        users = set(parts[portions.USER].column("user").to_pylist()) if portions.USER in parts else set()
         if with_all_users:
             users.update(user_names_of(policy, source))
-        keys = parts[ENTITY].column("entity").to_pylist() if ENTITY in parts else []
+        keys = parts[portions.ENTITY].column("entity").to_pylist() if portions.ENTITY in parts else []
         matrix = open_matrix(policy, source, question, users=sorted(users), principals=principals)
         for begin in range(0, len(keys), ENTITIES):
             yield from matrix.of(keys[begin : begin + ENTITIES])
@@ -305,7 +298,7 @@ def _work(
 
 def _place(kind: str, depth: int) -> Column:
     """The entity named by the first names of the path, as `type` and `path`; its path is null if the path has fewer names."""
-    named = F.when(F.size(F.split("path", "/")) >= depth, beginning("path", depth))
+    named = F.when(F.size(F.split("path", "/")) >= depth, portions.beginning("path", depth))
     return F.struct(F.lit(kind).alias("type"), named.alias("path"))
 
 

@@ -30,7 +30,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.ir.support import Tool, check_support
 from privtab.shard_names import combined
 from privtab.spark.frames import union
-from privtab.spark.state import scan
+from privtab.spark.state import shards
 from privtab.spark.state.files import Root, at_once, place
 from privtab.spark.state.read import SHOWN, Read, finding_of, read_state
 from privtab.spark.state.row_checks import closed
@@ -201,7 +201,7 @@ class _Builder:
 
     def fingerprints(self, tables: Sequence[str]) -> dict[str, list[int]]:
         """By root and by table of BY_NAME, the number of rows and four sums of hashes; only for `tables`."""
-        frame = scan.fingerprints(self.read, tables)
+        frame = shards.fingerprints(self.read, tables)
         rows = [] if frame is None else frame.collect()
         return {row["root"]: [int(row[c]) for c in ("rows", "h0", "h1", "g0", "g1")] for row in rows}
 
@@ -220,7 +220,7 @@ class _Builder:
         """Build the changed shards on the executors; their reports and findings are written to `results`."""
         held = {table: tables[table] for table in ("assignments",) if table in tables}
         assignments = closed(self.program.semantics.hierarchy, vocabulary(self.program).keys, held).get("assignments")
-        frame = scan.scanned(self.read, assignments, tables.get("attributes"), changed, prints=changed is None)
+        frame = shards.scanned(self.read, assignments, tables.get("attributes"), changed, prints=changed is None)
         if frame is None or changed == []:
             return
         if changed is None:

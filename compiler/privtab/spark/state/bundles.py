@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from privtab.engines.index import Index, PrivilegeNumbers, StatePart, combined_document, in_parts
-from privtab.engines.windowed import is_windowed
+from privtab.engines.python import is_windowed
 from privtab.errors import DecisionUnavailable, HasWindows, UsageError
 from privtab.moments import ALWAYS, HELD_ALWAYS, WINDOWED, Window
 from privtab.names import SCOPED
 from privtab.shard_names import GRANTS
-from privtab.spark.state.checked import program_of
-from privtab.spark.state.schemas import TABLES
+from privtab.spark.state.schemas import TABLES, program_of
 from privtab.state.attribute_rows import texts
 from privtab.state.names import FOR_FILTERS, KEEPS
 from privtab.state.nodes import Cells, ColumnRows, State

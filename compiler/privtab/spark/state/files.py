@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from privtab import strict_json
-from privtab._install import how_to_install
+from privtab._resources import how_to_install
 from privtab._staged import write_pieces
 from privtab.errors import BundleWriteError, FileError, PrivtabError, UsageError
 

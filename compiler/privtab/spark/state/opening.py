@@ -8,16 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from privtab._install import how_to_install
 from privtab._lazy import renamed_keyword
+from privtab._resources import how_to_install
 from privtab.engines.index import require_kept
 from privtab.errors import StateInvalid, UsageError
 from privtab.request import Entity
 from privtab.spark.frames import is_frame, of_spark
 from privtab.spark.state.bundles import is_bundle, rows_of_bundles
-from privtab.spark.state.checked import DENIES, checked_rows, program_of
 from privtab.spark.state.read import Read, read_state, read_written
-from privtab.spark.state.schemas import is_written, schema, tables_of
+from privtab.spark.state.schemas import DENIES, checked_rows, is_written, program_of, schema, tables_of
 from privtab.spark.state.tables import SparkState
 from privtab.state.names import FOR_FILTERS, filters_need
 from privtab.state.nodes import State

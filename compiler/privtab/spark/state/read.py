@@ -19,19 +19,16 @@ from privtab.moments import WINDOW
 from privtab.spark.frames import row_counts, union
 from privtab.spark.preflight import check_executors
 from privtab.spark.shipping import ShippedBytes
-from privtab.spark.state import files, row_checks
-from privtab.spark.state.checked import DENIES, program_of
-from privtab.spark.state.schemas import CANONICAL, FINDINGS, MANIFEST, entity_column, schema, tables_of, windows_in
+from privtab.spark.state import files, row_checks, schemas
 from privtab.spark.state.sources import Sources, TableSource, open_sources
 from privtab.spark.state.tables import PACKED, SparkState, TimedTables, collected, names_of, unpacked
 from privtab.spark.state.together import WrongRows, shipped_places, wrong_rows
 from privtab.state.checker import Checker
 from privtab.state.findings import CODES, stops
-from privtab.state.load import no_table
+from privtab.state.load import no_table, validate
 from privtab.state.names import StateNames, uses
 from privtab.state.nodes import ENTITIES, RowLocation, State, StateFinding
 from privtab.state.raw import RawReader, RawState
-from privtab.state.validate import validate
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -52,9 +49,9 @@ def read_state(spark: SparkSession, configuration: object, policy: object) -> Re
     (see `docs/reference/state.md`), or a folder with one file or folder for each table. Raises UsageError with all errors in the
     configuration at once, or if there is no table.
     """
-    program = program_of(policy)
+    program = schemas.program_of(policy)
     check_executors(spark)
-    sources = open_sources(spark, configuration, tables_of(program))
+    sources = open_sources(spark, configuration, schemas.tables_of(program))
     if not sources.tables:
         where = Path(configuration) if isinstance(configuration, str | Path) else None
         raise UsageError(no_table(where) if where else no_table("the configuration of the state"))
@@ -75,14 +72,14 @@ class Read:
         """The rows of a table that are valid by themselves, with canonical columns."""
         frames = [self._examined(source).filter("__good") for source in self.sources.tables.get(table, ())]
         if not frames:
-            return self.spark.createDataFrame([], schema(table))
+            return self.spark.createDataFrame([], schemas.schema(table))
         return union(*frames, missing=True).drop("__good", "__findings", "__row")
 
     def _examined(self, source: TableSource) -> DataFrame:
         """The rows of a source as returned by `row_checks.examine`."""
         table = source.table
         worker = partial(row_checks.examine, self.program, table, dict(source.not_text), self._places_for(table))
-        return source.rows.mapInArrow(worker, row_checks.examined_schema(table, windows_in(source.rows)))
+        return source.rows.mapInArrow(worker, row_checks.examined_schema(table, schemas.windows_in(source.rows)))
 
     def good(self, table: str) -> DataFrame:
         """The valid rows of a table without duplicates, with unresolved privileges; includes orphans unless quarantined."""
@@ -90,12 +87,12 @@ class Read:
 
     def tables(self) -> dict[str, DataFrame]:
         """The valid rows of every table."""
-        return {table: self.good(table) for table in tables_of(self.program)}
+        return {table: self.good(table) for table in schemas.tables_of(self.program)}
 
     def findings(self) -> DataFrame:
         """All findings about rows; rows with a finding of severity `error` are invalid."""
         found = [part for table in self.sources.tables for part in self._findings(table)]
-        return union(*found) if found else self.spark.createDataFrame([], FINDINGS)
+        return union(*found) if found else self.spark.createDataFrame([], schemas.FINDINGS)
 
     def findings_of(self, table: str, counted: DataFrame | None = None) -> DataFrame:
         """The findings about the rows of one table; `counted`: the result of `counted`, if already computed."""
@@ -104,7 +101,7 @@ class Read:
     def counted(self, table: str) -> DataFrame:
         """The distinct valid rows of a table, including orphans, with the number of equal rows (`rows`)."""
         rows = self._valid(table)
-        names = [fn.col(name) for name in (*CANONICAL[table], *windows_in(rows))]
+        names = [fn.col(name) for name in (*schemas.CANONICAL[table], *schemas.windows_in(rows))]
         if table == ENTITIES:  # the name for people is no part of what a row says
             return rows.groupBy(*names[:-1]).agg(fn.min("name").alias("name"), fn.count(fn.lit(1)).alias("rows"))
         return rows.groupBy(*names).agg(fn.count(fn.lit(1)).alias("rows"))
@@ -125,7 +122,7 @@ class Read:
                 fn.lit(table).alias("table"), fn.lit("good").alias("code"), fn.lit("good-rows").alias("name"),
                 fn.lit("note").alias("severity"), fn.col("count").alias("rows"),
             )
-            for table in tables_of(self.program)
+            for table in schemas.tables_of(self.program)
         ]  # fmt: skip
         counted = self.findings().groupBy("table", "code", "name", "severity").agg(fn.sum("rows").alias("rows"))
         return union(*good, counted).orderBy("table", "code")
@@ -155,7 +152,7 @@ class Read:
     @cached_property
     def raw_counts(self) -> Mapping[str, int]:
         """The number of rows of each table before any of them is checked, counted once; many sources know it without reading."""
-        tables = {table: self.sources.tables.get(table, ()) for table in tables_of(self.program)}
+        tables = {table: self.sources.tables.get(table, ()) for table in schemas.tables_of(self.program)}
         return row_counts({table: [source.rows for source in sources] for table, sources in tables.items()})
 
     @property
@@ -190,7 +187,7 @@ class Read:
         stopping = [f for f in findings if f.severity == "error" and stops(self.program, f)]
         if stopping:
             unnumbered = (replace(f, place=replace(f.place, row=0)) for f in stopping[:SHOWN])
-            raise StateInvalid(tuple(unnumbered), DENIES)
+            raise StateInvalid(tuple(unnumbered), schemas.DENIES)
         return state
 
     def write(self, folder: str | Path, format: str = "parquet") -> dict[str, Any]:  # noqa: A002 - as in Spark
@@ -205,17 +202,17 @@ class Read:
         files.at_once(
             [partial(frame.write.format(format).save, root.spark(f"{data}/{name}")) for name, frame in frames.items()]
         )
-        windows = {table: windows_in(frame) for table, frame in frames.items()}
-        findings = self.spark.read.format(format).schema(FINDINGS).load(root.spark(f"{data}/findings"))
+        windows = {table: schemas.windows_in(frame) for table, frame in frames.items()}
+        findings = self.spark.read.format(format).schema(schemas.FINDINGS).load(root.spark(f"{data}/findings"))
         none = fn.lit(None).cast("string")
         good = [
-            self.spark.read.format(format).schema(schema(table)).load(root.spark(f"{data}/{table}")).select(
+            self.spark.read.format(format).schema(schemas.schema(table)).load(root.spark(f"{data}/{table}")).select(
                 fn.lit(table).alias("table"), none.alias("code"), none.alias("severity"), fn.lit(1).cast("bigint").alias("rows"))
             for table in frames if table != "findings"
         ]  # fmt: skip
         findings_and_rows = union(findings.select("table", "code", "severity", "rows"), *good)
         counted = findings_and_rows.groupBy("table", "code", "severity").agg(fn.sum("rows").alias("rows")).collect()
-        counts = dict.fromkeys(tables_of(self.program), 0) | {
+        counts = dict.fromkeys(schemas.tables_of(self.program), 0) | {
             r["table"]: r["rows"] for r in counted if r["code"] is None
         }
         manifest = {
@@ -230,8 +227,8 @@ class Read:
             "rows": counts,
             "findings": sorted([r["table"], r["code"], r["severity"], r["rows"]] for r in counted if r["code"]),
         }
-        before = root.read_json(MANIFEST)
-        root.write(MANIFEST, (json.dumps(manifest, indent=2, sort_keys=True) + "\n").encode())
+        before = root.read_json(schemas.MANIFEST)
+        root.write(schemas.MANIFEST, (json.dumps(manifest, indent=2, sort_keys=True) + "\n").encode())
         if before is not None and before.get("data") != data:
             root.remove(str(before["data"]))
         return manifest
@@ -359,7 +356,7 @@ def report(
     finding_rows = frame.select(
         fn.lit(code).alias("code"), fn.lit(severity).alias("severity"), message.alias("message"),
         (fn.lit(advice) if isinstance(advice, str) else advice).alias("help"),
-        _raw_json(table, windows_in(frame)).alias("row"), fn.col("rows"),
+        _raw_json(table, schemas.windows_in(frame)).alias("row"), fn.col("rows"),
     )  # fmt: skip
     return shaped(finding_rows, table, label)
 
@@ -367,9 +364,9 @@ def report(
 def _raw_json(table: str, window: Sequence[str]) -> Column:
     """The raw cells of a canonical row as JSON, in their canonical spelling."""
     columns: list[Column] = []
-    for name in CANONICAL[table]:
+    for name in schemas.CANONICAL[table]:
         if name.endswith("type"):
-            raw = name[: -len("_type")] or entity_column(table) or ""
+            raw = name[: -len("_type")] or schemas.entity_column(table) or ""
             columns.append(fn.concat(fn.col(name), fn.lit(":"), fn.col(name[:-4] + "path")).alias(raw))
         elif not name.endswith("path"):
             columns.append(fn.col(name))
@@ -399,7 +396,7 @@ def check_quarantined(program: Program, quarantined: DataFrame) -> None:
     )
     stopping = wrong.limit(SHOWN).collect()
     if stopping:
-        raise StateInvalid(tuple(finding_of(row.asDict()) for row in stopping), DENIES)
+        raise StateInvalid(tuple(finding_of(row.asDict()) for row in stopping), schemas.DENIES)
 
 
 def read_written(spark: SparkSession, folder: str | Path, policy: object, *, allow_partial: bool = False) -> SparkState:
@@ -408,21 +405,23 @@ def read_written(spark: SparkSession, folder: str | Path, policy: object, *, all
     Raises FileError if there are no complete tables, UsageError if they were written for another system or for a policy with other
     names, StateInvalid if an invalid row may affect a denial, unless `allow_partial`, and HasWindows as `Read.state`.
     """
-    program = program_of(policy)
+    program = schemas.program_of(policy)
     root = files.place(folder)
-    manifest = root.read_json(MANIFEST)
+    manifest = root.read_json(schemas.MANIFEST)
     if manifest is None or manifest.get("kind") not in {KIND, TIMED_KIND}:
-        raise FileError(f"no tables of a state in {folder}: `{MANIFEST}` is missing or of another kind")
+        raise FileError(f"no tables of a state in {folder}: `{schemas.MANIFEST}` is missing or of another kind")
     data, format_ = str(manifest["data"]), str(manifest["files"])
     reader = spark.read.format(format_)
-    columns = {t: schema(t, WINDOW if t in manifest.get("windows", ()) else ()) for t in tables_of(program)}
+    columns = {
+        t: schemas.schema(t, WINDOW if t in manifest.get("windows", ()) else ()) for t in schemas.tables_of(program)
+    }
     tables = {
         t: reader.schema(columns[t]).load(root.spark(f"{data}/{t}"))
         if manifest["rows"].get(t)
         else spark.createDataFrame([], columns[t])
         for t in columns
     }
-    findings = spark.read.format(format_).schema(FINDINGS).load(root.spark(f"{data}/findings"))
+    findings = spark.read.format(format_).schema(schemas.FINDINGS).load(root.spark(f"{data}/findings"))
     tables["grants"] = granted_privileges(program, tables["grants"]).distinct()
     counts = {table: rows for table, rows in manifest["rows"].items() if table != "grants"}
     quarantined = findings.filter("severity = 'error'")
@@ -436,7 +435,7 @@ def read_written(spark: SparkSession, folder: str | Path, policy: object, *, all
 
 def _place_columns(table: str) -> tuple[str, str] | None:
     """The columns of a canonical table with the type and path of an entity, if it has any."""
-    names = CANONICAL[table]
+    names = schemas.CANONICAL[table]
     found = [n for n in names if n.endswith("type")]
     return (found[0], found[0][:-4] + "path") if found else None
 

@@ -24,14 +24,13 @@ from privtab.spark.state.schemas import CANONICAL, FINDING, schema, windows_in
 from privtab.spark.state.tables import canonical
 from privtab.spark.state.together import collected_links
 from privtab.state.chains import GROUP, ROLE
-from privtab.state.coded import CodedColumn
-from privtab.state.hierarchy import Texts, following
+from privtab.state.coded import CodedColumn, RawTable, take
 from privtab.state.large import CheckedTable, ColumnChecker
+from privtab.state.links import Texts, following
+from privtab.state.load import checker_of
 from privtab.state.names import uses
 from privtab.state.nodes import StateFinding
 from privtab.state.raw import COLUMNS, NotText, RawReader, RawState
-from privtab.state.raw_table import RawTable, take
-from privtab.state.validate import checker_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

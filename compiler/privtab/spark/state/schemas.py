@@ -1,14 +1,18 @@
-"""The columns of a state's tables in Spark after reading, and those of findings."""
+"""The columns of a state's tables in Spark after reading, and those of findings.
+
+And what needs no Spark: a policy's program, and the rows of files and DataFrames validated in this process.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from privtab.ir.nodes import Program
 from privtab.moments import WINDOW
+from privtab.state.nodes import State
 from privtab.state.raw import COLUMNS, ENTITIES
 
 CANONICAL: Mapping[str, tuple[str, ...]] = {
@@ -66,3 +70,38 @@ def windows_in(rows: Any) -> tuple[str, ...]:
 def is_written(state: object) -> bool:
     """Whether a state is given as the path of a folder of tables that `Read.write` wrote."""
     return isinstance(state, str | os.PathLike) and (Path(state) / MANIFEST).is_file()
+
+
+DENIES = "they may include a denial, and ignoring it would widen access"
+"""Why invalid rows make a state unusable."""
+UNREAD = "it was not read whole"
+"""Why a state with a file or a table that cannot be read is unusable, if there are no denials."""
+
+
+def program_of(policy: object) -> Program:
+    """The program of a policy given in any supported form; raises PolicyError for JSON that is no program."""
+    if isinstance(policy, Program):
+        return policy
+    if isinstance(policy, str | Path) and not str(policy).endswith(".tar.gz"):
+        from privtab.pipeline import load_program
+
+        return load_program(policy)
+    program = getattr(policy, "program", None)
+    if isinstance(program, Program):
+        return program
+    from privtab.spark.policies import open_policy
+
+    return open_policy(cast("Any", policy)).as_program
+
+
+def checked_rows(program: Program, path: Path) -> State:
+    """The valid rows of files; raises StateInvalid if an invalid row may affect a denial, or if a file could not be read whole."""
+    from privtab.errors import StateInvalid
+    from privtab.state.findings import errors, stops
+    from privtab.state.load import load, validate
+
+    state, findings = validate(program, load(path))
+    stopping = tuple(error for error in errors(findings) if stops(program, error))
+    if stopping:
+        raise StateInvalid(stopping, UNREAD if program.semantics.deny == "none" else DENIES)
+    return state

@@ -34,10 +34,10 @@ from privtab.errors import UsageError
 from privtab.formats import SPARK
 from privtab.hints import did_you_mean
 from privtab.moments import WINDOW
-from privtab.spark import paths
+from privtab.spark import columns
+from privtab.spark.columns import without_padding
 from privtab.spark.failures import unlogged
 from privtab.spark.frames import is_frame, of_spark
-from privtab.spark.padding import without_padding
 from privtab.spark.state import configuration
 from privtab.spark.state.configuration import folder_sources, label_of, listed, read_configuration, wrong_count
 from privtab.spark.state.schemas import TABLES, windows_in
@@ -433,7 +433,7 @@ class SourceColumns:
             return None
         path = [_encoded(part.cast("string")) for part in parts if part is not None]
         if constant:
-            return fn.concat(head, fn.lit(":"), paths.joined(path))
+            return fn.concat(head, fn.lit(":"), columns.joined(path))
         gap = fn.expr("false")
         for upper, lower in pairwise(path):
             gap |= upper.isNull() & lower.isNotNull()
@@ -475,4 +475,4 @@ class SourceColumns:
 
 def _encoded(name: Column) -> Column:
     """A name encoded for paths. Wildcards are kept, to be reported, and so are names that are already encoded wildcards."""
-    return fn.when(name.rlike(r"\A(?:[*?%]+|(?:%2A|%3F)+)\z"), name).otherwise(paths.encoded(name))
+    return fn.when(name.rlike(r"\A(?:[*?%]+|(?:%2A|%3F)+)\z"), name).otherwise(columns.encoded(name))

@@ -21,14 +21,7 @@ from privtab.ir.serialise import program_json
 from privtab.moments import ALWAYS, WINDOW, Window
 from privtab.names import KINDS
 from privtab.spark.frames import row_counts, union
-from privtab.spark.state.checked import program_of
-from privtab.spark.state.schemas import (
-    CANONICAL,
-    FINDINGS,
-    TABLES,
-    schema,
-    tables_of,
-)
+from privtab.spark.state.schemas import CANONICAL, FINDINGS, TABLES, program_of, schema, tables_of
 from privtab.state.coded import CodedColumn, groups
 from privtab.state.large_index import coded_column, given_privileges
 from privtab.state.names import uses

@@ -17,14 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from privtab import _plugins
-from privtab.errors import (
-    AccessDenied,
-    InvalidRequest,
-    PrivtabError,
-    StateInvalid,
-    StoreConflict,
-    UsageError,
-)
+from privtab.errors import AccessDenied, InvalidRequest, PrivtabError, StateInvalid, StoreConflict, UsageError
 from privtab.printable import printable_json
 from privtab.serving.access_log import note
 from privtab.serving.endpoint import JSON, LOG, HttpError, answered, authorize, read_json_body
@@ -34,19 +27,7 @@ from privtab.store.database import row_id
 from privtab.store.guarded import ChangeKind, DesiredChange, GuardedStore, WriteOptions, proposal_json
 from privtab.store.journal import journal_page
 from privtab.store.planning import Plan
-from privtab.store.server.calls import (
-    CONTENT_TYPE,
-    Call,
-    JsonResponse,
-    Malformed,
-    Metrics,
-    NotFound,
-    read_desired,
-    read_entity,
-    read_object,
-    read_rows,
-    read_tables,
-)
+from privtab.store.server import calls
 from privtab.store.server.openapi import MOST_LISTED, PREFIX, TABLES, openapi
 from privtab.store.store import Outcome
 
@@ -70,7 +51,7 @@ class StoreServer:
     tokens: Tokens | None = None
     anonymous: str | None = None
     """The user of requests without a token; None: they are refused."""
-    metrics: Metrics
+    metrics: calls.Metrics
     max_body: int = 1024 * 1024
 
     def caller(self, request: Request, scope: StoreScope) -> str:
@@ -83,7 +64,7 @@ class StoreServer:
         return bearer.name
 
 
-Handler: TypeAlias = Callable[[StoreServer, Call], JsonResponse]
+Handler: TypeAlias = Callable[[StoreServer, calls.Call], calls.JsonResponse]
 
 
 def routes(server: StoreServer) -> list[Route]:
@@ -109,7 +90,7 @@ def routes(server: StoreServer) -> list[Route]:
 
         return Route(f"{PREFIX}/{path}", partial(answered, endpoint=answer), methods=["GET"])
 
-    def listing(path: str, handler: Callable[[GuardedStore, Call], JsonResponse]) -> Route:
+    def listing(path: str, handler: Callable[[GuardedStore, calls.Call], calls.JsonResponse]) -> Route:
         return route(server, f"{PREFIX}/{path}", lambda server, call: handler(server.guarded, call), StoreScope.READ)
 
     return [
@@ -119,7 +100,7 @@ def routes(server: StoreServer) -> list[Route]:
         *(listing(kind, partial(list_names, kind)) for kind in (*NAMES, "entities")),
         listing("rows", partial(list_rows, TABLES)),
         *(listing(f"rows/{table}", partial(list_rows, (table,))) for table in TABLES),
-        text("metrics", lambda _: server.metrics.text(), CONTENT_TYPE, {}),
+        text("metrics", lambda _: server.metrics.text(), calls.CONTENT_TYPE, {}),
         text("journal.html", partial(page, server.guarded), "text/html", PAGE_HEADERS),
         route(server, f"{PREFIX}/entities", _delete_entity, write, "DELETE"),
         route(server, f"{PREFIX}/deletions", _delete_entities, write, "POST"),
@@ -140,7 +121,7 @@ def route(
     scope: StoreScope,
     method: str = "GET",
     *,
-    failed: Callable[[PrivtabError | HttpError], JsonResponse] | None = None,
+    failed: Callable[[PrivtabError | HttpError], calls.JsonResponse] | None = None,
     media: str = JSON,
 ) -> Route:
     """An endpoint that finds out who asks, reads the body, and turns errors into answers. `failed`: the answer to an error."""
@@ -151,8 +132,8 @@ def route(
             user = server.caller(request, scope)
             body: Mapping[str, Any] = {}
             if method in ("POST", "PUT"):
-                body = read_object(await read_json_body(request, server.max_body))
-            call = Call(
+                body = calls.read_object(await read_json_body(request, server.max_body))
+            call = calls.Call(
                 user=user,
                 body=body,
                 query=request.query_params,
@@ -186,7 +167,7 @@ def json_response(
     return Response(printable_json(content).encode(), status, found, media_type=media)
 
 
-def failure(error: PrivtabError | HttpError) -> JsonResponse:
+def failure(error: PrivtabError | HttpError) -> calls.JsonResponse:
     """The answer to an error."""
     message = str(error)
     match error:
@@ -198,9 +179,9 @@ def failure(error: PrivtabError | HttpError) -> JsonResponse:
             return 422, _error("wrong_rows", message, findings=[str(finding) for finding in error.findings])
         case StoreConflict():
             return 409, _error("conflict", message)
-        case NotFound():
+        case calls.NotFound():
             return 404, _error("not_found", message)
-        case Malformed():
+        case calls.Malformed():
             return 400, _error("malformed", message)
         case UsageError() | InvalidRequest():
             return 422, _error("invalid", message)
@@ -216,27 +197,27 @@ def _error(kind: str, message: str, **more: Any) -> dict[str, Any]:
 # --- changes ---------------------------------------------------------------------------------------------------------
 
 
-def _add_rows(table: str, server: StoreServer, call: Call) -> JsonResponse:
+def _add_rows(table: str, server: StoreServer, call: calls.Call) -> calls.JsonResponse:
     rows = call.body.get("rows")
-    return _changed(server, call, read_desired(call, {"rows"}, add={table: read_rows(rows, "rows")}))
+    return _changed(server, call, calls.read_desired(call, {"rows"}, add={table: calls.read_rows(rows, "rows")}))
 
 
-def _change(server: StoreServer, call: Call) -> JsonResponse:
-    add, remove = (read_tables(call.body.get(name, {}), name) for name in ("add", "remove"))
-    return _changed(server, call, read_desired(call, {"add", "remove"}, add=add, remove=remove))
+def _change(server: StoreServer, call: calls.Call) -> calls.JsonResponse:
+    add, remove = (calls.read_tables(call.body.get(name, {}), name) for name in ("add", "remove"))
+    return _changed(server, call, calls.read_desired(call, {"add", "remove"}, add=add, remove=remove))
 
 
-def _remove_row(table: str, server: StoreServer, call: Call) -> JsonResponse:
+def _remove_row(table: str, server: StoreServer, call: calls.Call) -> calls.JsonResponse:
     _, row = server.guarded.view.now().rows.tables[table].get(call.path["id"], (0, None))
     if row is None and (done := _done_before(server, call)) is not None:
         return 200, done.to_json()
     if row is None or not server.guarded.may_read(call.user, table, row):
-        raise NotFound(f"there is no row {call.path['id']:.64} in {table}")
-    resource = read_entity(call.query["resource"], "resource") if "resource" in call.query else None
+        raise calls.NotFound(f"there is no row {call.path['id']:.64} in {table}")
+    resource = calls.read_entity(call.query["resource"], "resource") if "resource" in call.query else None
     return _changed(server, call, DesiredChange(user=call.user, remove={table: [row]}, resource=resource))
 
 
-def _done_before(server: StoreServer, call: Call) -> Outcome | None:
+def _done_before(server: StoreServer, call: calls.Call) -> Outcome | None:
     """What an earlier request with the same id did, which removed just this row; None if there was none."""
     id_ = call.headers.get("idempotency-key")
     if id_ is None:
@@ -248,29 +229,31 @@ def _done_before(server: StoreServer, call: Call) -> Outcome | None:
     return Outcome.of(entry) if call.path["id"] in removed else None
 
 
-def _perform(server: StoreServer, call: Call) -> JsonResponse:
+def _perform(server: StoreServer, call: calls.Call) -> calls.JsonResponse:
     new = call.body.get("new")
-    desired = read_desired(call, {"new"}, new=None if new is None else read_entity(new, "new"))
+    desired = calls.read_desired(call, {"new"}, new=None if new is None else calls.read_entity(new, "new"))
     return _changed(server, call, desired, "perform")
 
 
-def _delete_entity(server: StoreServer, call: Call) -> JsonResponse:
+def _delete_entity(server: StoreServer, call: calls.Call) -> calls.JsonResponse:
     if "entity" not in call.query:
-        raise Malformed("`entity` is missing from the query")
+        raise calls.Malformed("`entity` is missing from the query")
     desired = DesiredChange(
-        user=call.user, resource=read_entity(call.query["entity"], "entity"), operation=call.query.get("operation")
+        user=call.user,
+        resource=calls.read_entity(call.query["entity"], "entity"),
+        operation=call.query.get("operation"),
     )
     return _changed(server, call, desired, "delete")
 
 
-def _delete_entities(server: StoreServer, call: Call) -> JsonResponse:
+def _delete_entities(server: StoreServer, call: calls.Call) -> calls.JsonResponse:
     """Delete each entity that the caller may delete, and tell why not for the others."""
     if unknown := sorted(set(call.body) - {"entities"}):
-        raise Malformed(f"the body has `{unknown[0]:.80}`; it may have entities")
+        raise calls.Malformed(f"the body has `{unknown[0]:.80}`; it may have entities")
     entities = call.body.get("entities")
     if not isinstance(entities, list) or not 0 < len(entities) <= MOST_LISTED:
-        raise Malformed(f"`entities` must be a list of 1 to {MOST_LISTED} entities")
-    desired = [DesiredChange(user=call.user, resource=read_entity(entity, "entities")) for entity in entities]
+        raise calls.Malformed(f"`entities` must be a list of 1 to {MOST_LISTED} entities")
+    desired = [DesiredChange(user=call.user, resource=calls.read_entity(entity, "entities")) for entity in entities]
     how, results = call.write_options, list[dict[str, Any]]()
     for entity, outcome in zip(entities, _deleted_or_proposed(server, call, desired, how), strict=True):
         if isinstance(outcome, PrivtabError):
@@ -283,7 +266,7 @@ def _delete_entities(server: StoreServer, call: Call) -> JsonResponse:
 
 
 def _deleted_or_proposed(
-    server: StoreServer, call: Call, desired: Sequence[DesiredChange], how: WriteOptions
+    server: StoreServer, call: calls.Call, desired: Sequence[DesiredChange], how: WriteOptions
 ) -> Sequence[Outcome | Plan | PrivtabError]:
     if not call.dry_run:
         return server.guarded.delete_all(desired, how)
@@ -296,7 +279,9 @@ def _deleted_or_proposed(
     return found
 
 
-def _changed(server: StoreServer, call: Call, desired: DesiredChange, kind: ChangeKind = "change") -> JsonResponse:
+def _changed(
+    server: StoreServer, call: calls.Call, desired: DesiredChange, kind: ChangeKind = "change"
+) -> calls.JsonResponse:
     if call.dry_run:
         return 200, proposal_json(server.guarded.propose(kind, desired, call.write_options.expect))
     return 200, server.guarded.carry_out(kind, desired, call.write_options).to_json()
@@ -309,7 +294,7 @@ NAMES = {"users": "user", "groups": "group", "roles": "role"}
 """The listings of principals, and the column that names each."""
 
 
-def list_rows(tables: Sequence[str], guarded: GuardedStore, call: Call) -> JsonResponse:
+def list_rows(tables: Sequence[str], guarded: GuardedStore, call: calls.Call) -> calls.JsonResponse:
     """The rows that the caller may see, sorted by table and content, page by page."""
     number, found = guarded.visible(call.user, tables, call.query.get("about"))
     rows = [{"table": table, "id": row_id(row), "row": dict(row)} for table, listed in found.items() for row in listed]
@@ -317,7 +302,7 @@ def list_rows(tables: Sequence[str], guarded: GuardedStore, call: Call) -> JsonR
     return _page(call, number, "rows", rows, lambda entry: f"{entry['table']} {json.dumps(entry['row'])}")
 
 
-def list_names(kind: str, guarded: GuardedStore, call: Call) -> JsonResponse:
+def list_names(kind: str, guarded: GuardedStore, call: calls.Call) -> calls.JsonResponse:
     """The names in the rows that the caller may see."""
     number, found = guarded.visible(call.user, TABLES)
     names: set[str] = set()
@@ -334,11 +319,11 @@ def list_names(kind: str, guarded: GuardedStore, call: Call) -> JsonResponse:
     return _page(call, number, kind, sorted(names), str)
 
 
-def _page(call: Call, number: int, name: str, items: list[Any], key: Callable[[Any], str]) -> JsonResponse:
+def _page(call: calls.Call, number: int, name: str, items: list[Any], key: Callable[[Any], str]) -> calls.JsonResponse:
     """One page of sorted items: those after the cursor, which names the last one that was read."""
     text = call.query.get("limit", "100")
     if not text.isdecimal() or not text.isascii() or len(text) > 6 or not 1 <= int(text) <= MOST_LISTED:
-        raise Malformed(f"`limit` is a number from 1 to {MOST_LISTED}")
+        raise calls.Malformed(f"`limit` is a number from 1 to {MOST_LISTED}")
     after = _cursor(call.query.get("after"))
     later = items if after is None else [item for item in items if key(item) > after]
     page = later[: int(text)]
@@ -353,10 +338,10 @@ def _cursor(text: str | None) -> str | None:
     try:
         return base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True).decode()
     except (ValueError, binascii.Error):
-        raise Malformed("`after` is the `next` of an earlier page") from None
+        raise calls.Malformed("`after` is the `next` of an earlier page") from None
 
 
-def authority(guarded: GuardedStore, call: Call) -> JsonResponse:
+def authority(guarded: GuardedStore, call: calls.Call) -> calls.JsonResponse:
     """Which operation authorises which rows."""
     del call
     authority = guarded.authority
@@ -365,12 +350,12 @@ def authority(guarded: GuardedStore, call: Call) -> JsonResponse:
     return 200, {"system": guarded.program.system, "rows": authority.to_json(), "delete": deleting}
 
 
-def journal(guarded: GuardedStore, call: Call) -> JsonResponse:
+def journal(guarded: GuardedStore, call: calls.Call) -> calls.JsonResponse:
     """The changes after a number, for auditors."""
     _check_auditor(guarded, call.user)
     text = call.query.get("after", "0")
     if not text.isdecimal() or not text.isascii() or len(text) > 18:
-        raise Malformed("`after` is the number of a change")
+        raise calls.Malformed("`after` is the number of a change")
     entries = guarded.store.log(int(text), MOST_LISTED)
     return 200, {"entries": [entry.to_json() for entry in entries]}
 

@@ -12,14 +12,7 @@ from urllib.parse import unquote
 from starlette.routing import Route
 
 from privtab import __version__
-from privtab.errors import (
-    AccessDenied,
-    InvalidRequest,
-    PrivtabError,
-    StateInvalid,
-    StoreConflict,
-    UsageError,
-)
+from privtab.errors import AccessDenied, InvalidRequest, PrivtabError, StateInvalid, StoreConflict, UsageError
 from privtab.serving.endpoint import HttpError
 from privtab.store.server.app import StoreScope, StoreServer, route
 from privtab.store.server.calls import Call, JsonResponse, NotFound

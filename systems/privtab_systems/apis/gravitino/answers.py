@@ -13,15 +13,7 @@ from privtab.request import Entity
 from privtab.serving.endpoint import HttpError
 from privtab.store.guarded import DesiredChange, WriteOptions
 from privtab.store.server.calls import NotFound, flag
-from privtab_systems.apis.gravitino.objects import (
-    Exists,
-    Illegal,
-    Missing,
-    NotEmpty,
-    Objects,
-    last_of,
-    without_secrets,
-)
+from privtab_systems.apis.gravitino.objects import Exists, Illegal, Missing, NotEmpty, Objects, last_of, without_secrets
 from privtab_systems.apis.gravitino.paths import ACTS, KINDS
 
 

@@ -1,17 +1,51 @@
-"""Remove the padding of `char(n)` columns: Spark pads shorter values with spaces, which are not part of a name.
+"""Columns of names on Spark: their paths, percent-encoded, and `char(n)` columns without their padding.
 
 To a policy, a padded name is a different name: a denial on `a` would not apply to `a  `.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
+from privtab.names import ESCAPES, WILDCARD_ESCAPES
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructField
+
+
+def encoded(name: Column) -> Column:
+    """A column of names, encoded as by `names.encode_name`."""
+    text = name.cast("string")
+    plain = wildcard = text
+    for sign, escape in ESCAPES:
+        plain = F.replace(plain, F.lit(sign), F.lit(escape))
+    for sign, escape in WILDCARD_ESCAPES:
+        wildcard = F.replace(wildcard, F.lit(sign), F.lit(escape))
+    return F.when(text.rlike(r"\A[*?]+\z"), wildcard).otherwise(plain)
+
+
+def decoded(name: str) -> str:
+    """SQL expression that decodes a name taken from a path."""
+    for sign, escape in reversed(ESCAPES):
+        name = f"replace({name}, '{escape}', '{sign}')"
+    return name
+
+
+def last_name(path: str) -> str:
+    """SQL expression for the last name of a path."""
+    return f"substring_index({path}, '/', -1)"
+
+
+def joined(encoded_names: Iterable[Column]) -> Column:
+    """The path made of encoded names from the root down; null if any of them is null."""
+    parts = list(encoded_names)
+    between = [piece for part in parts for piece in (F.lit("/"), part)]
+    return F.concat(F.lit(""), *between[1:])
+
 
 _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 """Metadata key under which Spark records the declared type of a column whose type it reports as string."""
