@@ -10,7 +10,7 @@ from typing import Any
 from privtab._resources import templates
 from privtab.names import code_point
 
-SHADES = 6
+SHADES = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,7 @@ def rendered(folder: str, name: str, /, **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters["seen"] = visible
+    environment.filters["coded"] = _coded
     environment.filters["number"] = lambda value: f"{value:,}"
     return environment.get_template(f"{name}.html.j2").render(**values)
 
@@ -56,6 +57,16 @@ def visible(text: str) -> str:
     """
     shown = _SPACES.sub("␣", text)
     return shown if shown.isprintable() else "".join(c if c.isprintable() else f"⟨{code_point(c)}⟩" for c in shown)
+
+
+def _coded(text: str) -> Any:
+    """A sentence with what stands in backticks as code."""
+    from markupsafe import Markup
+
+    parts = visible(text).split("`")
+    if not len(parts) % 2:  # a name has a backtick
+        return visible(text)
+    return Markup("").join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))
 
 
 def shaded(heat: HeatMap) -> dict[str, Any]:
