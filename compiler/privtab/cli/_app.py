@@ -79,6 +79,7 @@ class _RichUtils(ModuleType):
     def __getattr__(self, name: str) -> Any:
         loaded = import_module(self.__name__)  # replaces this in `typer`
         loaded.Console = Terminal  # type: ignore[attr-defined]  # Typer's own messages repeat arguments
+        loaded.RICH_HELP = "Try '{command_path} {help_option}' for help."  # type: ignore[attr-defined]  # a pipe shows markup
         return getattr(loaded, name)
 
 
@@ -86,6 +87,8 @@ typer.rich_utils = _RichUtils("typer.rich_utils")  # type: ignore[attr-defined]
 
 PANELS = ("Start here", "Write", "Check", "Ask", "Grant", "Ship", "Serve")
 """The groups of commands in `--help`; each module declares its own as `PANEL`."""
+FIRST = ("init", "lint", "test", "diff", "explain", "compile", "deploy")
+"""The first group in the order of the work; groups of commands follow."""
 
 
 def modules_of(folders: Sequence[str] = (str(Path(__file__).parent),)) -> dict[str, str]:
@@ -136,7 +139,7 @@ def application(commands: Mapping[str, str]) -> Commands:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     modules = {name: import_module(module) for name, module in commands.items()}
-    for name, module in sorted(modules.items(), key=lambda item: PANELS.index(item[1].PANEL)):
+    for name, module in sorted(modules.items(), key=_rank):
         if hasattr(module, "app"):
             root.add_typer(module.app, name=name, rich_help_panel=module.PANEL)
         else:
@@ -144,6 +147,11 @@ def application(commands: Mapping[str, str]) -> Commands:
             root.command(name, rich_help_panel=module.PANEL, **settings)(module.run)
     root.callback()(_top)
     return root
+
+
+def _rank(command: tuple[str, ModuleType]) -> tuple[int, int]:
+    name, module = command
+    return PANELS.index(module.PANEL), FIRST.index(name) if name in FIRST else len(FIRST)
 
 
 def _version(value: bool) -> None:  # noqa: FBT001  Typer passes the flag by position
