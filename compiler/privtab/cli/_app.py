@@ -138,8 +138,9 @@ def application(commands: Mapping[str, str]) -> Commands:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    modules = {name: import_module(module) for name, module in commands.items()}
-    for name, module in sorted(modules.items(), key=_rank):
+    ordered = dict.fromkeys((*filter(commands.__contains__, FIRST), *commands))
+    modules = {name: import_module(commands[name]) for name in ordered}
+    for name, module in sorted(modules.items(), key=lambda item: PANELS.index(item[1].PANEL)):
         if hasattr(module, "app"):
             root.add_typer(module.app, name=name, rich_help_panel=module.PANEL)
         else:
@@ -147,11 +148,6 @@ def application(commands: Mapping[str, str]) -> Commands:
             root.command(name, rich_help_panel=module.PANEL, **settings)(module.run)
     root.callback()(_top)
     return root
-
-
-def _rank(command: tuple[str, ModuleType]) -> tuple[int, int]:
-    name, module = command
-    return PANELS.index(module.PANEL), FIRST.index(name) if name in FIRST else len(FIRST)
 
 
 def _version(value: bool) -> None:  # noqa: FBT001  Typer passes the flag by position

@@ -9,9 +9,9 @@ from privtab.analysis.diff.markdown import as_text
 from privtab.conform.mistakes import mistakes
 from privtab.conform.nodes import QuestionPlan, Verdict
 from privtab.conform.report import ORDER, WRONG, Finding, Report, RowReport
+from privtab.html import page
 from privtab.ir.names import atom_text
 from privtab.printable import count
-from privtab.report.html import rendered
 from privtab.report.junit import junit
 from privtab.report.nodes import Case, Failure, Suite
 from privtab.scenarios.results import row_json, row_lines
@@ -257,9 +257,8 @@ def as_html(report: Report) -> str:
         }
         for row in sorted(report.rows, key=lambda row: ORDER.index(row.verdict))
     ]
-    return rendered(
-        "conform",
-        "report",
+    return page(
+        "conform/report",
         title=title(report),
         summary=summary(report),
         failure=report.outcome.failure,
