@@ -138,7 +138,7 @@ bench: setup-test ## decisions a second, by engine and size
 	@$(BIN)/python bench/run.py
 
 .PHONY: screenshots
-screenshots: setup ## pictures of the pages of `privtab explore`, by Chromium, into build/screenshots
+screenshots: setup ## pictures of the explorer and of reports, by Chromium, into build/screenshots
 	@$(BIN)/python .ci/screenshots.py build/screenshots
 
 # --- cleaning -------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Pictures of the pages of `privtab explore`, at two widths, light and dark: python .ci/screenshots.py FOLDER. Needs Chromium."""
+"""Pictures of pages, at two widths, light and dark: python .ci/screenshots.py FOLDER. Needs Chromium."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from playwright.sync_api import sync_playwright
 
@@ -38,6 +39,20 @@ PAGES = {
 WIDTHS = {"wide": 1280, "narrow": 390}
 
 
+REPORTS = {
+    "docs.html": ["docs", "gravitino/1.1.0", "--state", "policy_src/gravitino/state.yaml", "-o"],
+    "certified": ["certify", "-p", "gravitino/1.1.0", "-s", "policy_src/gravitino/state.yaml", "-o"],
+}
+
+
+def reports(folder: Path) -> dict[str, str]:
+    """The addresses of pages that are files, which are written into a folder."""
+    for name, arguments in REPORTS.items():
+        subprocess.run([sys.executable, "-m", "privtab", *arguments, folder / name], cwd=HOME, check=True)
+    certified = folder / "certified" / "report.html"
+    return {"docs": (folder / "docs.html").as_uri(), "certify": certified.as_uri()}
+
+
 def main(folder: Path) -> None:
     """Write a picture of each page at each width in each scheme."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -46,21 +61,23 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "privtab", *SERVE]
     with (
+        TemporaryDirectory() as made,
         subprocess.Popen(command, cwd=HOME, stdout=subprocess.PIPE, text=True) as server,
         sync_playwright() as playwright,
     ):
         try:
             base = json.loads(server.stdout.readline())["url"]  # type: ignore[union-attr]
+            pages = {f"explore-{name}": f"{base}/{page}" for name, page in PAGES.items()} | reports(Path(made))
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             for (scheme, (width, pixels)), (name, page) in product(
-                product(("light", "dark"), WIDTHS.items()), PAGES.items()
+                product(("light", "dark"), WIDTHS.items()), pages.items()
             ):
                 with browser.new_page(color_scheme=scheme, viewport={"width": pixels, "height": 900}) as opened:
-                    opened.goto(f"{base}/{page}")
-                    opened.screenshot(path=folder / f"explore-{name}-{width}-{scheme}.png")
+                    opened.goto(page)
+                    opened.screenshot(path=folder / f"{name}-{width}-{scheme}.png")
         finally:
             server.terminate()
-    sys.stdout.write(f"{len(PAGES) * len(WIDTHS) * 2} pictures in {folder}\n")
+    sys.stdout.write(f"{len(pages) * len(WIDTHS) * 2} pictures in {folder}\n")
 
 
 if __name__ == "__main__":

@@ -35,6 +35,11 @@ WHERE = {
     "Mode": "privtab.client.Mode",
     "PrivtabError": "privtab.errors",
 }
+NEXT = """\
+[A service in fifteen minutes](docs/tutorial/first-service.md){ .md-button .md-button--primary style="margin:.2rem 0" }
+[A tour](docs/tutorial/tour.md){ .md-button style="margin:.2rem 0" }
+[A table on one page](docs/reference/one-page.md){ .md-button style="margin:.2rem 0" }"""
+"""Where the start page leads, as links from the README."""
 BAR, WIDTH = 22, 360
 """Of a plot: the height of a bar and the width of the longest, in pixels."""
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
@@ -63,6 +68,8 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Point links at the site, and add what is made for it."""
     uri = page.file.src_uri
     source = FROM_ELSEWHERE.get(uri, DOCS / uri)
+    if uri == "index.md":
+        markdown = markdown.replace("\n## ", f"\n{NEXT}\n\n## ", 1)
     if uri == "rules/README.md":
         markdown += catalogue()
     if uri == "benchmarks.md":
@@ -91,16 +98,19 @@ def _linked(link: re.Match[str], source: Path, uri: str) -> str:
 
 def catalogue() -> str:
     """The findings by subject: the modules that report them say what it is."""
-    lines = ["\n\n## All rules, by subject\n"]
+    subjects: dict[str, list[str]] = {}
     for path in sorted((ROOT / "compiler" / "privtab").glob("[fc]*/*.py")):
         text = path.read_text(encoding="utf-8")
         kinds = re.findall(r'FindingKind\("(P\d+)", "([\w-]+)"', text)
         pages = [(code, name) for code, name in kinds if (DOCS / "rules" / f"{code}-{name}.md").is_file()]
         if pages:
             subject = (ast.get_docstring(ast.parse(text)) or path.stem).splitlines()[0]
-            lines.append(f"\n### {re.sub(r':? P[0-9].*', '', subject).rstrip('.')}\n")
-            lines += [f"- [{code} {name}]({code}-{name}.md): {_finds(f'{code}-{name}')}" for code, name in pages]
-    return "\n".join(lines) + "\n"
+            lines = [f"- [{code} {name}]({code}-{name}.md): {_finds(f'{code}-{name}')}" for code, name in pages]
+            subjects[min(pages)[0]] = [f"\n### {re.sub(r':? P[0-9].*', '', subject).rstrip('.')}\n", *lines]
+    return (
+        "\n".join(["\n\n## All rules, by subject\n", *(line for first in sorted(subjects) for line in subjects[first])])
+        + "\n"
+    )
 
 
 def _finds(page: str) -> str:
@@ -122,12 +132,12 @@ def plot(table: str, unit: str) -> str:
         y = at * (BAR + 6)
         parts.append(
             f'<text x="300" y="{y + 15}" text-anchor="end">{escape(name)}</text>'
-            f'<rect x="310" y="{y}" width="{width:.0f}" height="{BAR - 4}" rx="2"/>'
+            f'<rect x="310" y="{y}" width="{width:.0f}" height="{BAR - 4}" rx="2" style="fill:var(--md-typeset-a-color)"/>'
             f'<text x="{316 + width:.0f}" y="{y + 15}">{escape(text)}</text>'
         )
     return (
-        f'<svg class="plot" role="img" aria-label="{escape(unit)}" viewBox="0 0 780 {len(rows) * (BAR + 6)}" '
-        f'style="font-size:13px;fill:currentColor;max-width:780px">{"".join(parts)}</svg>\n\n*{escape(unit)}*\n'
+        f'<div style="overflow-x:auto" tabindex="0"><svg class="plot" role="img" aria-label="{escape(unit)}" viewBox="0 0 780 {len(rows) * (BAR + 6)}" '
+        f'style="font-size:13px;fill:currentColor;width:100%;min-width:620px;max-width:780px">{"".join(parts)}</svg></div>\n\n*{escape(unit)}*\n'
     )
 
 

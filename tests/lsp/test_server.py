@@ -246,6 +246,37 @@ def test_completion_in_scenarios_offers_what_the_key_takes(
     assert not none & found
 
 
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        ("memberships:\n  - {user: |", {"ann", "zoe"}),
+        ("memberships:\n  - {user: zoe, group: |", {"crew"}),
+        ("assignments:\n  - {principal: zoe, role: cl|", {"clerk"}),
+        ('assignments:\n  - {principal: "|', {"group:crew", "role:clerk", "user:ann", "user:zoe"}),
+        ("owners:\n  - entity: |", {"shop:", "shelf:", "book:", "shop:s", "shelf:s/a"}),
+        ("grants:\n  - privilege: |", {"READ", "WRITE", '"USE SHELF"', "ALL"}),
+        ("nothing: |", set()),
+    ],
+)
+def test_completion_in_a_state_that_scenarios_name_offers_its_names(
+    client: LspClient, policy: str, folder: Path, row: str, found: set[str]
+) -> None:
+    rows = """\
+members:
+  - {user: zoe, of: "shelf:s/a"}
+x: {user: zoe, group: crew}
+y: {principal: "group:crew", role: clerk}
+"""
+    state, scenarios = client.open(folder / "state.yaml"), client.open(folder / "shop.scenarios.yaml")
+    try:
+        assert completions(client, state, f"{STATE}{rows}{row}", row) == found
+        case = "cases:\n  - {user: |"
+        assert {"zoe", "ann", "look"} <= completions(client, scenarios, SCENARIOS.replace("cases:", case, 1), case)
+    finally:
+        for uri in (state, scenarios):
+            client.notify("textDocument/didClose", textDocument={"uri": uri})
+
+
 def test_definitions_and_references_reach_scenarios(client: LspClient, policy: str, folder: Path) -> None:
     def ask(method: str, mark: str, **more: Any) -> list[tuple[str, int, str]]:
         return places(client.at(method, policy, POLICY, mark, **more), folder)

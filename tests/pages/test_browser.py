@@ -188,11 +188,12 @@ def reports(tmp_path_factory: pytest.TempPathFactory, opa_binary: Path) -> Itera
     ]
     log, _ = decided(folder / "log", opa_binary, program, state, asked)
     assert run(["docs", policy, "--state", rows, "-o", str(folder / "shop.html")]) == 0
+    assert "a⟨U+202E⟩⟨U+E0041⟩b" in (folder / "shop.html").read_text(), "a role of the matrix"
     assert run(["certify", "-p", policy, "-s", rows, "-o", str(folder / "certified")]) == 0
     assert run(["unused", str(log), "-p", policy, "-s", rows, "--html", str(folder / "log.html")]) == 0
     registry = Registry.open(str(folder / "registry"))
     stored = registry.put((folder / "log" / "policy.tar.gz").read_bytes())
-    registry.release("dev", "shop", policy=stored.id, why="a < b")
+    registry.release("dev", "shop", policy=stored.id, why="a < b " + "n" * 300)
     server = start([registry.url], folder, ("serve", "registry"))
     files = (folder / "shop.html", folder / "certified" / "report.html", folder / "log.html")
     yield [*(file.as_uri() for file in files), server.url, f"{server.url}/history/dev/shop"]

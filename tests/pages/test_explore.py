@@ -179,7 +179,7 @@ def test_what_is_not_sure_is_said(world: World, tmp_path: Path) -> None:
     flags = world_in(program, validate(program, load(state))[0])
     refused = answer(flags, "what-can", [("user", "ann")])
     assert refused is not None
-    assert "needs the flag `pii`" in Html(refused.text).text
+    assert "needs the flag pii" in Html(refused.text).text
     page = heat(flags, Asked([("type", "file")]))["found"]
     assert ([rule.operation for rule, _ in page.columns], [rule.operation for rule in page.left_out]) == (
         ["open"],
@@ -187,14 +187,14 @@ def test_what_is_not_sure_is_said(world: World, tmp_path: Path) -> None:
     )
     everybody = answer(world, "who-can", [("operation", "read"), ("entity", "item:s/a/x"), ("group", "crew")])
     assert everybody is not None
-    assert "leave `group` out" in Html(everybody.text).text
+    assert "leave group out" in Html(everybody.text).text
 
 
 def test_errors_are_on_the_page_with_advice(client: TestClient) -> None:
     text = Html(client.get(url("decision", user="dan", operation="reed", entity="item:s/a/x")).text).text
-    assert "did you mean `read`?" in text
+    assert "did you mean read?" in text
     row = "grants?grantee=user:dan&effect=allow&privilege=REED&entity=shelf:s/a"
-    assert "did you mean `READ`?" in Html(client.get(url("what-if", add=row)).text).text
+    assert "did you mean READ?" in Html(client.get(url("what-if", add=row)).text).text
     assert "no row of the state is" in client.get(url("what-if", remove="memberships?user=dan&group=crew")).text
     for path in (
         url("what-if", add="grants?grantee=user:dan"),

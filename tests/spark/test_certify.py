@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 from privtab import pipeline
 from privtab._staged import atomic_folder
 from privtab.errors import UsageError
+from privtab.html import visible
 from privtab.moments import FIRST, Window, now
 from privtab.moments import text as moment_text
-from privtab.report.html import visible
 from privtab.request import Entity
 from privtab.spark import certify
 from privtab.spark.certification import certifying, findings

@@ -66,6 +66,7 @@ class _RichUtils(ModuleType):
     def __getattr__(self, name: str) -> Any:
         loaded = import_module(self.__name__)  # replaces this in `typer`
         loaded.Console = Terminal  # type: ignore[attr-defined]  # Typer's own messages repeat arguments
+        loaded.RICH_HELP = "Try '{command_path} {help_option}' for help."  # type: ignore[attr-defined]  # a pipe shows markup
         return getattr(loaded, name)
 
 
@@ -73,6 +74,8 @@ typer.rich_utils = _RichUtils("typer.rich_utils")  # type: ignore[attr-defined]
 
 PANELS = ("Start here", "Write", "Check", "Ask", "Grant", "Ship", "Serve")
 """The groups of commands in `--help`; each module declares its own as `PANEL`."""
+FIRST = ("init", "lint", "test", "diff", "explain", "compile", "deploy")
+"""The first group in the order of the work; groups of commands follow."""
 
 
 def modules_of(folders: Sequence[str] = (str(Path(__file__).parent),)) -> dict[str, str]:
@@ -122,7 +125,8 @@ def application(commands: Mapping[str, str]) -> Commands:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    modules = {name: import_module(module) for name, module in commands.items()}
+    ordered = dict.fromkeys((*filter(commands.__contains__, FIRST), *commands))
+    modules = {name: import_module(commands[name]) for name in ordered}
     for name, module in sorted(modules.items(), key=lambda item: PANELS.index(item[1].PANEL)):
         if hasattr(module, "app"):
             root.add_typer(module.app, name=name, rich_help_panel=module.PANEL)

@@ -9,10 +9,10 @@ from privtab.analysis.diff.markdown import as_text
 from privtab.conform import QuestionPlan, Verdict
 from privtab.conform.neighbours import mistakes
 from privtab.conform.report import ORDER, WRONG, Finding, Report, RowReport
+from privtab.html import page
 from privtab.ir.names import atom_text
 from privtab.printable import count
 from privtab.report import Case, Failure, Suite, junit
-from privtab.report.html import rendered
 from privtab.scenarios.results import row_json, row_lines
 from privtab.state.load import to_tables
 from privtab.state.nodes import State
@@ -256,9 +256,8 @@ def as_html(report: Report) -> str:
         }
         for row in sorted(report.rows, key=lambda row: ORDER.index(row.verdict))
     ]
-    return rendered(
-        "conform",
-        "report",
+    return page(
+        "conform/report",
         title=title(report),
         summary=summary(report),
         failure=report.outcome.failure,

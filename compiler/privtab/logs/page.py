@@ -12,11 +12,12 @@ from privtab.analysis.state_diff import StateDiff
 from privtab.analysis.state_diff.summary import groups, totals
 from privtab.analysis.what_can import what_can
 from privtab.entitlements.universe import users
+from privtab.html import page as rendered
 from privtab.ir.nodes import Program
 from privtab.logs.row_use import Unused
 from privtab.printable import count
 from privtab.reference.evaluate import Reference
-from privtab.report.html import HeatMap, rendered, shaded
+from privtab.report.html import HeatMap, shaded
 from privtab.state.chains import ROLE
 from privtab.state.nodes import Assignment, State
 
@@ -64,8 +65,7 @@ def page(program: Program, found: Unused, difference: StateDiff | None, summary:
     missing = list(_missing(program, found))
     lost = None if difference is None else totals(difference, gained=False)
     return rendered(
-        "logs",
-        "report",
+        "logs/report",
         title=f"{program.system}: what logged decisions used",
         program=program,
         state=state,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
@@ -20,18 +20,20 @@ from privtab.syntax.expression import RESERVED, CellError, parse_condition
 from privtab.syntax.keys import policy_schema
 from privtab.syntax.yaml_tree import events_so_far
 
-ItemKind: TypeAlias = Kind | Literal["key", "word", "keyword", "entity", "user"]
+ItemKind: TypeAlias = Kind | Literal["key", "word", "keyword", "entity", "user", "group", "role", "principal"]
 _CURSOR = "cursorOfTheEditor"
 _WORD = re.compile(r"[\w.:\-]*\Z")
 _OF_KEY: dict[str | int, ItemKind] = {
-    "user": "user",
+    **{kind: kind for kind in ("user", "group", "role")},
     "action": "operation",
     "privilege": "privilege",
     "reason": "privilege",
     "missing": "privilege",
 }
-_OF_KEY |= dict.fromkeys(("resource", "entity", "items", "visible"), "entity")
-"""What stands at the keys of a case, and of the rows of its state."""
+_OF_KEY |= dict.fromkeys(("resource", "entity", "items", "visible", "of", "scope"), "entity")
+_OF_KEY |= dict.fromkeys(("principal", "grantee", "owner"), "principal")
+"""What stands at the keys of a case, and of the rows of a state."""
+_NAME = r"[\w.@%\-]+"
 _KEYWORDS = (*sorted(RESERVED), "service admin")
 
 
@@ -74,26 +76,37 @@ def complete(text: str, offset: int, names: DeclaredNames, operations: dict[str,
     return list(found.values())
 
 
-def complete_case(text: str, offset: int, names: DeclaredNames, operations: dict[str, tuple[str, ...]]) -> list[Item]:
-    """What may follow in a file of scenarios: operations and names of the policy, users and entities that the file names elsewhere."""
-    begin = re.search(r"[\w.:%/\-]*\Z", text[:offset])
-    place = next((place for place, _ in _places(text[: begin.start() if begin else offset])), None)
+def complete_case(
+    text: str, offset: int, names: DeclaredNames, operations: dict[str, tuple[str, ...]], states: Sequence[str] = ()
+) -> list[Item]:
+    """What may follow in scenarios or a state: names of the policy; who and what is named elsewhere, there or in the states of scenarios."""
+    begun = re.search(r"[\w.:%/\-]*\Z", text[:offset])
+    before = text[: begun.start() if begun else offset]
+    whole = "\n".join((before, text[offset:], *states))
+    place = next((place for place, _ in _places(before)), None)
     keys = [] if place is None or place.is_key else [step for step in place.path if step in _OF_KEY]
     match _OF_KEY[keys[-1]] if keys else None:
         case "operation":
             return [Item(text=name, kind="operation", about=listed(types)) for name, types in operations.items()]
         case "privilege":
             return [_privilege(name, names) for name in names.declared]
-        case "user":
-            others = re.findall(r"\buser: *([\w.@\-]+)", text[:offset] + "\n" + text[offset:])
-            return [Item(text=name, kind="user", about="") for name in sorted(set(others))]
+        case "user" | "group" | "role" as kind:
+            return [Item(text=name, kind=kind, about="") for name in _named(kind, whole)]
+        case "principal":
+            found = ((kind, name) for kind in ("group", "role", "user") for name in _named(kind, whole))
+            return [Item(text=f"{kind}:{name}", kind="principal", about="") for kind, name in found]
         case "entity":
             types = "|".join(names.entities)
-            others = re.findall(rf"\b(?:{types}):[\w.%/\-]+", text)
-            found = [Item(text=f"{name}:", kind="type", about="") for name in names.entities]
-            return found + [Item(text=name, kind="entity", about="") for name in sorted(set(others))]
+            others = re.findall(rf"\b(?:{types}):[\w.%/\-]+", whole)
+            kinds = [Item(text=f"{name}:", kind="type", about="") for name in names.entities]
+            return kinds + [Item(text=name, kind="entity", about="") for name in sorted(set(others))]
         case _:
             return []
+
+
+def _named(kind: str, text: str) -> list[str]:
+    """The users, groups or roles in a text: as values of the key, or as principals."""
+    return sorted(set(re.findall(rf"\b{kind}: *['\"]?({_NAME})", text)))
 
 
 def _privilege(name: str, names: DeclaredNames) -> Item:

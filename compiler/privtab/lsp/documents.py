@@ -85,6 +85,7 @@ class Documents:
     _policies: dict[Path, PolicyDocument] = field(default_factory=dict)
     _readable: dict[Path, PolicyDocument] = field(default_factory=dict)
     _valid: dict[Path, PolicyDocument] = field(default_factory=dict)
+    _states: dict[Path, list[Path]] = field(default_factory=dict)
 
     def get(self, path: Path) -> Document | None:
         """The document of a file; None if it is neither a policy nor scenarios, or cannot be read."""
@@ -168,15 +169,28 @@ class Documents:
                 (own if document.policy == policy.path else others).append(document)
         return own, others
 
+    def state(self, path: Path) -> Document | None:
+        """The state in a YAML file, if scenarios in its folder name it."""
+        for near in sorted(path.parent.glob("*.scenarios.*")):
+            scenarios = self.get(near)
+            policy = None if scenarios is None else self.policy(scenarios)
+            if scenarios is not None and policy is not None:
+                for state in self.states(scenarios, policy):
+                    if state.path == path:
+                        return state
+        return None
+
     def states(self, scenarios: Document, policy: PolicyDocument) -> Iterator[Document]:
-        """The states in YAML that a scenario file names, with the names of a policy in them."""
+        """The states in YAML that a scenario file names, or named when it could last be read, with the names of a policy in them."""
         root = compose(scenarios.source, [])
-        for path in () if root is None else sorted(set(_states(root, scenarios.path.parent))):
+        if root is not None:
+            self._states[scenarios.path] = sorted(set(_states(root, scenarios.path.parent)))
+        for path in self._states.get(scenarios.path, ()):
             if path.suffix in (".yaml", ".yml"):
                 file = self.text(path)
                 state = None if file is None else compose(file, [])
-                if file is not None and state is not None:
-                    names = tuple(in_scenarios(state, file, policy.occurrences))
+                if file is not None:
+                    names = () if state is None else tuple(in_scenarios(state, file, policy.occurrences))
                     yield Document(path=path, source=file, occurrences=names, policy=policy.path)
 
 

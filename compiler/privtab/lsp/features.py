@@ -16,7 +16,7 @@ from privtab.lsp.documents import PolicyDocument
 from privtab.lsp.hover import hover, outline
 from privtab.lsp.occurrences import Occurrence
 from privtab.lsp.rename import rename
-from privtab.lsp.server import PolicyServer, RequestRefused, is_reported
+from privtab.lsp.server import PolicyServer, RequestRefused, file_of, is_reported
 
 _SYMBOLS = {
     "type": t.SymbolKind.Class,
@@ -33,7 +33,7 @@ _COMPLETIONS = {
     "word": t.CompletionItemKind.Value,
     "keyword": t.CompletionItemKind.Keyword,
     "entity": t.CompletionItemKind.Reference,
-    "user": t.CompletionItemKind.Variable,
+    **dict.fromkeys(("user", "group", "role", "principal"), t.CompletionItemKind.Variable),
 }
 
 
@@ -75,8 +75,10 @@ def hovered(ls: PolicyServer, params: t.HoverParams) -> t.Hover | None:
 
 
 def completed(ls: PolicyServer, params: t.CompletionParams) -> list[t.CompletionItem]:
-    """List what may stand at a position of a policy, or of scenarios for one."""
-    document = ls.document(params.text_document.uri)
+    """List what may stand at a position of a policy, of scenarios for one, or of a state that these name."""
+    path, document = file_of(params.text_document.uri), ls.document(params.text_document.uri)
+    if document is None and path is not None:
+        document = ls.documents.state(path)
     policy = None if document is None else ls.documents.typed(document)
     if document is None or policy is None or policy.names is None:
         return []
@@ -85,8 +87,11 @@ def completed(ls: PolicyServer, params: t.CompletionParams) -> list[t.Completion
         if name.kind == "operation" and name.declares:
             operations[name.name] = tuple(dict.fromkeys((*operations.get(name.name, ()), *sorted(name.types or ()))))
     offset = ls.place(params.position, document.source)
-    find = complete if isinstance(document, PolicyDocument) else complete_case
-    items = find(document.source.text, offset, policy.names, operations)
+    if isinstance(document, PolicyDocument):
+        items = complete(document.source.text, offset, policy.names, operations)
+    else:
+        states = [state.source.text for state in ls.documents.states(document, policy)]
+        items = complete_case(document.source.text, offset, policy.names, operations, states)
     return [
         t.CompletionItem(label=item.text, kind=_COMPLETIONS[item.kind], detail=item.about or None) for item in items
     ]

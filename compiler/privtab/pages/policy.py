@@ -16,10 +16,10 @@ from privtab.analysis.diff.markdown import as_code, as_text, markdown
 from privtab.analysis.diff.nodes import Diff
 from privtab.analysis.diff.summary import page_values
 from privtab.backends.describe import describe, forest, set_texts
+from privtab.html import page
 from privtab.ir.formula import walk
 from privtab.ir.nodes import Can, Formula, Program, Rule
 from privtab.pages.roles import RoleMatrix
-from privtab.serving.page import page
 
 _CAN = re.compile(r"\bcan (\w+) \(([^()]*)\)")
 INDENT, LINE, LETTER = 24, 26, 9

@@ -1,16 +1,12 @@
-"""Reports as pages that load nothing: heat maps, names that show what they hide, and the templates that all of them share."""
+"""Heat maps of reports."""
 
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import Any
 
-from privtab._resources import templates
-from privtab.names import code_point
-
-SHADES = 6
+SHADES = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,35 +23,6 @@ class HeatMap:
     def most(self) -> int:
         """The largest cell."""
         return max((cell for row in self.cells for cell in row), default=0)
-
-
-def rendered(folder: str, name: str, /, **values: Any) -> str:
-    """A page from a template of a folder; values are escaped. Filters: `seen` for names of others, `number`."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader([templates() / folder, templates() / "pages", templates()]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["seen"] = visible
-    environment.filters["number"] = lambda value: f"{value:,}"
-    return environment.get_template(f"{name}.html.j2").render(**values)
-
-
-_SPACES = re.compile("^ | $|(?<= ) ")
-
-
-def visible(text: str) -> str:
-    r"""A name with outer and repeated spaces made visible, and invisible or direction-changing characters shown by code point.
-
-    >>> visible("ann\u200b"), visible("bob ")
-    ('ann⟨U+200B⟩', 'bob␣')
-    """
-    shown = _SPACES.sub("␣", text)
-    return shown if shown.isprintable() else "".join(c if c.isprintable() else f"⟨{code_point(c)}⟩" for c in shown)
 
 
 def shaded(heat: HeatMap) -> dict[str, Any]:

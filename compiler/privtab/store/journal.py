@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, select
 from privtab import moments
 from privtab.effects import Change
 from privtab.errors import StoreError, UsageError
-from privtab.serving.page import page
+from privtab.html import page
 from privtab.state.findings import row_text
 from privtab.state.raw import COLUMNS
 from privtab.store.database import (

@@ -1,6 +1,17 @@
 // Starts `privtab lsp` and lets the editor talk to it; everything that is known of policies is known there.
-const { workspace, window } = require("vscode");
+const { languages, workspace, window } = require("vscode");
 const { LanguageClient } = require("vscode-languageclient/node");
+
+const OURS = /^(?:[ \t]*(?:#[^\n]*)?\r?\n)*(?:privtab|scenarios)[ \t]*:[ \t]*1[ \t]*(?:#[^\n]*)?(?:\r?\n|$)/;
+const asked = new Set();
+
+// The editor takes the language from `.yaml` before it looks at the first line. Asked once: who then chooses YAML keeps it.
+function recognise(document) {
+  const where = document.uri.toString();
+  if (document.languageId !== "yaml" || asked.has(where) || !OURS.test(document.getText())) return;
+  asked.add(where);
+  languages.setTextDocumentLanguage(document, "privtab");
+}
 
 let client;
 
@@ -13,7 +24,7 @@ async function start() {
     await client.start();
   } catch (error) {
     window.showErrorMessage(
-      `privtab: cannot start \`${[command, ...args].join(" ")}\`: ${error.message}. Install privtab with the extras compiler and lsp, ` +
+      `privtab: cannot start \`${[command, ...args].join(" ")}\`: ${error?.message ?? error}. Install privtab with the extras compiler and lsp, ` +
         "or say in the setting privtab.command where it is.",
     );
   }
@@ -28,6 +39,8 @@ exports.activate = async (context) => {
       }
     }),
   );
+  context.subscriptions.push(workspace.onDidOpenTextDocument(recognise));
+  workspace.textDocuments.forEach(recognise);
   await start();
 };
 

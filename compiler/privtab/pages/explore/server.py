@@ -19,11 +19,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from privtab.html import PAGE_HEADERS
 from privtab.pages.explore.site import Answer, answer
 from privtab.pages.explore.world import MOST_VALUES, World
 from privtab.serving.access_log import AccessLog, note
 from privtab.serving.endpoint import HttpError, answered, authorize, running
-from privtab.serving.page import PAGE_HEADERS
 from privtab.serving.tokens import Tokens
 
 HEADERS = PAGE_HEADERS | {
@@ -123,7 +123,7 @@ async def _page(explorer: Explorer, request: Request) -> Response:
     # Whoever is alone with the pages knows what they look at.
     note(request.scope, None, routine=explorer.tokens is None)
     if found is None:
-        raise HttpError(404, "there is no such page")
+        raise HttpError(404, "there is no such page: the first one is `/`")
     headers = {**HEADERS, **({"Location": found.location} if found.location else {})}
     return Response(found.text.encode("utf-8", "replace"), found.status, headers, media_type=found.media)
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from privtab._resources import templates
 from privtab.errors import PrivtabError
+from privtab.html import page
 from privtab.pages.explore import changes, views
 from privtab.pages.explore.views import View
 from privtab.pages.explore.world import Asked, World
-from privtab.serving.page import page
 
 
 class Page(NamedTuple):

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 
 from privtab import strict_json
 from privtab.errors import PrivtabError, RegistryError, UsageError
+from privtab.html import PAGE_HEADERS
 from privtab.printable import printable_json
 from privtab.registry import names
 from privtab.registry.nodes import timestamp
@@ -37,7 +38,6 @@ from privtab.registry.server.sidecar import DesiredRevision, SidecarIdentity, si
 from privtab.registry.stores import Missing
 from privtab.serving.access_log import AccessLog, caller_of, note
 from privtab.serving.endpoint import HttpError, answered, authorize, check_binding, read_body, running
-from privtab.serving.page import PAGE_HEADERS
 from privtab.serving.tokens import Tokens
 
 _WAIT = re.compile(r"(?:^|[;,\s])wait=(\d{1,6})")

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from privtab.analysis.diff import diff
 from privtab.analysis.diff.summary import page_values
 from privtab.errors import PrivtabError, UsageError
+from privtab.html import page as html
 from privtab.ir.nodes import Program
 from privtab.registry.deploy.program import program_in
 from privtab.registry.maintenance import all_records
@@ -15,7 +16,6 @@ from privtab.registry.nodes import Channel, Revision, pin
 from privtab.registry.registry import Registry
 from privtab.registry.server.feeds import Feeds
 from privtab.registry.server.fleet import FleetTracker
-from privtab.serving.page import page as html
 
 MOST = 50
 """Maximum revisions and sidecars shown."""

@@ -18,8 +18,9 @@ from privtab import __version__
 from privtab._lazy import renamed_keyword
 from privtab._staged import atomic_folder
 from privtab.errors import UsageError
+from privtab.html import page, visible
 from privtab.printable import no_formula
-from privtab.report.html import HeatMap, rendered, shaded, visible
+from privtab.report.html import HeatMap, shaded
 from privtab.request import Entity
 from privtab.spark.certification import findings as found
 from privtab.spark.certification.figures import TooLargeError, Totals, WrittenRows, write_matrix
@@ -403,9 +404,8 @@ def render(
     `unchecked`: the kinds of findings that were not checked, each with the reason.
     """
     kinds = [(kind, [f for f in findings if f.kind == kind]) for kind in WHAT]
-    return rendered(
-        "certify",
-        "report",
+    return page(
+        "certify/report",
         origin=origin,
         totals=totals,
         maps=[shaded(heat) for heat in maps],

@@ -18,10 +18,10 @@ from starlette.routing import Route
 
 from privtab import _plugins
 from privtab.errors import AccessDenied, InvalidRequest, PrivtabError, StateInvalid, StoreConflict, UsageError
+from privtab.html import PAGE_HEADERS
 from privtab.printable import printable_json
 from privtab.serving.access_log import note
 from privtab.serving.endpoint import JSON, LOG, HttpError, answered, authorize, read_json_body
-from privtab.serving.page import PAGE_HEADERS
 from privtab.serving.tokens import Tokens
 from privtab.store.database import row_id
 from privtab.store.guarded import ChangeKind, DesiredChange, GuardedStore, WriteOptions, proposal_json
