@@ -305,7 +305,9 @@ class _Texts:
             depth = len(self.columns)
             names = tuple(exp.column(f"name{number}") for number in range(1, depth + 1))
             stored = _Texts(names, self.target, self.values).path
-            select = rows.select([self.value(stored)], self.target, self.values, {"depth": depth, "allowed": int(not other)})
+            select = rows.select(
+                [self.value(stored)], self.target, self.values, {"depth": depth, "allowed": int(not other)}
+            )
             found: exp.Expr = exp.In(this=compared, query=exp.Subquery(this=select))
         else:
             self.values.extend(texts)
