@@ -25,6 +25,8 @@ pytest.importorskip("trino", reason="the package `trino` has the dialect of SQLA
 ROOT = Path(__file__).parents[2]
 POLICY = ROOT / "policy_src" / "trino" / "476.yaml"
 DRIVER = ROOT / "examples" / "conform" / "trino.yaml"
+ICEBERG, HTTP = DRIVER.with_name("trino-iceberg.yaml"), DRIVER.with_name("trino-http.yaml")
+LAKE = "/tmp/privtab-lake"  # noqa: S108  (what the document says, which the test replaces)
 TRUNCATE = "TruncateTable: {requires: DELETE (table)"
 STATE = {
     "owners": [{"entity": "server:", "owner": "user:admin"}],
@@ -70,16 +72,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             yield World(sql, door, policy, state)
 
 
-def conform(world: World, output: Path, *options: str) -> tuple[int, dict[str, dict[str, Any]]]:
-    """The exit code, and the rows of the report by their names."""
-    url = world.sql.url.replace("http://", "trino://admin@")
+def conform(
+    world: World, output: Path, *options: str, driver: Path = DRIVER, url: str | None = None
+) -> tuple[int, dict[str, dict[str, Any]]]:
+    """The exit code, and the rows of the report by their names. `url`: other than that of SQL."""
     command = [
         "conform",
         str(POLICY),
         "--driver",
-        str(DRIVER),
+        str(driver),
         "--url",
-        f"{url}/system",
+        url or f"{world.sql.url.replace('http://', 'trino://admin@')}/system",
         "--set",
         f"state={world.state}",
     ]
@@ -94,9 +97,31 @@ def test_every_cell_that_a_statement_asks_about_agrees_and_nothing_is_left_behin
     assert code == 0, [row for row in rows.values() if row["findings"]]
     asked = {"/".join(key) for key in load(DRIVER, load_program(POLICY)).operations}
     assert {name for name, row in rows.items() if row["verdict"] == "agrees"} == asked
-    assert len(asked) == 49
+    assert len(asked) == 50
     assert not [name for name in world.sql.run("admin", "SHOW CATALOGS").column if name.startswith(PREFIX)]
     assert world.state.read_bytes() == before
+
+
+@pytest.mark.long
+def test_what_another_connector_does_agrees(world: World, tmp_path: Path) -> None:
+    driver, lake = tmp_path / ICEBERG.name, tmp_path / "lake"
+    lake.mkdir()
+    text = ICEBERG.read_text(encoding="utf-8")
+    assert text.count(f"'{LAKE}'") == 1
+    driver.write_text(text.replace(f"'{LAKE}'", f"'{lake}'"), encoding="utf-8")
+    code, rows = conform(world, tmp_path / "report.json", driver=driver)
+    assert code == 0, [row for row in rows.values() if row["findings"]]
+    asked = {"/".join(key) for key in load(ICEBERG, load_program(POLICY)).operations}
+    assert {name for name, row in rows.items() if row["verdict"] == "agrees"} == asked
+    assert len(asked) == 11
+    assert not [path for path in lake.rglob("*") if path.is_file()]
+
+
+def test_what_trino_asks_over_http_agrees(world: World, tmp_path: Path) -> None:
+    code, rows = conform(world, tmp_path / "report.json", driver=HTTP, url=world.sql.url)
+    assert code == 0, [row for row in rows.values() if row["findings"]]
+    agree = {name for name, row in rows.items() if row["verdict"] == "agrees"}
+    assert agree == {"server/ReadSystemInformation", "server/WriteSystemInformation"}
 
 
 def test_a_wider_row_in_the_opa_is_reported(world: World, tmp_path: Path) -> None:

@@ -62,8 +62,6 @@ class Dialect:
     """What patterns begin with, so that case counts."""
     unordered: bool = False
     """Whether what is expensive may be looked at first, unless CASE forbids it."""
-    bytes: bool = False
-    """Whether lengths of texts are counted in bytes of UTF-8."""
     style: ParameterStyle = "qmark"
 
 
@@ -78,11 +76,11 @@ DIALECTS: Mapping[str, Dialect] = {
     ),
     "mysql": Dialect(
         name="mysql",
-        column="CAST(CONVERT(:c USING utf8mb4) AS BINARY)",
+        # What is compared with bytes is compared byte by byte, without blanks at the end being added.
+        column="CONVERT(:c USING utf8mb4)",
         value="CAST(CONVERT(:v USING utf8mb4) AS BINARY)",
         finds="REGEXP_INSTR(CONVERT(:c USING utf8mb4), :v) > 0",
         flags="(?-i)",
-        bytes=True,
         style="format",
     ),
     "sqlite": Dialect(
@@ -289,6 +287,10 @@ class _Texts:
         """The columns as one text. No name has the separator: what else is like a path of names has as many of them, so the same names."""
         return self.exact(self.columns, exp.Chr(expressions=[exp.Literal.number(ord(SEPARATOR))]))
 
+    def value(self, text: exp.Expr) -> exp.Expr:
+        """What columns are compared with."""
+        return _filled(self.target.value, self.target.name, v=text)
+
     def filled(self, template: str, text: str, column: exp.Expr) -> exp.Expr:
         """A template with a column and a text."""
         self.values.append(text)
@@ -303,12 +305,16 @@ class _Texts:
             depth = len(self.columns)
             names = tuple(exp.column(f"name{number}") for number in range(1, depth + 1))
             stored = _Texts(names, self.target, self.values).path
-            select = rows.select([stored], self.target, self.values, {"depth": depth, "allowed": int(not other)})
+            select = rows.select(
+                [self.value(stored)], self.target, self.values, {"depth": depth, "allowed": int(not other)}
+            )
             found: exp.Expr = exp.In(this=compared, query=exp.Subquery(this=select))
         else:
-            bound = [self.filled(self.target.value, text, compared) for text in texts]
-            one = len(bound) == 1
-            found = exp.EQ(this=compared, expression=bound[0]) if one else exp.In(this=compared, expressions=bound)
+            self.values.extend(texts)
+            # SQLGlot would take longer to print thousands of parameters than databases take to look at a million rows.
+            listed = exp.Var(this=", ".join([self.value(exp.Var(this=_MARK)).sql(self.target.name)] * len(texts)))
+            one = len(texts) == 1
+            found = exp.EQ(this=compared, expression=listed) if one else exp.In(this=compared, expressions=[listed])
         return _not(found) if other else found
 
     def usable(self) -> exp.Expr:
@@ -320,7 +326,7 @@ class _Texts:
     def valid(self, bounded: Iterable[tuple[exp.Expr, int]]) -> Iterator[exp.Expr]:
         """What makes the texts names; those of `bounded` columns are paths of at most so many."""
         for column in self.columns:
-            yield exp.NEQ(this=self.exact([column]), expression=exp.Literal.string(""))
+            yield exp.NEQ(this=self.exact([column]), expression=self.value(exp.Literal.string("")))
         yield self.usable()
         for column, most in bounded:
             pattern = f"{self.target.flags}^{path_pattern(most)}$"
@@ -355,7 +361,7 @@ def _one_of(one: OneOf, texts: _Texts, rows: _Rows | None) -> exp.Expr:
     by_length: dict[int, list[str]] = {}
     for path in one.above:
         begin = f"{path}/"
-        by_length.setdefault(len(begin.encode() if target.bytes else begin), []).append(begin)
+        by_length.setdefault(len(begin), []).append(begin)
     for length, begins in sorted(by_length.items()):
         numbers = map(exp.Literal.number, (1, length))
         listed.append(texts.among(begins, None, exp.func("SUBSTR", texts.path, *numbers, dialect=target.name)))
