@@ -274,7 +274,7 @@ class _Texts:
     values: list[str]
 
     def exact(self, columns: Sequence[exp.Expr], between: exp.Expr | None = None) -> exp.Expr:
-        """The columns' texts joined, so that they are compared byte by byte; unknown if one is."""
+        """The columns' texts joined, to be compared byte by byte, in MySQL with values alone; unknown if one is."""
         texts = [_filled(self.target.column, self.target.name, c=column) for column in columns]
         found = texts[0]
         for text in texts[1:]:
