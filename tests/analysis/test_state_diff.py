@@ -594,3 +594,30 @@ def test_too_many_values_are_said_not_to_be_compared() -> None:
         "`world/low/read` compares attributes: requests can give more than 1,000 combinations of values"
         in found.undecided
     )
+
+
+def test_a_note_says_where_no_row_names_what_a_changed_row_is_about() -> None:
+    program, found = generated_programs.read(
+        "privtab: 1\nsystem: lake\nversion: '1'\nentities: {catalog: {schema: {table: }}}\nprivileges: [READ]\n"
+        "semantics: {inheritance: down}\ntables:\n  schema: {list: READ (schema)}\n  table: {read: READ (table)}\n"
+    )
+    assert program is not None, found
+
+    def notes(*entities: str) -> tuple[str, ...]:
+        granted = [
+            Grant(grantee="user:ann", effect="allow", privilege="READ", entity=Entity.parse(key)) for key in entities
+        ]
+        named = State(owners=tuple((Entity.parse(key), "user:bob") for key in entities[1:]))
+        return state_diff(program, named, replace(named, grants=tuple(granted[:1]))).notes
+
+    assert notes("catalog:c") == (
+        "no row names a schema or table in `catalog:c`: what changes for such is not compared",
+    )
+    assert notes("catalog:c", "schema:c/s") == (
+        "no row names a table in `catalog:c`: what changes for such is not compared",
+    )
+    assert notes("catalog:c", "table:d/s/t") == (
+        "no row names a schema or table in `catalog:c`: what changes for such is not compared",
+    )
+    assert notes("catalog:c", "schema:c/r", "table:c/s/t") == ()
+    assert notes("table:c/s/t") == ()

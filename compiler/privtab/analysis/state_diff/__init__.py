@@ -14,7 +14,7 @@ from math import prod
 from typing import TypeAlias
 
 from privtab.analysis.state_diff.causes import Causes, ChangeImpact
-from privtab.analysis.state_diff.entities import Division, EntityClass, EntityTree
+from privtab.analysis.state_diff.entities import Division, EntityClass, EntityTree, written
 from privtab.analysis.state_diff.nodes import ChangedAccess, ChangedRow, StateDiff
 from privtab.analysis.state_diff.rows import changed_rows, with_windows
 from privtab.analysis.state_diff.subjects import Question, Side, Subject, SubjectSets
@@ -29,6 +29,7 @@ from privtab.ir.support import Tool, check_support
 from privtab.moments import now
 from privtab.names import LEFT_OUT
 from privtab.paths import count_names
+from privtab.printable import count
 from privtab.request import Entity
 from privtab.sql_text import Word
 from privtab.state.located import placed
@@ -46,6 +47,8 @@ MOST_COMBINATIONS = 100_000
 """Limit on the combinations of classes of objects that are compared for one operation and one group of subjects."""
 MOST_VALUES = 1_000
 """Limit on the combinations of values that requests give attributes, for one question."""
+MOST_NAMELESS = 3
+"""Places without named entities that a note lists."""
 MOST_FLAGS = 4
 """Limit on the flags of one rule whose combinations are all compared."""
 
@@ -113,6 +116,8 @@ class Comparison:
         self.only: Collection[tuple[str, str]] | None = None
         """The operations that are compared, by type and name; None: every one."""
         self.wants_causes = causes
+        self._affected: frozenset[str] = frozenset()
+        """Addresses at or below which the changed rows matter."""
         self.decided = 0
         self.undecided: list[str] = []
         below = (atom for rule in program.rules.values() for atom in atoms(item_condition(rule)))
@@ -132,6 +137,7 @@ class Comparison:
             return
         affected = ChangeImpact(self.program, self.sides, self.tree).by_subject(self.rows)
         self.causes = Causes(self.program, self.sides, self.rows, self.tree.addresses)
+        self._affected = frozenset().union(*affected.values())
         subjects_by_paths: dict[frozenset[str], list[Subject]] = defaultdict(list)
         for subject in sorted(affected):
             subjects_by_paths[frozenset(affected[subject])].append(subject)
@@ -179,6 +185,23 @@ class Comparison:
             for row in self.rows
         ):
             yield "values that stand in the SQL of row filters and column masks are not compared"
+        if nameless := list(self._nameless()):
+            more = (
+                f", and {count(len(nameless) - MOST_NAMELESS, 'more place')}" if len(nameless) > MOST_NAMELESS else ""
+            )
+            yield f"no row names {'; '.join(nameless[:MOST_NAMELESS])}{more}: what changes for such is not compared"
+
+    def _nameless(self) -> Iterator[str]:
+        """What has changed for entities that no row names, where none of their type is named that would show it."""
+        asked = {rule.entity for rule in self.program.rules.values()}
+        for address in () if self.program.flat else sorted(self._affected):
+            around = {type_ for type_, paths in self.tree.paths.items() if type_ and address in paths}
+            inside = [
+                t for t in self.program.entities if t in asked and around.intersection(self.program.chain(t)[:-1])
+            ]
+            missing = [t for t in inside if (span := self.tree.span(t, address))[2] == span[3]]
+            if missing:
+                yield f"a {' or '.join(missing)} in `{min(around)}:{written(address)}`"
 
     def _of(self, subjects: Sequence[Subject], roots: frozenset[str]) -> Iterator[ChangedAccess]:
         """The changed access of subjects that are affected at or below the same paths."""

@@ -224,7 +224,9 @@ def state_diff_gate(
     started = time.perf_counter()
     found = state_diff(program, before, after, tell=tell)
     gained, lost = (totals(found, gained=gained) for gained in (True, False))
-    says = "; ".join([headline(found), gained.text("gained"), lost.text("lost")] if found.rows else [headline(found)])
+    says = "; ".join(
+        [headline(found), *([gained.text("gained"), lost.text("lost"), *found.notes] if found.rows else ())]
+    )
     # A difference that was not compared completely may be wider.
     stops = bool(found.undecided)
     match fail_on:
