@@ -51,28 +51,28 @@ class DoorLog:
         """A row for each request; a question that means none was denied, or is one that cannot be decided again."""
         result = _shown(shape_of(answer), event.get("result"))
         problem = FAILED if event.get("error") is not None else NO_ANSWER if result is None else None
-        requests: Mapping[int, Any]
+        by_position: Mapping[int, Any]
         # The mask that privtab ships writes the whole request anew; any other may have taken what decides.
         if call.masked is not None and isinstance(asked, dict) and isinstance(asked.get("requests"), list):
-            requests = dict(enumerate(asked["requests"]))
+            by_position = dict(enumerate(asked["requests"]))
             problem = MASKED if answer.form == "positions" else problem
         else:
             hidden = any(pointer.startswith("/input") for pointer in call.masked or ())
             call = call._replace(hidden=call.hidden or hidden)
             about = _objects(answer.about, asked)
-            requests = self._listed(asked, about) if answer.form == "positions" else self._together(asked, about)
+            by_position = self._listed(asked, about) if answer.form == "positions" else self._together(asked, about)
         answers: Mapping[int, bool] = {}
         if answer.form == "positions":
             if isinstance(result, list) and all(type(at) is int for at in result):
-                answers = {**dict.fromkeys(requests, False), **dict.fromkeys(result, True)}
+                answers = {**dict.fromkeys(by_position, False), **dict.fromkeys(result, True)}
         elif isinstance(result, bool):
             # Which of several requests was denied, the answer does not say.
-            answers = dict.fromkeys(requests or [0], result) if result or len(requests) < 2 else {}
+            answers = dict.fromkeys(by_position or [0], result) if result or len(by_position) < 2 else {}
             problem = problem if answers else problem or UNREAD
-        for at in sorted(requests.keys() | {at for at, allowed in answers.items() if allowed}):
-            found = opa.asked_by(requests.get(at))
+        for at in sorted(by_position.keys() | {at for at, allowed in answers.items() if allowed}):
+            found = opa.asked_by(by_position.get(at))
             yield call.row(found, answers.get(at), None, None, problem or (None if at in answers else WRONG_ANSWER))
-        if not requests and not any(answers.values()):
+        if not by_position and not any(answers.values()):
             reading.other[NO_ROW] += 1
 
     # --- what the generated Rego does, see `templates/rego/door/lib.rego.j2` ---

