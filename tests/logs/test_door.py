@@ -85,6 +85,9 @@ def test_questions_about_one_thing(tmp_path: Path) -> None:
         question({**catalog, "resource": {"catalog": {"name": ""}}}, False),
         question({**catalog, "resource": {"catalog": {"name": ""}}}, True),
         question(catalog, True, erased=["/input/context/identity/groups"]),
+        question(
+            {**catalog, "operation": None}, False, "privtab/lake/doors/trino/allow", erased=["/input/action/operation"]
+        ),
         question(catalog, True, "lake/gate"),
         question(catalog, True, "privtab/lake/doors/other/allow"),
     )
@@ -106,6 +109,7 @@ def test_questions_about_one_thing(tmp_path: Path) -> None:
         (*foo, *y, None, WRONG_ANSWER),
         (None, None, None, None, None, True, MALFORMED),
         (*foo, "AccessCatalog", "catalog:lake", None, True, MASKED),
+        (None, None, None, None, None, None, MASKED),
         (None, None, None, None, None, None, UNREAD),  # of another door
     ]
     assert account.other == {NO_ROW: 2, "call of no rule that decides": 1}

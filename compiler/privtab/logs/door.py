@@ -39,7 +39,7 @@ class DoorLog:
         call = opa.call_of(event, parts[1] if own else None, position)
         asked = event.get("input")
         if not own:
-            if self._alternatives(asked) is None:
+            if self._alternatives(asked) is None and not _hides(call):
                 reading.other[NO_ROW] += 1
                 return ()
             call = call._replace(policy=None, state=None)  # those of other bundles
@@ -57,8 +57,7 @@ class DoorLog:
             by_position = dict(enumerate(asked["requests"]))
             problem = MASKED if answer.form == "positions" else problem
         else:
-            hidden = any(pointer.startswith("/input") for pointer in call.masked or ())
-            call = call._replace(hidden=call.hidden or hidden)
+            call = call._replace(hidden=call.hidden or _hides(call))
             about = _objects(answer.about, asked)
             by_position = self._listed(asked, about) if answer.form == "positions" else self._together(asked, about)
         answers: Mapping[int, bool] = {}
@@ -73,7 +72,10 @@ class DoorLog:
             found = opa.asked_by(by_position.get(at))
             yield call.row(found, answers.get(at), None, None, problem or (None if at in answers else WRONG_ANSWER))
         if not by_position and not any(answers.values()):
-            reading.other[NO_ROW] += 1
+            if call.hidden:
+                yield call.row(opa.Asked(), None, None, None, None)
+            else:
+                reading.other[NO_ROW] += 1
 
     # --- what the generated Rego does, see `templates/rego/door/lib.rego.j2` ---
 
@@ -140,6 +142,11 @@ class DoorLog:
 
     def _fits(self, kind: str, given: Any) -> bool:
         return _hold(self._door.kinds[kind].conditions, given)
+
+
+def _hides(call: opa.Call) -> bool:
+    """Whether a mask took a part of the question."""
+    return any(pointer.startswith("/input") for pointer in call.masked or ())
 
 
 def _get(given: Any, keys: Sequence[str], missing: Any = None) -> Any:
