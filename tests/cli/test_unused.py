@@ -195,6 +195,15 @@ def test_what_the_log_does_not_say_is_counted(privtab: Command, lake: Path) -> N
     assert target.exists()
 
 
+def test_what_decision_points_dropped_stands_in_the_way_of_a_proposal(privtab: Command, lake: Path) -> None:
+    (lake / "metrics").write_text('decision_logs_dropped_rate_limit_exceeded{name="x"} 7\n')
+    target = lake / "narrower.yaml"
+    ran = unused(privtab, lake, "--metrics", lake / "metrics", "--propose", target)
+    assert ran.code == 1
+    assert "not covered: 7 dropped by decision points: decision_logs_dropped_rate_limit_exceeded" in ran.out
+    assert not target.exists()
+
+
 def test_a_wrong_file_of_rows_to_keep_writes_nothing(privtab: Command, lake: Path) -> None:
     (lake / "keep.yaml").write_text("keep:\n- {principal: role:emergancy, why: break-glass access}\n")
     ran = unused(privtab, lake, "--keep", lake / "keep.yaml", "--propose", lake / "narrower.yaml")

@@ -60,6 +60,9 @@ MappingOption = Annotated[
     str | None,
     option("--mapping DOCUMENT", "The log is another system's: ranger, trino_queries, or a document of your own."),
 ]
+MetricsOption = Annotated[
+    list[Path] | None, option("--metrics FILE", "What an OPA answers at /v1/status: entries it dropped; repeatable.")
+]
 LogDoorOption = Annotated[
     str | None,
     option(

@@ -92,9 +92,9 @@ def _report(
     from privtab.logs.report import report
     from privtab.logs.schema import Reading
 
-    reading = Reading()
+    reading = Reading.beside(metrics)
     found = replay(batches(logs, reading, entries), moments, system=system, reading=reading)
-    return report(found, moments, _compared(moments), metrics=metrics)
+    return report(found, moments, _compared(moments))
 
 
 def entries_of(mapping: str | None = None, door: str | None = None, policy: str = "") -> Entries:

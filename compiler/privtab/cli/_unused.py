@@ -46,6 +46,7 @@ class Sources:
     keep: Path | None = None
     mapping: str | None = None
     door: str | None = None
+    metrics: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +124,7 @@ def answered(sources: Sources, propose: Path | None, *, diff: bool, allow_incomp
         from privtab.logs.row_use import Observed, unused
     from privtab.logs.schema import Reading
 
-    asked, reading = sources.asked, Reading()
+    asked, reading = sources.asked, Reading.beside(source.read_text(path) for path in sources.metrics)
     program, moment = asked.program(), moment_of(asked.at)
     whole, places, partial = load_for_queries(program, asked.state, allow_partial=asked.allow_partial)
     kept, notes = _kept(sources.keep, whole, places, str(asked.state))

@@ -10,6 +10,7 @@ from privtab.cli._options import (
     LogDoorOption,
     LogsArgument,
     MappingOption,
+    MetricsOption,
     OutputOption,
     PackageOption,
     PolicyOption,
@@ -47,10 +48,7 @@ def run(
     system: PackageOption = None,
     mapping: MappingOption = None,
     door: LogDoorOption = None,
-    metrics: Annotated[
-        list[Path] | None,
-        option("--metrics FILE", "What an OPA answers at /v1/status: entries it dropped; repeatable."),
-    ] = None,
+    metrics: MetricsOption = None,
     fail_on: Annotated[
         list[str] | None, option("--fail-on WHAT", f"Exit with 1 for {', '.join(FAILING)}; or `any`.")
     ] = None,

@@ -11,6 +11,7 @@ from privtab.cli._options import (
     LogDoorOption,
     LogsArgument,
     MappingOption,
+    MetricsOption,
     PackageOption,
     Question,
 )
@@ -42,6 +43,7 @@ def run(
     system: PackageOption = None,
     mapping: MappingOption = None,
     door: LogDoorOption = None,
+    metrics: MetricsOption = None,
     earlier: Annotated[
         Path | None,
         option(
@@ -79,7 +81,14 @@ def run(
 
     words = failing_words(fail_on, FAILING, allow_incomplete=allow_incomplete)
     sources = Sources(
-        logs=tuple(logs), asked=asked, system=system, earlier=earlier, keep=keep, mapping=mapping, door=door
+        logs=tuple(logs),
+        asked=asked,
+        system=system,
+        earlier=earlier,
+        keep=keep,
+        mapping=mapping,
+        door=door,
+        metrics=tuple(metrics or ()),
     )
     diff = propose is not None or html is not None
     answer = answered(sources, propose, diff=diff, allow_incomplete=allow_incomplete)

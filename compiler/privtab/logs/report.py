@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,9 +33,6 @@ CODES: Mapping[Kind, tuple[str, str, str]] = {
     "unexplained": ("U103", "unexplained-answer", "Answers were logged that the policy and the state of their moment do not give."),
 }  # fmt: skip
 """For each kind, the code, the name and the meaning of its finding."""
-_DROPPED = re.compile(
-    r"(decision_logs_dropped\w*|decision_logs_encoding_failure\w*|enc_log_exceeded\w*)(?:\{[^}\n]*\})?(?:\"\s*:)?\s*([0-9.e+]+)"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,15 +81,12 @@ class Report:
     groups: tuple[Group, ...]
     possible: tuple[Possible, ...] | None
     """None: there is no earlier policy to compare with."""
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    """Entries that decision points say they dropped, by their counters."""
 
     @property
     def incomplete(self) -> list[str]:
         """Why the report does not speak for all that was decided."""
         found = [] if self.replay.replayed else ["no decision was replayed"]
         found += self.replay.reading.gaps(self.replay.not_replayed)
-        found += [f"{number:,} dropped by decision points: {name}" for name, number in self.dropped.items() if number]
         if self.replay.left_out:
             found.append(f"{len(self.replay.left_out):,} wrong rows of states were left out")
         return found
@@ -112,7 +105,7 @@ class Report:
         replay = self.replay
         return {
             **replay.account(),
-            "dropped": dict(self.dropped),
+            "dropped": dict(replay.reading.dropped),
             "first": _shown(_time(replay.first)),
             "last": _shown(_time(replay.last)),
             **{kind: replay.count(kind) for kind in KINDS},
@@ -121,18 +114,13 @@ class Report:
         }
 
 
-def report(replay: Replay, moments: Moments, compared: Diff | None, *, metrics: Iterable[str] = ()) -> Report:
-    """Group what a replay found. `compared`: the earlier policy and the new one; `metrics`: what OPAs answer at `/v1/status` or `/metrics`."""
+def report(replay: Replay, moments: Moments, compared: Diff | None) -> Report:
+    """Group what a replay found. `compared`: the earlier policy and the new one."""
     groups = [group for kind in KINDS for group in _groups(kind, replay.of(kind), moments)]
-    dropped: Counter[str] = Counter()
-    for text in metrics:
-        for name, number in _DROPPED.findall(text):
-            dropped[name] += int(float(number))
     return Report(
         replay=replay,
         groups=tuple(groups),
         possible=None if compared is None else tuple(_possible(compared, groups)),
-        dropped=dropped,
     )
 
 

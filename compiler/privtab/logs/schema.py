@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -62,6 +63,9 @@ STORE = "store:"
 MOST_KEPT = 100
 """Damaged entries whose places are kept; all are counted."""
 _LONGEST = 200
+_DROPPED = re.compile(
+    r"(decision_logs_dropped\w*|decision_logs_encoding_failure\w*|enc_log_exceeded\w*)(?:\{[^}\n]*\})?(?:\"\s*:)?\s*([0-9.e+]+)"
+)
 
 
 @dataclass(slots=True)
@@ -82,6 +86,16 @@ class Reading:
     """The most places that are kept; None: all."""
     backwards: int = 0
     """Decisions that are more than a second older than the one before them in their file."""
+    dropped: Counter[str] = field(default_factory=Counter)
+    """Entries that decision points say they dropped, by their counters."""
+
+    @classmethod
+    def beside(cls, metrics: Iterable[str]) -> Reading:
+        """Nothing so far, beside what OPAs answer at `/v1/status` or `/metrics`."""
+        found = cls()
+        for name, number in (match for text in metrics for match in _DROPPED.findall(text)):
+            found.dropped[name] += int(float(number))
+        return found
 
     def damage(self, path: str, line: int, why: str) -> None:
         """Note an entry that cannot be read."""
@@ -98,6 +112,7 @@ class Reading:
         self.damaged += other["damaged"]
         self.places += other["places"][: MOST_KEPT - len(self.places)]
         self.backwards += other["backwards"]
+        self.dropped.update(other["dropped"])
 
     def gaps(self, skipped: Mapping[str, int], samples: Mapping[str, str] = MappingProxyType({})) -> list[str]:
         """What of the logs an answer does not speak for. `skipped`: decisions that were not used, by why, of which there may be `samples`."""
@@ -107,7 +122,9 @@ class Reading:
             if why != OTHER_SYSTEM:
                 sample = f", such as: {samples[why]}" if why in samples else ""
                 found.append(f"{count(number, 'decision')} not used: {why}{sample}")
-        return found
+        return found + [
+            f"{number:,} dropped by decision points: {name}" for name, number in self.dropped.items() if number
+        ]
 
     def notes(self, skipped: Mapping[str, int]) -> Iterator[str]:
         """What else was there. `skipped`: as for `gaps`."""
@@ -127,6 +144,7 @@ class Reading:
             "damaged": self.damaged,
             "places": self.places,
             "backwards": self.backwards,
+            "dropped": dict(self.dropped),
         }
 
 
