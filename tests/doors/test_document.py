@@ -9,8 +9,7 @@ import pytest
 from documentation_pages import read
 
 from privtab.diagnostics import Diagnostic
-from privtab.doors.document import load
-from privtab.doors.places import Place
+from privtab.doors.document import Place, load
 from privtab.errors import PolicyInvalid, UsageError
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program, policy_artifacts

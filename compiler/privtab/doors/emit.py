@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from privtab.backends.rego import links, quoted, template
-from privtab.doors.document import KEYWORDS, Alternative, Answer, Conditions, Door, Form, Kind, Shape
-from privtab.doors.places import Place
+from privtab.doors.document import KEYWORDS, Alternative, Answer, Conditions, Door, Form, Kind, Place, Shape
 from privtab.ir.nodes import Program, nested_on
 from privtab.names import PLAIN
 from privtab.sql_text import DENIAL

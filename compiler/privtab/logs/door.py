@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from privtab.doors.document import Alternative, Answer, Conditions, Door, Kind, Shape
+from privtab.doors.document import Alternative, Answer, Conditions, Door, Kind, Place, Shape
 from privtab.doors.emit import shape_of
-from privtab.doors.places import Place
 from privtab.ir.nodes import Program
 from privtab.logs import opa
 from privtab.logs.schema import FAILED, MASKED, NO_ANSWER, UNREAD, WRONG_ANSWER, Reading
