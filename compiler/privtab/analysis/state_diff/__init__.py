@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from math import prod
 from typing import TypeAlias
 
@@ -49,6 +49,8 @@ MOST_VALUES = 1_000
 """Limit on the combinations of values that requests give attributes, for one question."""
 MOST_NAMELESS = 3
 """Places without named entities that a note lists."""
+MOST_LOOKED_AT = 1000
+"""Limit on the places where named entities are looked for, for a note."""
 MOST_FLAGS = 4
 """Limit on the flags of one rule whose combinations are all compared."""
 
@@ -193,15 +195,16 @@ class Comparison:
 
     def _nameless(self) -> Iterator[str]:
         """What has changed for entities that no row names, where none of their type is named that would show it."""
-        asked = {rule.entity for rule in self.program.rules.values()}
-        for address in () if self.program.flat else sorted(self._affected):
-            around = {type_ for type_, paths in self.tree.paths.items() if type_ and address in paths}
-            inside = [
-                t for t in self.program.entities if t in asked and around.intersection(self.program.chain(t)[:-1])
-            ]
-            missing = [t for t in inside if (span := self.tree.span(t, address))[2] == span[3]]
-            if missing:
-                yield f"a {' or '.join(missing)} in `{min(around)}:{written(address)}`"
+        inside: dict[str, list[str]] = defaultdict(list)
+        for type_ in dict.fromkeys(rule.entity for rule in self.program.rules.values()):
+            for outer in self.program.chain(type_)[:-1]:
+                inside[outer].append(type_)
+        for address in () if self.program.flat else sorted(self._affected)[:MOST_LOOKED_AT]:
+            spans = {type_: self.tree.span(type_, address) for type_ in {*inside, *chain(*inside.values())}}
+            for outer, types in inside.items():
+                missing = [t for t in types if spans[t][2] == spans[t][3]]
+                if missing and spans[outer][0] < spans[outer][1]:
+                    yield f"a {' or '.join(missing)} in `{outer}:{written(address)}`"
 
     def _of(self, subjects: Sequence[Subject], roots: frozenset[str]) -> Iterator[ChangedAccess]:
         """The changed access of subjects that are affected at or below the same paths."""
