@@ -60,7 +60,9 @@ class Running:
 
     def __init__(self, *options: str | Path) -> None:
         command = [sys.executable, "-c", MAIN, "opa", "run", *map(str, options)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        # As most users have it: what is not flushed is not seen in a pipe.
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -203,6 +203,7 @@ def keep_running(
             started = time.monotonic()
             server.restart()
             out().print(f"OPA was started again at {server.url}")
+            flush()
         if file_watch is not None and file_watch.changed():
             _reload(server, bundles, stop)
     return 0
@@ -249,6 +250,7 @@ def _await_activation(server: OpaServer, revisions: dict[str, str], stop: thread
     while time.monotonic() < deadline and not stop.is_set() and server.process.poll() is None:
         if server.revisions() == revisions:
             out().print(f"reloaded: policy {revisions['policy']}, state {revisions['state']}")
+            flush()
             return
         stop.wait(POLL_SECONDS)
     if not stop.is_set():
