@@ -12,7 +12,7 @@ from privtab.doors.document import Alternative, Answer, Conditions, Door, Kind, 
 from privtab.doors.emit import shape_of
 from privtab.ir.nodes import Program
 from privtab.logs import opa
-from privtab.logs.schema import FAILED, MASKED, NO_ANSWER, UNREAD, WRONG_ANSWER, Reading
+from privtab.logs.schema import FAILED, MASKED, NO_ANSWER, WRONG_ANSWER, Reading
 from privtab.names import encode_name
 
 NO_ROW = "question of a door that means no row"
@@ -51,30 +51,24 @@ class DoorLog:
         result = _shown(shape_of(answer), event.get("result"))
         problem = FAILED if event.get("error") is not None else NO_ANSWER if result is None else None
         by_position: Mapping[int, Any]
-        # The mask that privtab ships writes the whole request anew; any other may have taken what decides.
-        if call.masked is not None and isinstance(asked, dict) and isinstance(asked.get("requests"), list):
-            by_position = dict(enumerate(asked["requests"]))
+        if isinstance(told := opa.rewritten(call, asked).get("requests"), list):
+            by_position = dict(enumerate(told))
             problem = MASKED if answer.form == "positions" else problem
         else:
+            # Any other mask may have taken what decides.
             call = call._replace(hidden=call.hidden or _hides(call))
             about = _objects(answer.about, asked)
             by_position = self._listed(asked, about) if answer.form == "positions" else self._together(asked, about)
-        answers: Mapping[int, bool] = {}
-        if answer.form == "positions":
-            if isinstance(result, list) and all(type(at) is int for at in result):
-                answers = {**dict.fromkeys(by_position, False), **dict.fromkeys(result, True)}
-        elif isinstance(result, bool):
-            # Which of several requests was denied, the answer does not say.
-            answers = dict.fromkeys(by_position or [0], result) if result or len(by_position) < 2 else {}
-            problem = problem if answers else problem or UNREAD
-        for at in sorted(by_position.keys() | {at for at, allowed in answers.items() if allowed}):
-            found = opa.asked_by(by_position.get(at))
-            yield call.row(found, answers.get(at), None, None, problem or (None if at in answers else WRONG_ANSWER))
-        if not by_position and not any(answers.values()):
-            if call.hidden:
-                yield call.row(opa.Asked(), None, None, None, None)
-            else:
-                reading.other[NO_ROW] += 1
+        if answer.form == "boolean" and isinstance(result, bool):
+            meant = [*by_position.values()] or ([None] if result else [])
+            found = [*opa.together(call, meant, allowed=result, problem=problem)]
+        else:
+            found = [*_one_by_one(call, by_position, result if answer.form == "positions" else None, problem)]
+        yield from found
+        if not found and call.hidden:
+            yield call.row(opa.Asked(), None, None, None, None)
+        elif not found:
+            reading.other[NO_ROW] += 1
 
     # --- what the generated Rego does, see `templates/rego/door/lib.rego.j2` ---
 
@@ -141,6 +135,15 @@ class DoorLog:
 
     def _fits(self, kind: str, given: Any) -> bool:
         return _hold(self._door.kinds[kind].conditions, given)
+
+
+def _one_by_one(call: opa.Call, requests: Mapping[int, Any], shown: Any, problem: str | None) -> Iterator[opa.Row]:
+    """The decisions of requests by the positions that are shown."""
+    good = isinstance(shown, list) and all(type(at) is int for at in shown)
+    positions = frozenset(shown) if good else frozenset[int]()
+    problem = problem or (None if good else WRONG_ANSWER)
+    for at in sorted(requests.keys() | positions):
+        yield call.row(opa.asked_by(requests.get(at)), at in positions if good else None, None, None, problem)
 
 
 def _hides(call: opa.Call) -> bool:

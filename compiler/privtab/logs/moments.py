@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -166,14 +166,24 @@ class Moments:
 
 def registered(registry: Registry, system: str) -> tuple[PolicyAt, StateAt]:
     """The revisions that a registry keeps of a system."""
-    shards: dict[str, Revision] = {}
-    wholes: dict[str, list[str]] = {}
+    kept: dict[str, Mapping[str, Any]] = {}
+
+    def read_once(what: str, read: Callable[[], Iterable[tuple[str, Any]]]) -> Mapping[str, Any]:
+        if what not in kept:
+            try:
+                kept[what] = dict(read())
+            except PrivtabError as error:
+                raise Unknown(str(error)) from error
+        return kept[what]
+
+    def shards() -> Mapping[str, Revision]:
+        return read_once("shards", lambda: ((found.id, found) for found in registry.revisions(system, "shard")))
 
     def bundle(kind: str, identity: str | None) -> bytes:
         if identity is None:
             raise Unknown(f"the log does not say which revision of the {kind} decided")
         try:
-            found = registry.read(shards.get(identity) or registry.revision(system, kind, identity))
+            found = registry.read(kept.get("shards", {}).get(identity) or registry.revision(system, kind, identity))
             registry.check_signature(found)
         except PrivtabError as error:
             raise Unknown(str(error)) from error
@@ -181,15 +191,9 @@ def registered(registry: Registry, system: str) -> tuple[PolicyAt, StateAt]:
 
     def parts(revision: str) -> list[str]:
         """The bundles of a state in shards; others that a decision point has as well, such as those of another system, are left out."""
-        try:
-            if not shards:
-                shards.update({kept.id: kept for kept in registry.revisions(system, "shard")})
-            if shards and not wholes:
-                wholes.update(released())
-        except PrivtabError as error:
-            raise Unknown(str(error)) from error
         named = revision.split(PARTS)
-        return [identity for identity in named if identity in shards] or wholes.get(revision, named)
+        found = [identity for identity in named if identity in shards()]
+        return found or (read_once("releases", released).get(revision, named) if shards() else named)
 
     def released() -> Iterator[tuple[str, list[str]]]:
         """The bundles of each release, and of its canary, by the revision of the state that they are together, which `privtab serve` logs."""

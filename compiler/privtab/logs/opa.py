@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -209,19 +209,30 @@ def _at_door(call: Call, asked: Any, result: Any, problem: str | None, reading: 
     What lists allow, and whom filters show what, an entry does not tell: that is a row with a problem. A question that is none of the
     policy's is denied whatever a state says.
     """
-    masked = call.masked is not None and "/input" in call.masked
-    asked = asked if masked and isinstance(asked, dict) else {}
+    asked = rewritten(call, asked)
     requests = asked.get("requests")
     answers = set(_booleans(result))
     if problem is None and requests == [] and "refused" in asked and answers == {False}:
         reading.other["refused at a door"] += 1
     elif problem is None and isinstance(requests, list) and requests and len(answers) == 1:
         [allowed] = answers
-        known = allowed or len(requests) == 1
-        for request in requests:
-            yield call.row(asked_by(request), allowed if known else None, None, None, None if known else UNREAD)
+        yield from together(call, requests, allowed=allowed)
     else:
         yield call.row(Asked(problem=FAILED if problem == FAILED else UNREAD), None, None, None, None)
+
+
+def rewritten(call: Call, asked: Any) -> Mapping[str, Any]:
+    """What the mask that privtab ships wrote in the place of a door's question; empty for any other entry."""
+    return asked if call.masked is not None and "/input" in call.masked and isinstance(asked, dict) else {}
+
+
+def together(call: Call, requests: Sequence[Any], *, allowed: bool, problem: str | None = None) -> Iterator[Row]:
+    """The decisions of requests with one answer: which of several was denied, it does not say."""
+    known = allowed or len(requests) == 1
+    for request in requests:
+        yield call.row(
+            asked_by(request), allowed if known else None, None, None, problem or (None if known else UNREAD)
+        )
 
 
 def _booleans(answer: Any) -> Iterator[bool]:
