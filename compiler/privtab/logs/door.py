@@ -137,13 +137,13 @@ class DoorLog:
         return _hold(self._door.kinds[kind].conditions, given)
 
 
-def _one_by_one(call: opa.Call, requests: Mapping[int, Any], shown: Any, problem: str | None) -> Iterator[opa.Row]:
+def _one_by_one(call: opa.Call, asked: Mapping[int, Any], shown: Any, problem: str | None) -> Iterator[opa.Row]:
     """The decisions of requests by the positions that are shown."""
     good = isinstance(shown, list) and all(type(at) is int for at in shown)
     positions = frozenset(shown) if good else frozenset[int]()
     problem = problem or (None if good else WRONG_ANSWER)
-    for at in sorted(requests.keys() | positions):
-        yield call.row(opa.asked_by(requests.get(at)), at in positions if good else None, None, None, problem)
+    for at in sorted(asked.keys() | positions):
+        yield call.row(opa.asked_by(asked.get(at)), at in positions if good else None, None, None, problem)
 
 
 def _hides(call: opa.Call) -> bool:
