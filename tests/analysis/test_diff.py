@@ -339,3 +339,35 @@ tables:
     witnesses = [*found["look"].witnesses, *found["see"].witnesses]
     assert len(witnesses) == 3
     assert {row["principal"].partition(":")[0] for one in witnesses for row in one.state["assignments"]} == {"group"}
+
+
+@pytest.mark.parametrize("assignees", ["", ", assignees: [user]", ", assignees: [group]"])
+@pytest.mark.parametrize("groups", ["state", "request"])
+@pytest.mark.parametrize("grantees", ["group", "user", "role"])
+def test_witnesses_have_only_rows_that_the_policy_takes(grantees: str, groups: str, assignees: str) -> None:
+    """A diff replays each witness with the reference, which refuses grants and assignments to others."""
+    semantics = f"{{inheritance: down, deny: overrides, grantees: [{grantees}]{assignees}, groups: [{groups}]}}"
+    before, after = (
+        program_of(
+            SourceFile.of(
+                "p.yaml",
+                f"""\
+privtab: 1
+system: s
+version: "1"
+semantics: {semantics}
+entities: {{top: {{item: , role: }}}}
+privileges: {{READ: {{on: [top, item]}}, WRITE: {{on: [top, item]}}}}
+tables:
+  item: {{look: {look}, see: {see}}}
+  role: {{use: {use}}}
+""",
+            )
+        )
+        for look, see, use in (
+            ("READ (item)", "READ (item)", "holds (role)"),
+            ("READ/WRITE (item)", "READ (item) and WRITE (top)", "READ (top)"),
+        )
+    )
+    verdicts = {row.operation: row.verdict for row in diff(before, after).rows}
+    assert verdicts == {"look": Verdict.WIDER, "see": Verdict.NARROWER, "use": Verdict.INCOMPARABLE}

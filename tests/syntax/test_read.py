@@ -146,3 +146,9 @@ def test_types_inside_braces_need_no_value(text: str) -> None:
     assert diagnostics == []
     assert found is not None
     assert [(e.name.value, e.parent) for e in found.entities][:2] == [("application", None), ("program", "application")]
+
+
+def test_roles_that_roles_alone_could_have_are_refused() -> None:
+    found = read(SourceFile.of("shop.yaml", HEAD + "semantics: {assignees: [role]}\n"))[1]
+    assert [(d.code, d.span.line, d.span.column) for d in found] == [("P009", 6, 24)]
+    assert "nobody would ever hold one" in found[0].message

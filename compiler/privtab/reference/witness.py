@@ -84,9 +84,7 @@ class WitnessBuilder:
                 resource = Entity(resource.type, f"{self.entity(Target(slot=RESOURCE, type=parent))}/")
             else:
                 resource = Entity(resource.type, resource.id.rpartition("/")[0] + ("/" if self.slash else ""))
-        in_request_group = "from_request" in {
-            carrier for fact in self.facts for carrier in self._carriers(getattr(fact, "carrier", None))
-        }
+        in_request_group = "from_request" in self._carriers()
         return Request(
             user=self.user,
             action=self.rule.operation,
@@ -229,28 +227,38 @@ class WitnessBuilder:
                 assert_never(fact)
 
     def _grant(self, effect: Effect, privilege: str, entity: Entity, carrier: Carrier) -> State:
-        """A grant to the caller or their group; to a role that these hold, where the policy refuses other grantees."""
-        grantee = self._principal(carrier)
-        held = State(memberships=self._memberships(carrier))
-        if grantee.partition(":")[0] not in self.grantees:
+        """A grant to the caller or their group; to a role that these hold, or to the other of both, where the policy refuses other grantees."""
+        holder = self._holder(carrier, self.grantees, through_roles="role" in self.grantees)
+        if holder is None:
             role = _fresh("staff" if carrier == "user" else "crew_of_group", self.program.roles)
             grantee, held = f"role:{role}", self._assigned(role, carrier)
-        grant = Grant(grantee=grantee, effect=effect, privilege=privilege, entity=entity)
-        return merged((State(grants=(grant,)), held))
+        else:
+            grantee, held = self._principal(holder), State(memberships=self._memberships(holder))
+        return merged((State(grants=(Grant(grantee=grantee, effect=effect, privilege=privilege, entity=entity),)), held))
 
     def _assigned(self, role: str, carrier: Carrier, scope: Entity | None = None) -> State:
-        """A role of the caller or their group; of a group of theirs, where the policy refuses to assign roles to users."""
-        holder = self._carriers(carrier)[-1]
+        """A role of the caller or their group; of the other of both, where the policy refuses to assign roles to one."""
+        holder = self._holder(carrier, self.assignees) or carrier
         assignment = Assignment(principal=self._principal(holder), role=role, scope=scope)
         return State(assignments=(assignment,), memberships=self._memberships(holder))
 
-    def _carriers(self, carrier: Carrier | None) -> tuple[Carrier, ...]:
-        """Through whom a fact applies to the caller, and last who holds the roles that it takes."""
-        if carrier is None:
-            return ()
-        if carrier != "user" or "user" in self.assignees:
-            return (carrier,)
-        return carrier, "group" if "state" in self.program.semantics.groups else "from_request"
+    def _holder(self, carrier: Carrier, kinds: Collection[str], through_roles: bool = False) -> Carrier | None:
+        """The caller or a group of theirs, whichever of `kinds` is; None if neither, or if only the other is and roles can hold it."""
+        if ("user" if carrier == "user" else "group") in kinds:
+            return carrier
+        if through_roles:
+            return None
+        if carrier != "user":
+            return "user" if "user" in kinds else None
+        return None if "group" not in kinds else "group" if "state" in self.program.semantics.groups else "from_request"
+
+    def _carriers(self) -> Iterator[Carrier]:
+        """Through whom the facts apply to the caller, and who holds the grants and roles that they take."""
+        through_roles = "role" in self.grantees
+        for carrier in (getattr(fact, "carrier", None) for fact in self.facts):
+            if carrier is not None:
+                holders = self._holder(carrier, self.grantees, through_roles), self._holder(carrier, self.assignees)
+                yield from (carrier, *filter(None, holders))
 
     @property
     def grantees(self) -> Collection[str]:

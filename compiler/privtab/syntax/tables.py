@@ -280,6 +280,11 @@ def _semantics(reader: PolicyReader, node: Node) -> nodes.SemanticsDecl:
         found = reader.choices(fields[name][1], shape or name, f"`{name}`") if name in fields else None
         return tuple(dict.fromkeys(word.value for word in found or ()))
 
+    assignees = words("assignees", "kinds") or KINDS
+    if assignees == ("role",):
+        message = "roles could be assigned to roles alone, so that nobody would ever hold one"
+        hint = "name who holds roles as well: `assignees: [user, role]`"
+        reader.take(unreadable.wrong_value_other(reader.span(fields["assignees"][1]), message, hint))
     return nodes.SemanticsDecl(
         inheritance=cast(Literal["none", "down"], word("inheritance") or "none"),
         deny=cast(Literal["none", "overrides"], word("deny") or "none"),
@@ -287,7 +292,7 @@ def _semantics(reader: PolicyReader, node: Node) -> nodes.SemanticsDecl:
         owner=owner,
         subjects=_subjects(reader, fields["subjects"][1]) if "subjects" in fields else ("user",),
         grantees=words("grantees", "kinds") or KINDS,
-        assignees=words("assignees", "kinds") or KINDS,
+        assignees=assignees,
         groups=words("groups") or ("state",),
         hierarchy=words("hierarchy"),
         active_roles=cast(Literal["none", "request", "request_grants"], word("active_roles") or "none"),
