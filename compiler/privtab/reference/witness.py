@@ -234,7 +234,8 @@ class WitnessBuilder:
             grantee, held = f"role:{role}", self._assigned(role, carrier)
         else:
             grantee, held = self._principal(holder), State(memberships=self._memberships(holder))
-        return merged((State(grants=(Grant(grantee=grantee, effect=effect, privilege=privilege, entity=entity),)), held))
+        grant = Grant(grantee=grantee, effect=effect, privilege=privilege, entity=entity)
+        return merged((State(grants=(grant,)), held))
 
     def _assigned(self, role: str, carrier: Carrier, scope: Entity | None = None) -> State:
         """A role of the caller or their group; of the other of both, where the policy refuses to assign roles to one."""
@@ -242,7 +243,7 @@ class WitnessBuilder:
         assignment = Assignment(principal=self._principal(holder), role=role, scope=scope)
         return State(assignments=(assignment,), memberships=self._memberships(holder))
 
-    def _holder(self, carrier: Carrier, kinds: Collection[str], through_roles: bool = False) -> Carrier | None:
+    def _holder(self, carrier: Carrier, kinds: Collection[str], *, through_roles: bool = False) -> Carrier | None:
         """The caller or a group of theirs, whichever of `kinds` is; None if neither, or if only the other is and roles can hold it."""
         if ("user" if carrier == "user" else "group") in kinds:
             return carrier
@@ -257,7 +258,10 @@ class WitnessBuilder:
         through_roles = "role" in self.grantees
         for carrier in (getattr(fact, "carrier", None) for fact in self.facts):
             if carrier is not None:
-                holders = self._holder(carrier, self.grantees, through_roles), self._holder(carrier, self.assignees)
+                holders = (
+                    self._holder(carrier, self.grantees, through_roles=through_roles),
+                    self._holder(carrier, self.assignees),
+                )
                 yield from (carrier, *filter(None, holders))
 
     @property
