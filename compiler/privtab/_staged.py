@@ -125,11 +125,11 @@ def write_all(files: Mapping[Path, bytes]) -> None:
     def write_one(file: tuple[Path, bytes]) -> None:
         path, content = file
         with _naming(path):
-            _put(path, [content])
+            _put(path, [content], prepared=True)
 
     for path in {path.parent: path for path in files}.values():
         with _naming(path):
-            _follow(path.parent)  # asked here, not by each thread
+            _prepare(path.parent)  # here once, not in each thread for each file
     with ThreadPoolExecutor(_WRITERS) as threads:
         for _ in threads.map(write_one, files.items()):
             pass
@@ -147,27 +147,30 @@ def _naming(path: Path) -> Iterator[None]:
         raise BundleWriteError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _put(path: Path, pieces: Iterable[bytes]) -> int:
-    if path.is_char_device() or path.is_fifo():
+def _put(path: Path, pieces: Iterable[bytes], *, prepared: bool = False) -> int:
+    mode = _mode(path)
+    if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode):
         _follow(path)
         with path.open("wb") as file:
             return sum(map(file.write, pieces))
-    with staged(path, pieces) as temporary:
+    with staged(path, pieces, prepared=prepared) as temporary:
         size = temporary.stat().st_size
         temporary.replace(path)
     return size
 
 
 @contextlib.contextmanager
-def staged(path: Path, pieces: Iterable[bytes], prefix: str = "") -> Iterator[Path]:
+def staged(path: Path, pieces: Iterable[bytes], prefix: str = "", *, prepared: bool = False) -> Iterator[Path]:
     """Write the content to a new file beside `path`, on the disk; unless renamed, it is deleted at the end.
 
-    The umask of the process determines its permissions. Raises OSError, also where a device, a pipe or a socket would be replaced.
+    The umask of the process determines its permissions. `prepared`: the folder is there, and links on the way were asked about.
+    Raises OSError, also where a device, a pipe or a socket would be replaced.
     """
-    _follow(path.parent)
-    if path.exists() and not path.is_file() and not path.is_dir():
+    if not prepared:
+        _prepare(path.parent)
+    mode = _mode(path)
+    if mode and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise OSError(errno.EEXIST, "it is neither a file nor a folder, and is not replaced")
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f"{prefix or f'.{path.name[:40]}.'}{secrets.token_hex(8)}"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     try:
@@ -178,6 +181,14 @@ def staged(path: Path, pieces: Iterable[bytes], prefix: str = "") -> Iterator[Pa
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _mode(path: Path) -> int:
+    """What a path leads to, as in `st_mode`; 0 for nothing."""
+    try:
+        return path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
 
 
 @contextlib.contextmanager
@@ -194,6 +205,12 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _prepare(folder: Path) -> None:
+    """Create a folder, on a way without links that another user made."""
+    _follow(folder)
+    folder.mkdir(parents=True, exist_ok=True)
 
 
 def _follow(path: Path) -> None:
