@@ -127,13 +127,14 @@ def write_all(files: Mapping[Path, bytes]) -> None:
         with _naming(path):
             _put(path, [content], prepared=True)
 
-    for path in {path.parent: path for path in files}.values():
+    folders = {path.parent: path for path in reversed(files)}  # with the first file of each
+    for path in reversed(folders.values()):
         with _naming(path):
             _prepare(path.parent)  # here once, not in each thread for each file
     with ThreadPoolExecutor(_WRITERS) as threads:
         for _ in threads.map(write_one, files.items()):
             pass
-    for path in {path.parent: path for path in files}.values():
+    for path in folders.values():
         with _naming(path):
             sync_folder(path)
 
