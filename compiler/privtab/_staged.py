@@ -127,8 +127,10 @@ def write_all(files: Mapping[Path, bytes]) -> None:
         with _naming(path):
             _put(path, [content], prepared=True)
 
-    folders = {path.parent: path for path in reversed(files)}  # with the first file of each
-    for path in reversed(folders.values()):
+    folders: dict[Path, Path] = {}
+    for path in files:
+        folders.setdefault(path.parent, path)
+    for path in folders.values():
         with _naming(path):
             _prepare(path.parent)  # here once, not in each thread for each file
     with ThreadPoolExecutor(_WRITERS) as threads:
