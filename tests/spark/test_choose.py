@@ -34,9 +34,6 @@ def test_the_size_of_the_state_decides_and_the_limits_are_arguments(spark: Spark
     assert chosen().figures["rows"] == 8
     assert chosen().figures["grants"] == 5
     assert (chosen(rows=7).plan, chosen(size=100).plan) == ("portions", "portions")
-    few = chosen(large=7)
-    assert (few.plan, few.figures["distinct requests seen"]) == ("portions", 2)
-    assert chosen(large=7, few=1).plan == "kernel"
     assert plan(df, policy, state, **BOX).figures == chosen().figures
 
 

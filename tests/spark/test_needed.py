@@ -145,7 +145,7 @@ def test_rows_that_are_others_when_they_are_read_again_are_not_allowed(spark: Sp
     rows = spark.range(400).mapInArrow(chance, "path string").withColumn("user", F.lit("ann"))
     decided = decide(rows, policy, tables(spark, grants=GRANTS), plan="portions", **READ)
     assert {(row["allowed"], row["reason"]) for row in decided.collect()} == {(False, "changed between reads")}
-    pinned = decide(rows, policy, tables(spark, grants=GRANTS), limits=Limits(large=1, few=0, pin=True), **READ)
+    pinned = decide(rows, policy, tables(spark, grants=GRANTS), limits=Limits(large=3, pin=True), **READ)
     assert {(row["allowed"], row["reason"]) for row in pinned.collect()} == {(True, None)}
 
 
@@ -185,11 +185,11 @@ def test_a_row_about_an_id_that_it_writes_in_another_spelling_is_found(spark: Sp
 def test_when_a_part_is_looked_for(spark: SparkSession, policy: Path, caplog: pytest.LogCaptureFixture) -> None:
     rows = spark.createDataFrame([("ann", "c/s/t"), ("bob", "c/s/t")], "user string, path string")
     state = tables(spark, grants=[*GRANTS, *((f"user:u{n}", "allow", "READ", f"table:d/s/t{n}") for n in range(95))])
-    few = Limits(large=10, few=0)
+    few = Limits(large=30)
     chosen = plan(rows, policy, state, limits=few, **READ)
     assert (chosen.plan, chosen.selected) == ("kernel", ("grants",))
     assert "  of `grants`, only the rows that the requests need are taken, if these fit" in str(chosen)
-    assert plan(rows, policy, state, limits=Limits(large=50, few=0), **READ).selected == ()
+    assert plan(rows, policy, state, limits=Limits(large=150), **READ).selected == ()
     assert plan(rows, policy, state, plan="kernel", limits=few, **READ).selected == ()
     with caplog.at_level(logging.INFO, logger="privtab.spark"):
         first = decide(rows, policy, state, limits=few, **READ)

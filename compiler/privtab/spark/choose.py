@@ -34,10 +34,8 @@ class Limits:
     """Most rows of a state that are collected on the driver, which builds the arrays (about 100,000 rows a second); tried with Spark's default memory."""
     size: int = 1 << 30
     """Most bytes of the arrays; every executor holds them once for all its tasks."""
-    large: int = 1_000_000
-    """Rows of a state above which requests are counted first: building the arrays does not pay off for a few requests."""
-    few: int = 50_000
-    """Most distinct requests that count as few for such a state."""
+    large: int = 3_000_000
+    """Rows of a state above which the rows that the requests need are looked for first, unless the state was decided by before."""
     pin: bool = False
     """Read the rows once, into a local checkpoint. Needed for rows that differ each time they are read: they are read twice, and
     Spark cannot detect a random function that is not declared as one (`asNondeterministic`)."""
@@ -216,15 +214,12 @@ def choice_for(request: RequestColumns, policy: OpenPolicy, state: Any, *, plan:
     counts = counted(policy, state, request.frame.sparkSession)
     tables = _selectable(request, policy, state, limits)
     # A second call by a state that fits is worth its arrays.
-    once = sum(counts.values()) > SMALLER * limits.large and not decided_before(policy, state)
-    choice = _by_size(request, policy, counts, limits, part=bool(tables) and once)
+    once = sum(counts.values()) > limits.large and not decided_before(policy, state)
+    choice = _by_size(policy, counts, limits)
     return replace(choice, selected=tables if once or choice.plan == "portions" else ())
 
 
-def _by_size(
-    request: RequestColumns, policy: OpenPolicy, counts: Mapping[str, int], limits: Limits, *, part: bool
-) -> Choice:
-    """`part`: whether a part of a state that fits is looked for, however many requests there are."""
+def _by_size(policy: OpenPolicy, counts: Mapping[str, int], limits: Limits) -> Choice:
     rows, size = sum(counts.values()), size_of(policy, counts)
     form, fits = ("index", "fits") if policy.beyond_arrays else ("arrays", "fit")
     figures: dict[str, int] = {**counts, "rows": rows, f"{form}, about, in bytes": size}
@@ -234,15 +229,7 @@ def _by_size(
     if size > limits.size:
         why = f"the state's {form} would take {size >> 20:,} MiB in each executor, more than the limit of {limits.size >> 20:,}"
         return Choice(plan="portions", why=why, figures=figures)
-    if rows <= limits.large or request.frame.isStreaming or part:
-        why = f"the state has {rows:,} rows, whose {form} {fits} every executor"
-        return Choice(plan="kernel", why=why, figures=figures)
-    distinct, repetitive = _sampled(request, limits.few)
-    figures |= {"distinct requests seen": distinct}
-    if repetitive:
-        why = f"about {distinct:,} distinct requests are too few for building {form} of {rows:,} rows"
-        return Choice(plan="portions", why=why, figures=figures)
-    why = f"the state has {rows:,} rows, whose {form} {fits} every executor, and there are many requests"
+    why = f"the state has {rows:,} rows, whose {form} {fits} every executor"
     return Choice(plan="kernel", why=why, figures=figures)
 
 
@@ -250,19 +237,3 @@ def size_of(policy: OpenPolicy, counts: Mapping[str, int]) -> int:
     """About how many bytes the arrays or the index of a state take, by the number of rows in each table."""
     widths = _INDEX_WIDTH if policy.beyond_arrays else _WIDTH
     return sum(count * widths[table] for table, count in counts.items())
-
-
-def _sampled(request: RequestColumns, few_requests: int) -> tuple[int, bool]:
-    """The number of distinct requests among the first rows, and whether hardly any others are to be expected."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    limit = few_requests * 4
-    row = (
-        request.frame.select(F.xxhash64(*request.columns.values()).alias("request"))
-        .limit(limit)
-        .agg(F.count("*").alias("rows"), F.approx_count_distinct("request").alias("distinct"))
-        .collect()[0]
-    )
-    return row["distinct"], row["distinct"] <= few_requests and (
-        row["rows"] < limit or row["distinct"] * 20 < row["rows"]
-    )
