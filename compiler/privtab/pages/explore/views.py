@@ -19,7 +19,7 @@ from privtab.entitlements.universe import asked_entities, notes
 from privtab.errors import UsageError
 from privtab.filters.filter import filter_of
 from privtab.ir.nodes import Program
-from privtab.pages.explore.picture import picture
+from privtab.pages.explore.picture import decisive_parts, picture
 from privtab.pages.explore.world import MOST_NAMES, Asked, World, entity_of, linked, one_of
 from privtab.printable import count
 from privtab.request import Entity
@@ -93,13 +93,12 @@ def decision(world: World, asked: Asked) -> Values:
     found = explain(world.reference, request, world.rows, world.places)
     holding = [parts for parts in found.sets if all(part.holds for part in parts)]
     parts = list(dict.fromkeys(part for parts in found.sets for part in parts))
-    shown = holding[0] if found.decision.allowed and holding else [p for p in parts if p.holds or p.denied]
     return {
         "found": found,
         "row": world.table[f"{request.resource.type}.{request.action}"],
         "picture": picture(found, world.reference.holdings.locations.find(request.resource) or [str(request.resource)]),
         "sets": sorted(((all(p.holds for p in atoms), atoms) for atoms in found.sets), key=lambda s: not s[0]),
-        "shown_parts": shown,
+        "shown_parts": list(decisive_parts(found)),
         "ways": [_way(request.user, proposal) for proposal in found.proposals[:MOST_WAYS]],
         "more_ways": max(0, len(found.proposals) - MOST_WAYS),
         "denied": found.decision.context.get("error", {}).get("message", ""),
