@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from privtab.errors import BundleRefused, PrivtabError, RegistryError, SignatureRefused
+from privtab.errors import BundleRefused, PrivtabError, RegistryError
 from privtab.registry import names, records
 from privtab.registry.nodes import BrokenRecord, Channel, Revision, encoded
 from privtab.registry.records import UnreadableRelease
@@ -215,14 +215,10 @@ def _revision_problems(registry: Registry, revision: Revision) -> Iterator[Probl
         return
     if (revision.path, revision.content) != (found.path, found.content):
         yield Problem(path=path, message="the record is of another bundle")
-    trust = registry.trust()
-    if trust is not None:
-        from privtab.bundle.sign import verify
-
-        try:
-            verify(content, trust)
-        except SignatureRefused as error:
-            yield Problem(path=path, message=str(error))
+    try:
+        registry.check_signature(content)
+    except BundleRefused as error:
+        yield Problem(path=path, message=str(error))
 
 
 def _unreadable_problem(registry: Registry, current: Channel, release: UnreadableRelease, *, repair: bool) -> Problem:

@@ -14,6 +14,7 @@ from privtab.client._sender import HttpReply, Sender, SendError
 from privtab.errors import UsageError
 from privtab.registry import deploy
 from privtab.registry.deploy import mapping
+from privtab.registry.server.fleet import STATUS
 
 TIMEOUT = (2.0, 5.0)
 """Seconds to connect and to wait for data."""
@@ -154,19 +155,9 @@ def _error_message(answer: HttpReply) -> str:
 def _sidecar(content: Mapping[str, Any]) -> deploy.Sidecar:
     feeds = mapping(content.get("feeds"))
     polling = [name for name, entry in feeds.items() if mapping(entry).get("waiting") is True]
-    status = {
-        "labels": content.get("labels"),
-        "bundles": {
-            name: {
-                "active_revision": entry.get("revision"),
-                "last_successful_activation": entry.get("activated"),
-                "last_request": entry.get("requested"),
-                **{key: entry.get(key) for key in ("code", "message", "errors") if not _outage_is_over(entry, polling)},
-            }
-            for name, entry in mapping(content.get("bundles")).items()
-            if isinstance(entry, Mapping)
-        },
-    }
+    entries = mapping(content.get("bundles")).items()
+    told = {name: _as_reported(entry, polling) for name, entry in entries if isinstance(entry, Mapping)}
+    status = {"labels": content.get("labels"), "bundles": told}
     reads = content.get("reads")
     sidecar = deploy.sidecar_from_status(
         str(content.get("id") or "?"),
@@ -189,13 +180,15 @@ def _sidecar(content: Mapping[str, Any]) -> deploy.Sidecar:
     return replace(sidecar, bundles=tuple(bundles))
 
 
-def _outage_is_over(bundle: Mapping[str, Any], polling: Sequence[str]) -> bool:
-    """Whether a bundle's error is an outage of the server that is over, since the sidecar is now polling that server.
+def _as_reported(bundle: Mapping[str, Any], polling: Sequence[str]) -> Mapping[str, Any]:
+    """The status of a bundle as OPA reports it, without an outage of the server that is over: the sidecar now polls that server.
 
     OPA repeats the error until its next report, which a long poll can delay.
     """
-    message = str(bundle.get("message") or "")
-    return message.startswith("request failed") and any(f"/channels/{name}." in message for name in polling)
+    found = {name: bundle.get(our_name) for name, our_name in STATUS.items()} | {"errors": bundle.get("errors")}
+    message = str(found["message"] or "")
+    over = message.startswith("request failed") and any(f"/channels/{name}." in message for name in polling)
+    return found | dict.fromkeys(("code", "message", "errors") if over else ())
 
 
 def _last_seen(entry: Mapping[str, Any], *, waiting: bool) -> datetime | None:

@@ -95,7 +95,7 @@ def sidecar_json(known: KnownSidecar, polls: Mapping[str, LastPoll]) -> dict[str
     }
 
 
-_STATUS = {
+STATUS = {
     "active_revision": "revision",
     "last_successful_activation": "activated",
     "last_successful_download": "downloaded",
@@ -107,12 +107,13 @@ _STATUS = {
     "message": "message",
     "http_code": "http_code",
 }
+"""What OPA's status says of a bundle, and the name that it has here."""
 
 
 def bundle_status(status: Mapping[str, Any]) -> dict[str, Any]:
     """OPA's status of a bundle with simpler names; OPA's zero time becomes null."""
     found: dict[str, Any] = {}
-    for name, our_name in _STATUS.items():
+    for name, our_name in STATUS.items():
         value = status.get(name)
         if isinstance(value, str):
             value = sanitize(value, LONGEST_TEXT, one_line=False) if not value.startswith("0001-01-01") else None
