@@ -195,8 +195,8 @@ def _mode(path: Path) -> int:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder between processes, except on systems without file locks."""
+def locked(folder: Path, waits: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Hold the lock of a folder between processes, except on systems without file locks. `waits` is called if another one holds it."""
     try:
         import fcntl
     except ImportError:
@@ -204,7 +204,11 @@ def locked(folder: Path) -> Iterator[None]:
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waits()
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)

@@ -13,12 +13,13 @@ from lake_policy import POLICY
 
 from privtab import model, syntax
 from privtab.analysis.state_diff import state_diff
+from privtab.analysis.state_diff.chosen import without_rows
 from privtab.errors import InvalidRequest, UsageError
 from privtab.ir.nodes import Program
 from privtab.logs.distinct import Log, LoggedRequest
 from privtab.logs.excerpts import Row, StateRows
 from privtab.logs.kept import read_kept
-from privtab.logs.proposal import CARRIES, DENIAL, FILTERS, Proposal, less, propose, removal_order
+from privtab.logs.proposal import CARRIES, DENIAL, FILTERS, Proposal, propose, removal_order
 from privtab.logs.row_use import AGAIN, LATER, YOUNG, Observed, Unused, unused
 from privtab.logs.usage import Usage, Use, usage
 from privtab.model.lower import lower
@@ -62,11 +63,7 @@ def found_in(program: Program, state: State, log: list[LoggedRequest]) -> tuple[
 
 
 def without(state: State, rows: StateRows, gone: list[Row]) -> State:
-    by_table: dict[str, set[int]] = {}
-    for row in gone:
-        table, number = rows.place(row)
-        by_table.setdefault(table, set()).add(number)
-    return less(state, by_table)
+    return without_rows(state, map(rows.place, gone))
 
 
 @pytest.mark.parametrize("seed", range(30))

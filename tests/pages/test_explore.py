@@ -24,10 +24,9 @@ from privtab.analysis.state_diff import state_diff
 from privtab.analysis.state_diff.subjects import ANY_OTHER
 from privtab.analysis.what_can import questions
 from privtab.pages.explore.changes import what_if
-from privtab.pages.explore.export import exported
 from privtab.pages.explore.picture import picture
 from privtab.pages.explore.server import Explorer, Scope, application, names_of
-from privtab.pages.explore.site import answer
+from privtab.pages.explore.site import answer, exported
 from privtab.pages.explore.views import decision, heat
 from privtab.pages.explore.world import LONGEST, Asked, World, linked
 from privtab.pipeline import load_program

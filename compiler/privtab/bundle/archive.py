@@ -19,6 +19,8 @@ from privtab import strict_json
 from privtab.errors import BrokenBundle
 from privtab.printable import printable
 
+MANIFEST = ".manifest"
+DATA = "data.json"
 LARGEST = 2 << 30
 """Bytes that a bundle may unpack to."""
 LARGEST_FILE = 1 << 30
@@ -37,13 +39,8 @@ LONGEST_NAME = 1_000
 LARGEST_HEADER = 64 << 10
 """Bytes of a header that describes the next file: long names, PAX records."""
 
-_HEADERS = (
-    tarfile.GNUTYPE_LONGNAME,
-    tarfile.GNUTYPE_LONGLINK,
-    tarfile.XHDTYPE,
-    tarfile.XGLTYPE,
-    tarfile.SOLARIS_XHDTYPE,
-)
+_PAX = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+_HEADERS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX)
 _KINDS = {
     tarfile.LNKTYPE: "a hard link",
     tarfile.SYMTYPE: "a symbolic link",
@@ -120,11 +117,11 @@ def check_entry(name: str, entry: tarfile.TarInfo, number: int) -> None:
         raise BrokenBundle(f"`{name}` in it has {entry.size:,} bytes; {LARGEST_FILE >> 30} GiB is the most")
 
 
-def check_read(name: str, size: int) -> None:
-    """Raise BrokenBundle for a file that is too large to be read as a whole."""
-    limit = LARGEST_MANIFEST if name == ".manifest" else LARGEST_READ
+def check_read(name: str, size: int, limit: int | None = None, what: str = "") -> None:
+    """Raise BrokenBundle for a file that is too large to be read as a whole. `what`: what else is to be said of it."""
+    limit = limit or (LARGEST_MANIFEST if name == MANIFEST else LARGEST_READ)
     if size > limit:
-        raise BrokenBundle(f"`{name}` in it has {size:,} bytes; {limit >> 20} MiB is the most")
+        raise BrokenBundle(f"`{name}` in it {what}has {size:,} bytes; {limit >> 20} MiB is the most")
 
 
 def check_values(name: str, text: bytes, limit: int | None = None) -> None:
@@ -138,14 +135,6 @@ def read_object(name: str, text: bytes, error: type[Exception] = BrokenBundle) -
     """The object in a JSON file of a bundle. Raises `error` for any other value, BrokenBundle for too many values."""
     check_values(name, text)
     return strict_json.loads_object(text, f"`{name}`", error)
-
-
-def check_rewritten(name: str, size: int) -> None:
-    """Raise BrokenBundle for a file that differs from the signed bytes and is too large to compare its content."""
-    if size > LARGEST_REWRITTEN:
-        raise BrokenBundle(
-            f"`{name}` in it differs from the signed bytes, and has {size:,} bytes; {LARGEST_REWRITTEN >> 20} MiB is the most"
-        )
 
 
 def _refuse_sparse(name: str) -> NoReturn:
@@ -292,10 +281,6 @@ class _Sink(io.RawIOBase):
         content = b"".join(self._pieces)
         self._pieces.clear()
         return content
-
-
-MANIFEST = ".manifest"
-DATA = "data.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,17 +9,18 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, BinaryIO
 
 from privtab import strict_json
-from privtab.bundle.archive import check_values, digest, entries
+from privtab.bundle.archive import MANIFEST, check_values, digest, entries
 from privtab.bundle.sign import BundleSource, opened, verify
 from privtab.errors import SignatureRefused
 from privtab.moments import WINDOWED
 from privtab.names import SCOPED
 from privtab.signatures import LARGEST_SIGNATURES, PATCH, Trust, is_signature
 
-MANIFEST = ".manifest"
 WASM = ".wasm"
 _PIECE = 1 << 20
 PROGRAMS, STATES = "privtab_program", "privtab_state"
+_OWN = ("kind", "system", "version", "provenance")
+"""The metadata that an inspection has by themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,8 @@ def inspect(bundle: BundleSource, trust: Trust | None = None) -> Inspection:
     manifest: Mapping[str, Any] = {}
     signatures: bytes | None = None
     with opened(bundle) as file:
-        size, sha256 = _size_and_hash(file)
+        sha256, size = digest(file), file.tell()
+        file.seek(0)
         for name, entry, content in entries(file):
             files.append(File(name=name, bytes=entry.size))
             if name == MANIFEST:
@@ -97,19 +99,9 @@ def inspect(bundle: BundleSource, trust: Trust | None = None) -> Inspection:
         files=tuple(sorted(files, key=lambda file: file.name)),
         counts=dict(counts),
         provenance=_mapping(metadata.get("provenance")),
-        metadata={
-            name: value for name, value in metadata.items() if name not in ("kind", "system", "version", "provenance")
-        },
+        metadata={name: metadata[name] for name in metadata if name not in _OWN},
         signature=_signature(bundle, signatures, trust),
     )
-
-
-def _size_and_hash(file: BinaryIO) -> tuple[int, str]:
-    """The size and the hash of an open file; rewinds it."""
-    sha256 = digest(file)
-    size = file.tell()
-    file.seek(0)
-    return size, sha256
 
 
 def _kind(metadata: Mapping[str, Any], files: list[File]) -> str:
@@ -128,28 +120,18 @@ def _kind(metadata: Mapping[str, Any], files: list[File]) -> str:
 def _counts(name: str, size: int, content: BinaryIO) -> dict[str, int]:
     last = name.rpartition("/")[2]
     if name.endswith(".rego"):
-        return {"modules": 1, "lines of Rego": _lines(content)}
+        pieces = iter(lambda: content.read(_PIECE), b"")
+        return {"modules": 1, "lines of Rego": sum(piece.count(b"\n") for piece in pieces)}
     if name.endswith(WASM):
         return {"bytes of WebAssembly": size}
     if last != "data.json":
         return {}
     counts: Counter[str] = Counter()
-    for path, document in _documents(tuple(name.split("/")[:-1]), _document(name, content)):
-        counts.update(_program(document) if path[0] == PROGRAMS else _state(document))
-    return dict(counts)
-
-
-def _lines(content: BinaryIO) -> int:
-    count = 0
-    while piece := content.read(_PIECE):
-        count += piece.count(b"\n")
-    return count
-
-
-def _document(name: str, content: BinaryIO) -> Mapping[str, Any]:
     text = content.read()
     check_values(name, text)
-    return _object(text)
+    for path, document in _documents(tuple(name.split("/")[:-1]), _object(text)):
+        counts.update(_program(document) if path[0] == PROGRAMS else _state(document))
+    return dict(counts)
 
 
 def _documents(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
@@ -197,11 +179,8 @@ def _counted(parts: Mapping[str, Any]) -> Counter[str]:
     for effect, noun in (("allow", "grants"), ("deny", "denials")):
         for entities in _mapping(parts.get(effect)).values():
             # A role within a scope has one more entry, with the entities of its rows, which is not another grant.
-            counts[noun] += sum(
-                not str(principal).startswith(SCOPED)
-                for holders in _mapping(entities).values()
-                for principal in _mapping(holders)
-            )
+            principals = (str(name) for holders in _mapping(entities).values() for name in _mapping(holders))
+            counts[noun] += sum(not principal.startswith(SCOPED) for principal in principals)
     for part, noun in (("owners", "owners"), ("members", "members")):
         counts[noun] += sum(len(_mapping(names)) for names in _mapping(parts.get(part)).values())
     for part, noun in _NAMED.items():

@@ -111,11 +111,9 @@ def pack_policy(
         program_document["filters"] = {**program_document["filters"], "needs": filters_need(program)}
     # Each part is written once, for the revision and for the bundle.
     parts = {key: json_bytes(value) for key, value in program_document.items()}
-    modules = {
-        path: text
-        for part in (rendered(), *(door_modules(d, program, name) for d in doors))
-        for path, text in part.items()
-    }
+    modules = {**rendered()}
+    for door in doors:
+        modules |= door_modules(door, program, name)
     digest = hashlib.sha256(json_object({"modules": json_bytes(dict(modules)), "program": json_object(parts)}))
     revision = digest.hexdigest()[:REVISION_DIGITS]
     return PolicyArtifacts(
@@ -160,17 +158,8 @@ def packed_state(
 ) -> tuple[str, bytes]:
     """The revision of a state, and its bundle."""
     revision, document = index_bytes(program, state)
-    metadata = {
-        "kind": "state",
-        "system": program.system,
-        "grants": len(state.grants),
-        "assignments": len(state.assignments),
-        **provenance_metadata(provenance),
-    }
-    files = {
-        ".manifest": manifest(revision, [f"privtab_state/{program.system}"], metadata),
-        f"privtab_state/{program.system}/data.json": document,
-    }
+    more = {"grants": len(state.grants), "assignments": len(state.assignments), **provenance_metadata(provenance)}
+    files = _state_files(program.system, revision, [f"privtab_state/{program.system}"], document, more)
     return revision, signed_bundle(files, signing)
 
 
@@ -201,16 +190,18 @@ def shard_bundle(
 ) -> bytes:
     """The bundle of one part of a state (`state/shards.py`): `people` or a root key, and its document."""
     more = {"shards": len(document["shards"])} if key == PEOPLE else {}
-    return signed_bundle(
-        shard_files(system, PartText.of(key, document), more | provenance_metadata(provenance)), signing
-    )
+    files = shard_files(system, PartText.of(key, document), more | provenance_metadata(provenance))
+    return signed_bundle(files, signing)
 
 
 def shard_files(system: str, part: PartText, more: Mapping[str, Any]) -> dict[str, bytes]:
     """The files of the bundle of one part of a state; `more`: what its metadata say besides."""
     own = roots(system, part.key, windows=part.windows, further=part.further)
-    metadata = {"kind": "state", "system": system, "state": SHARDED, "shard": part.key, **more}
-    return {
-        ".manifest": manifest(part.revision, own, metadata),
-        f"privtab_state/{system}/data.json": part.content,
-    }
+    return _state_files(system, part.revision, own, part.content, {"state": SHARDED, "shard": part.key, **more})
+
+
+def _state_files(
+    system: str, revision: str, own: list[str], content: bytes, more: Mapping[str, Any]
+) -> dict[str, bytes]:
+    metadata = {"kind": "state", "system": system, **more}
+    return {".manifest": manifest(revision, own, metadata), f"privtab_state/{system}/data.json": content}

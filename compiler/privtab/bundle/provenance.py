@@ -45,12 +45,9 @@ def provenance(path: Path, **choices: Any) -> Provenance:
     """
     if str(path).startswith(("registry:", "store:", "import:")):
         return Provenance(sources={}, choices=choices)
-    folder = path if path.is_dir() else path.parent
-    files = (
-        sorted(file for file in path.rglob("*") if file.suffix in ENDINGS and file.is_file())
-        if path.is_dir()
-        else [path]
-    )
+    folder, files = path.parent, [path]
+    if path.is_dir():
+        folder, files = path, sorted(file for file in path.rglob("*") if file.suffix in ENDINGS and file.is_file())
     try:
         sources = {file.relative_to(folder).as_posix(): _digest(file) for file in files}
     except OSError as error:

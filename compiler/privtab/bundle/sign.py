@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from privtab.bundle.archive import (
+    LARGEST_REWRITTEN,
     MOST_REWRITTEN,
     Entries,
     archive,
-    check_rewritten,
+    check_read,
     check_values,
     digest,
     entries,
@@ -86,13 +87,8 @@ class SigningKey:
             raise UsageError(f"{where} cannot sign with `{algorithm}`; it can with: {', '.join(usable)}")
         if sequence is not None and sequence < 0:
             raise UsageError(f"the sequence is {sequence}: give a number, 0 or more")
-        return cls(
-            id=id or key_id(key.public_key()),
-            algorithm=algorithm or usable[0],
-            scope=scope,
-            sequence=sequence,
-            key=key,
-        )
+        name = id or key_id(key.public_key())
+        return cls(id=name, algorithm=algorithm or usable[0], scope=scope, sequence=sequence, key=key)
 
     @property
     def public(self) -> VerificationKey:
@@ -104,10 +100,8 @@ def signed_bundle(files: Mapping[str, bytes], signing: SigningKey | None) -> byt
     """The bundle of the files, signed if there is a key. `json_bytes` must have written its JSON. The same input gives the same bytes."""
     if signing is None:
         return archive(files)
-    hashes = {
-        name: hashlib.sha256(escape_separators(content) if is_structured(name) else content).hexdigest()
-        for name, content in files.items()
-    }
+    hashed = ((name, escape_separators(text) if is_structured(name) else text) for name, text in files.items())
+    hashes = {name: hashlib.sha256(text).hexdigest() for name, text in hashed}
     return archive({**files, SIGNATURES: signatures(hashes, signing)})
 
 
@@ -155,10 +149,8 @@ def with_signatures(bundle: BinaryIO, names: Sequence[str], text: bytes | None) 
 
 def signatures(hashes: Mapping[str, str], signing: SigningKey) -> bytes:
     """The content of `.signatures.json` for files with these hashes."""
-    claims: dict[str, Any] = {
-        "files": [{"name": name, "hash": hashes[name], "algorithm": HASH} for name in sorted(hashes)],
-        "keyid": signing.id,
-    }
+    files = [{"name": name, "hash": hashes[name], "algorithm": HASH} for name in sorted(hashes)]
+    claims: dict[str, Any] = {"files": files, "keyid": signing.id}
     if signing.scope:
         claims["scope"] = signing.scope
     if signing.sequence is not None:
@@ -269,10 +261,7 @@ def opa_configuration(keys: Iterable[VerificationKey], scope: str, bundles: Iter
     trusted = {key.id: {"algorithm": key.algorithms[0], "key": key.pem} for key in keys}
     signing = {"keyid": next(iter(trusted))} if len(trusted) == 1 else {}
     signing |= {"scope": scope} if scope else {}
-    return {
-        "keys": trusted,
-        "bundles": {name: {"signing": signing} for name in bundles},
-    }
+    return {"keys": trusted, "bundles": {name: {"signing": signing} for name in bundles}}
 
 
 BundleSource: TypeAlias = bytes | str | os.PathLike[str]
@@ -335,14 +324,14 @@ def _read(file: BinaryIO) -> tuple[Mapping[str, bytes], dict[str, tuple[str, str
         if is_signature(name):
             signature_files[name] = content.read(min(entry.size, LARGEST_SIGNATURES + 1))
         else:
-            digests[name] = "SHA-256", digest(content)
+            digests[name] = HASH, digest(content)
     return signature_files, digests
 
 
 def _check_rewritten_files(file: BinaryIO, mismatched: set[str], signed: Signed) -> None:
     """Check files whose hash is not the signed one: they may be JSON with the same content, or use another hash algorithm."""
     for name in sorted(mismatched):
-        if not is_structured(name) and signed.files[name][0] == "SHA-256":
+        if not is_structured(name) and signed.files[name][0] == HASH:
             raise changed(name)
     if not mismatched:
         return
@@ -350,7 +339,8 @@ def _check_rewritten_files(file: BinaryIO, mismatched: set[str], signed: Signed)
     for name, entry, content in entries(file):
         if name not in mismatched:
             continue
-        check_rewritten(name, entry.size)
+        # Anyone may have written it.
+        check_read(name, entry.size, LARGEST_REWRITTEN, "differs from the signed bytes, and ")
         text = content.read()
         check_values(name, text, MOST_REWRITTEN)
         if not matches(name, text, signed.files[name]):

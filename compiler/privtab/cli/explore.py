@@ -163,7 +163,7 @@ def _versions(policy: str, since: Iterable[str], program: Program) -> list[str]:
 
 
 def _export(world: World, folder: Path, entities: list[str]) -> None:
-    from privtab.pages.explore.export import exported
+    from privtab.pages.explore.site import exported
 
     files = exported(world, entities)
     for name, content in files.items():

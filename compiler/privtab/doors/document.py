@@ -8,43 +8,25 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from privtab import _resources, source
-from privtab.diagnostics import Diagnostic, Severity, in_order
-from privtab.errors import PolicyInvalid
+from privtab.diagnostics import Diagnostic, FindingKind, Severity
 from privtab.ir.nodes import Program, Rule
 from privtab.ir.serialise import vocabulary
 from privtab.names import LEFT_OUT
 from privtab.sql_text import FILTER_KINDS
-from privtab.syntax.node_reader import DocumentProblem, DocumentReader, near
-from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
+from privtab.syntax.node_reader import DocumentProblem, DocumentReader, near, whole
+from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
 MARK = "door"
 KEYS = ("title", "caller", "operation", "rows", "answers", "kinds", "operations")
 ITEM = "@"
 """In the path of a kind: the value of `each`."""
 CASES = ("same", "lower")
+UNREACHED = FindingKind("W002", "unreached-row", Severity.NOTE)
 Form: TypeAlias = Literal["boolean", "positions", "filters", "mask", "masks", "refusal"]
 FORMS: tuple[Form, ...] = ("boolean", "positions", "filters", "mask", "masks", "refusal")
-KEYWORDS = frozenset(
-    [
-        "as",
-        "contains",
-        "data",
-        "default",
-        "else",
-        "every",
-        "false",
-        "if",
-        "import",
-        "in",
-        "input",
-        "not",
-        "null",
-        "package",
-        "some",
-        "true",
-        "with",
-    ]
-)
+_OF_MODULES = ("as", "contains", "data", "default", "import", "input", "package")
+_OF_BODIES = ("else", "every", "false", "if", "in", "not", "null", "some", "true", "with")
+KEYWORDS = frozenset((*_OF_MODULES, *_OF_BODIES))
 """Words of Rego that are no names."""
 RESERVED = frozenset({"lib", "door", *KEYWORDS})
 """What no answer can be called."""
@@ -172,18 +154,14 @@ def load(document: str, program: Program) -> Door:
     """Read a door document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
     path = _resources.document(document, "door")
     file = source.load(path)
-    found: list[Diagnostic] = []
-    root = compose(file, found, f"a door document begins with `{MARK}: 1`")
-    read = None if root is None else _Reader(file, found, program, path.stem).document(root)
-    if read is None or any(finding.severity is Severity.ERROR for finding in found):
-        raise PolicyInvalid(in_order(found))
-    return read
+    begins = f"a door document begins with `{MARK}: 1`"
+    return whole(file, begins, lambda found, root: _Reader(file, found, program, path.stem).document(root))
 
 
 class _Reader(DocumentReader):
     """The reader of door documents."""
 
-    NAMES: ClassVar = {"W001": "bad-door-document", "W002": "unreached-row"}
+    NAMES: ClassVar = {"W001": "bad-door-document", UNREACHED.code: UNREACHED.name}
     CODES: ClassVar = dict.fromkeys(DocumentProblem, "W001")
 
     def __init__(self, file: source.SourceFile, found: list[Diagnostic], program: Program, name: str) -> None:
@@ -272,12 +250,8 @@ class _Reader(DocumentReader):
 
     def kinds(self, node: Node) -> dict[str, Kind]:
         """How objects are entities, by name."""
-        found = {}
-        for key, value in self.entries(node, "`kinds`"):
-            kind = self.kind(value, f"`{key.text}`")
-            if kind is not None:
-                found[key.text] = kind
-        return found
+        read = {key.text: self.kind(value, f"`{key.text}`") for key, value in self.entries(node, "`kinds`")}
+        return {name: kind for name, kind in read.items() if kind is not None}
 
     def kind(self, node: Node, what: str) -> Kind | None:
         """One kind."""
@@ -295,7 +269,7 @@ class _Reader(DocumentReader):
         each = self.place(fields.get("each"), "`each`", single=False)
         if each is not None and each.items is None:
             self.report("W001", fields["each"], "`each` is about one value", "write `[]` behind the list")
-        unnamed = "unnamed" in fields and self.word(fields["unnamed"], "`unnamed`", ("true", "false")) == "true"
+        unnamed = self.truth(fields.get("unnamed"), "`unnamed`")
         path: list[Place | None] = []
         path_node = fields.get("path")
         for part in path_node.items if isinstance(path_node, Sequence) else (path_node,) if path_node else ():
@@ -378,16 +352,12 @@ class _Reader(DocumentReader):
             self.report("W001", at, f"the policy has no row `{kind.type}/{row}`", near(row, rows, "its rows are"))
             return None
         objects = self.objects(fields.get("with"), node, rule, kinds)
-        for problem in self.unanswerable(rule, kind):
+        # What a row needs of requests, and a door cannot give.
+        problems = [f"requires the flag `{flag}`" for flag in rule.required_flags]
+        problems += ["is about a named entity"] if kind.unnamed and not rule.unnamed else []
+        for problem in problems:
             self.report("W001", node, f"`{rule.entity}/{rule.operation}` {problem}")
         return Alternative(kind=kind_name, row=row, filters=False, objects=objects)
-
-    def unanswerable(self, rule: Rule, kind: Kind) -> list[str]:
-        """What a row needs of requests that a door cannot give."""
-        return [
-            *([f"requires the flag `{flag}`" for flag in rule.required_flags]),
-            *(["is about a named entity"] if kind.unnamed and not rule.unnamed else []),
-        ]
 
     def known_kind(self, node: Node | None, kinds: MappingOf[str, Kind]) -> str | None:
         """The name of a kind."""
@@ -429,22 +399,11 @@ class _Reader(DocumentReader):
         self, node: Node, kinds: MappingOf[str, Kind], operations: MappingOf[str, tuple[Alternative, ...]]
     ) -> tuple[Diagnostic, ...]:
         """A note with the rows that no operation reaches."""
-        found = [alternative for alternatives in operations.values() for alternative in alternatives]
-        reached = {(kinds[a.kind].type, a.row) for a in found}
-        asked = [
-            (type_, operation.partition(".")[0] if (type_, operation) in self._filter_rules else operation)
-            for type_, operation in self._program.rules
-        ]
-        missing = [
-            f"{type_}/{operation}" for type_, operation in dict.fromkeys(asked) if (type_, operation) not in reached
-        ]
+        reached = {f"{kinds[a.kind].type}/{a.row}" for alternatives in operations.values() for a in alternatives}
+        # Filters and masks are asked for by their kind.
+        filters = {(one.entity, one.operation) for one in self._program.filters}
+        rows = ((pair[0], pair[1].partition(".")[0] if pair in filters else pair[1]) for pair in self._program.rules)
+        missing = [row for row in dict.fromkeys(map("/".join, rows)) if row not in reached]
         if not missing:
             return ()
-        message = f"no operation reaches {', '.join(f'`{row}`' for row in missing)}"
-        note = Severity.NOTE
-        return (Diagnostic(code="W002", name=self.NAMES["W002"], severity=note, message=message, span=self.span(node)),)
-
-    @property
-    def _filter_rules(self) -> set[tuple[str, str]]:
-        """The rules that decide filters and masks, which are asked for by their kind."""
-        return {(one.entity, one.operation) for one in self._program.filters}
+        return (UNREACHED.at(self.span(node), f"no operation reaches {', '.join(f'`{row}`' for row in missing)}"),)

@@ -221,13 +221,8 @@ def to_json(expression: Expression) -> Any:
         if isinstance(one, Paths):
             return {"levels": list(one.levels), "not in" if one.other else "in": [list(path) for path in one.paths]}
         if isinstance(one, Value):
-            said = (
-                {"is": None}
-                if one.absent
-                else {"between": one.between}
-                if one.between
-                else {"not in" if one.other else "in": one.values}
-            )
+            listed = {"not in" if one.other else "in": one.values}
+            said = {"is": None} if one.absent else {"between": one.between} if one.between else listed
             return {"attribute": one.attribute, **said}
         found = {"level": one.level, "not in" if one.other else "in": list(one.names)}
         return {**found, "below": list(one.above)} if one.above else found

@@ -160,17 +160,13 @@ class Filter:
         """The column of each level. Raises UsageError if one is missing, or is that of no level."""
         if self.expression == EVERYTHING:
             return dict(columns)
-        for name in columns:
-            if name not in (*self.levels, *self.attributes):
-                what = "level or attribute" if self.attributes else "level"
-                raise UsageError(
-                    f"`{name}` is no {what} of a `{self.type}`" + hint(name, (*self.levels, *self.attributes))
-                )
-        if missing := [level for level in self.levels if level not in columns]:
-            raise UsageError(
-                f"no column for {', '.join(missing)}: a `{self.type}` has the levels {', '.join(self.levels)}"
-            )
-        return {name: columns[name] for name in (*self.levels, *self.attributes) if name in columns}
+        known = (*self.levels, *self.attributes)
+        if unknown := [name for name in columns if name not in known]:
+            what = "level or attribute" if self.attributes else "level"
+            raise UsageError(f"`{unknown[0]}` is no {what} of a `{self.type}`" + hint(unknown[0], known))
+        if missing := ", ".join(level for level in self.levels if level not in columns):
+            raise UsageError(f"no column for {missing}: a `{self.type}` has the levels {', '.join(self.levels)}")
+        return {name: columns[name] for name in known if name in columns}
 
 
 @dataclass(frozen=True, kw_only=True)

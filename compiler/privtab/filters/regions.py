@@ -142,12 +142,8 @@ class Regions:
             yield all_of([*around, others, below[path]])
         for rest in dict.fromkeys((*names, *branches)):
             above = branches.get(rest, [])
-            one = (
-                OneOf(level, (), other=True)
-                if "" in above
-                else OneOf(level, tuple(sorted(names.get(rest, ()))), above=tuple(sorted(above)))
-            )
-            yield all_of([one, rest])
+            some = OneOf(level, tuple(sorted(names.get(rest, ()))), above=tuple(sorted(above)))
+            yield all_of([OneOf(level, (), other=True) if "" in above else some, rest])
 
     def _below(self, path: str, depth: int, regions_: Sequence[Region], allowed: Sequence[bool]) -> Expression:
         """What holds below a path, however far."""

@@ -31,20 +31,16 @@ def choices(
     declared = reader.attributes.from_origin("request").declared_on(own)
     compared: dict[str, set[Any]] = {}
     for comparison in comparisons:
-        mine = [operand for operand in comparison.operands if _is_own(operand, own) and operand.attribute in declared]
+        entities = (operand for operand in comparison.operands if operand.of == "entity" and not operand.slot)
+        mine = [o for o in entities if base_type(o.type) == own and o.attribute in declared]
         for operand in mine:
             compared.setdefault(operand.attribute, set()).update(_others(request, concern, comparison, operand))
         if len(mine) == 2:
             raise UnsupportedError(
                 f"`{own}` compares its attributes `{mine[0].attribute}` and `{mine[1].attribute}` with each other"
             )
-    given = {
-        name
-        for slot, entity in request.with_.items()
-        if entity.type == own
-        for name in request.attributes.of_slot(slot)
-    }
-    if not given.isdisjoint(compared):
+    slots = (slot for slot, entity in request.with_.items() if entity.type == own)
+    if not compared.keys().isdisjoint(name for slot in slots for name in request.attributes.of_slot(slot)):
         raise UnsupportedError(f"the request gives attributes of another `{own}`, which columns give, too")
     parts = [list(_values(name, declared[name], constants)) for name, constants in sorted(compared.items())]
     if prod(map(len, parts)) > MOST_CHOICES:
@@ -52,14 +48,8 @@ def choices(
             f"attributes of `{own}` are compared with too many values: more than {MOST_CHOICES} combinations"
         )
     for combination in product(*parts):
-        yield (
-            tuple(value for value, _ in combination),
-            {value.attribute: example for value, example in combination if example is not None},
-        )
-
-
-def _is_own(operand: Operand, type_: str) -> bool:
-    return operand.of == "entity" and not operand.slot and base_type(operand.type) == type_
+        examples = {value.attribute: example for value, example in combination if example is not None}
+        yield tuple(value for value, _ in combination), examples
 
 
 def comparisons(engine: RowEngine, request: Request) -> tuple[Comparison, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
@@ -125,7 +126,10 @@ class KeptAnswers(Answers):
             return None
         except OSError as error:
             raise FileError(f"{path}: {error.strerror}, the answer to `{address}`") from error
-        return _decoded(content, str(path))
+        try:
+            return strict_json.loads(content)
+        except ValueError as error:
+            raise FileError(f"{path} is not JSON: {error}") from error
 
 
 class SqlAnswers(Answers):
@@ -164,8 +168,12 @@ def opened(where: str, *, token: str | None = None, headers: Mapping[str, str] |
         ) as sender:
             yield HttpAnswers(sender, where)
     elif colon:
-        with _database_answers(where) as answers:
-            yield answers
+        if find_spec("sqlalchemy") is None:
+            raise UsageError(f"importing from a database needs SQLAlchemy: {how_to_install('import')}")
+        engine, named = database(where)
+        # One snapshot for all queries if the database supports it; nothing is written.
+        with transaction(engine, named, FileError) as connection:
+            yield SqlAnswers(connection, named)
     elif Path(where).exists():
         yield KeptAnswers(Path(where))
     else:
@@ -189,20 +197,17 @@ def database(where: str) -> tuple[Engine, str]:
 
 
 @contextlib.contextmanager
-def _database_answers(where: str) -> Iterator[Answers]:
-    try:
-        from sqlalchemy.exc import SQLAlchemyError
-    except ImportError as error:
-        raise UsageError(f"importing from a database needs SQLAlchemy: {how_to_install('import')}") from error
-    engine, named = database(where)
+def transaction(engine: Engine, named: str, error: type[Exception]) -> Iterator[Connection]:
+    """A connection in one transaction, which is rolled back unless it was committed; raises `error` if there is none."""
+    from sqlalchemy.exc import SQLAlchemyError
+
     try:
         try:
             connection = engine.connect()
-        except SQLAlchemyError as error:
-            raise FileError(f"{named}: {reason(error)}") from error
+        except SQLAlchemyError as refused:
+            raise error(f"{named}: {reason(refused)}") from refused
         with connection:
-            # One snapshot for all queries if the database supports it; nothing is written.
-            yield SqlAnswers(connection, named)
+            yield connection
             connection.rollback()
     finally:
         engine.dispose()
@@ -211,13 +216,6 @@ def _database_answers(where: str) -> Iterator[Answers]:
 def reason(error: Exception) -> str:
     """The first line of what the driver says, without the statement that SQLAlchemy adds."""
     return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-
-
-def _decoded(content: bytes, where: str) -> Any:
-    try:
-        return strict_json.loads(content)
-    except ValueError as error:
-        raise FileError(f"{where} is not JSON: {error}") from error
 
 
 class Word(Enum):
@@ -270,10 +268,9 @@ class Fields:
     @cached_property
     def harmless_if_empty(self) -> frozenset[str]:
         """The names of fields that need a look only if they have a value."""
+        named = self.named.items()
         return frozenset(
-            name
-            for name, kind in self.named.items()
-            if isinstance(kind, Loss) or (isinstance(kind, Fields) and not kind.required)
+            n for n, kind in named if isinstance(kind, Loss) or (isinstance(kind, Fields) and not kind.required)
         )
 
 

@@ -9,33 +9,19 @@ from typing import ClassVar, Literal, TypeAlias
 from jmespath.exceptions import JMESPathError
 
 from privtab import _resources, source
-from privtab.diagnostics import Diagnostic, Located, in_order
-from privtab.errors import PolicyInvalid
+from privtab.diagnostics import Located
 from privtab.importing.answers import Field, Fields, Loss, Word
 from privtab.importing.expression import Expression
 from privtab.importing.template import Template
 from privtab.names import WILDCARDS
 from privtab.state.raw import COLUMNS
-from privtab.syntax.node_reader import DocumentProblem, DocumentReader, is_empty
-from privtab.syntax.yaml_tree import Mapping, Node, Sequence, compose
+from privtab.syntax.node_reader import DocumentProblem, DocumentReader, is_empty, whole
+from privtab.syntax.yaml_tree import Mapping, Node, Sequence
 
 MARK = "import"
 QueryKind: TypeAlias = Literal["get", "sql"]
-STEP = (
-    "get",
-    "sql",
-    "ask_when",
-    "fields",
-    "bare",
-    "page",
-    "optional",
-    "each",
-    "when",
-    "keep",
-    "rows",
-    "not_taken",
-    "steps",
-)
+_ASKING = ("get", "sql", "ask_when", "fields", "bare", "page", "optional")
+STEP = (*_ASKING, "each", "when", "keep", "rows", "not_taken", "steps")
 LISTS = ("needs", "takes", "macros", "everyone")
 PAGE = ("parameter", "next", "items", "total", "id", "first", "size")
 EXCLUDED = ("name", "each", "why", "denies", "count")
@@ -123,15 +109,45 @@ class ImportDocument:
 def load(document: str) -> ImportDocument:
     """Read an import document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
     file = source.load(_resources.document(document, "import"))
-    found: list[Diagnostic] = []
-    root = compose(file, found, "an import document begins with `import: 1`")
-    read = None if root is None else _MappingReader(file, found).document(root)
-    if read is None or found:
-        raise PolicyInvalid(in_order(found))
-    return read
+    begins = "an import document begins with `import: 1`"
+    return whole(file, begins, lambda found, root: _MappingReader(file, found).document(root))
 
 
-class _MappingReader(DocumentReader):
+class ExpressionReader(DocumentReader):
+    """A reader of documents with JMESPath expressions."""
+
+    def expressions(self, node: Node | None, where: str) -> tuple[Expression, ...]:
+        """An expression or a list of them."""
+        read = map(self.expression, self.texts(node, where))
+        return tuple(expression for expression in read if expression is not None)
+
+    def template(self, node: Node | None, where: str) -> Template | None:
+        """A text with placeholders."""
+        text = self.text(node, where)
+        return None if text is None else Template(text.value)
+
+    def templates(self, nodes: MappingOf[str, Node]) -> dict[str, Template]:
+        """Texts with placeholders, by key."""
+        read = {key: self.template(node, f"`{key}`") for key, node in nodes.items()}
+        return {key: template for key, template in read.items() if template is not None}
+
+    def one_expression(self, node: Node | None, where: str) -> Expression | None:
+        """A value that is one expression."""
+        text = self.text(node, where)
+        return None if text is None else self.expression(text)
+
+    def expression(self, text: Located[str]) -> Expression | None:
+        """One expression."""
+        try:
+            return Expression.parse(text.value)
+        except JMESPathError as error:
+            reason = str(error).splitlines()[0].rstrip(":")
+            code = self.CODES[DocumentProblem.WRONG_VALUE]
+            self.report(code, text.span, f"`{text.value}` is not a JMESPath expression: {reason}")
+            return None
+
+
+class _MappingReader(ExpressionReader):
     """The reader of import documents."""
 
     NAMES: ClassVar = {"I001": "bad-import-document"}
@@ -139,12 +155,8 @@ class _MappingReader(DocumentReader):
 
     def document(self, root: Node) -> ImportDocument | None:
         """The whole document."""
-        fields = self.fields(
-            root,
-            "an import document",
-            (MARK, "title", *LISTS, "wildcards", "steps"),
-            (MARK, "title", "steps"),
-        )
+        needed = (MARK, "title", "steps")
+        fields = self.fields(root, "an import document", (*needed, *LISTS, "wildcards"), needed)
         if fields is None:
             return None
         self.word(fields[MARK], f"`{MARK}`", ("1",))
@@ -156,13 +168,8 @@ class _MappingReader(DocumentReader):
         steps = self.steps(fields["steps"], 1)
         if title is None:
             return None
-        return ImportDocument(
-            path=self.source.path,
-            title=title.value,
-            **lists,
-            wildcards=wildcards.value if wildcards else "",
-            steps=steps,
-        )
+        signs = wildcards.value if wildcards else ""
+        return ImportDocument(path=self.source.path, title=title.value, **lists, wildcards=signs, steps=steps)
 
     def steps(self, node: Node | None, depth: int) -> tuple[ImportStep, ...]:
         """A list of steps."""
@@ -184,23 +191,22 @@ class _MappingReader(DocumentReader):
             self.report("I001", fields["sql"], "a step has either `get` or `sql`")
             return None
         kind: QueryKind | None = "get" if kinds == ["get"] else "sql" if kinds else None
-        text = self.text(fields[kind], f"`{kind}`") if kind else None
+        ask = self.template(fields[kind], f"`{kind}`") if kind else None
         if "page" in fields and kind != "get":
             self.report("I001", fields["page"], "only the answer to a `get` comes in pages")
-        if ("fields" in fields) != (kind == "get"):
-            message = (
-                "`fields` say what the answer to a `get` holds" if kind != "get" else "`fields` is missing in a `get`"
-            )
-            self.report("I001", fields.get("fields", node), message, FIELDS_EXAMPLE)
+        if "fields" in fields and kind != "get":
+            self.report("I001", fields["fields"], "`fields` say what the answer to a `get` holds", FIELDS_EXAMPLE)
+        elif "fields" not in fields and kind == "get":
+            self.report("I001", node, "`fields` is missing in a `get`", FIELDS_EXAMPLE)
         return ImportStep(
             kind=kind,
-            ask=None if text is None else Template(text.value),
+            ask=ask,
             fields=None if "fields" not in fields else self.answer(fields["fields"], fields.get("bare")),
             page=self.page(fields.get("page")),
-            optional="optional" in fields and self.word(fields["optional"], "`optional`", ("true", "false")) == "true",
-            ask_when=next(iter(self.expressions(fields.get("ask_when"), "`ask_when`")), None),
+            optional=self.truth(fields.get("optional"), "`optional`"),
+            ask_when=self.one_expression(fields.get("ask_when"), "`ask_when`"),
             each=self.expressions(fields.get("each"), "`each`"),
-            when=next(iter(self.expressions(fields.get("when"), "`when`")), None),
+            when=self.one_expression(fields.get("when"), "`when`"),
             keep=self.keep(fields.get("keep")),
             rows=self.rows(fields.get("rows")),
             not_taken=self.not_taken(fields.get("not_taken")),
@@ -214,8 +220,7 @@ class _MappingReader(DocumentReader):
             return None
         parameter = self.text(fields["parameter"], "`parameter`")
         expressions = {
-            key: next(iter(self.expressions(fields.get(key), f"`{key}`")), None)
-            for key in ("next", "items", "total", "id")
+            key: self.one_expression(fields.get(key), f"`{key}`") for key in ("next", "items", "total", "id")
         }
         first, size = (self.number(fields.get(key), f"`{key}`") for key in ("first", "size"))
         by_number = [expressions[key] is not None for key in ("items", "total")]
@@ -241,8 +246,8 @@ class _MappingReader(DocumentReader):
         if not isinstance(read, Fields):
             self.report("I001", node, "`fields` are a mapping, or a list of one", FIELDS_EXAMPLE) if read else None
             return None
-        is_bare = bare is not None and self.word(bare, "`bare`", ("true", "false")) == "true"
-        if is_bare and (bare is None or listed or len(read.required) != 1):
+        is_bare = self.truth(bare, "`bare`")
+        if is_bare and (listed or len(read.required) != 1):
             self.report("I001", bare or node, "an answer with `bare` has one list in its `fields`")
         return replace(read, listed=listed, bare=is_bare)
 
@@ -280,20 +285,6 @@ class _MappingReader(DocumentReader):
         self.report("I001", scalar.span, f"{where} is `{scalar.value}`", FIELDS_EXAMPLE)
         return None
 
-    def expressions(self, node: Node | None, where: str) -> tuple[Expression, ...]:
-        """A JMESPath expression or a list of them."""
-        read = (self.expression(text) for text in self.texts(node, where))
-        return tuple(expression for expression in read if expression is not None)
-
-    def expression(self, text: Located[str]) -> Expression | None:
-        """One JMESPath expression."""
-        try:
-            return Expression.parse(text.value)
-        except JMESPathError as error:
-            reason = str(error).splitlines()[0].rstrip(":")
-            self.report("I001", text.span, f"`{text.value}` is not a JMESPath expression: {reason}")
-            return None
-
     def rows(self, node: Node | None) -> tuple[tuple[str, MappingOf[str, Template]], ...]:
         """For each table the cells of its row."""
         found = []
@@ -303,8 +294,7 @@ class _MappingReader(DocumentReader):
                 self.unknown(key, value, "`rows`", tuple(COLUMNS))
                 continue
             cells = self.fields(value, f"a row of `{key.text}`", columns.all, columns.required)
-            read = {name: self.text(cell, f"`{name}`") for name, cell in (cells or {}).items()}
-            found.append((key.text, {name: Template(cell.value) for name, cell in read.items() if cell is not None}))
+            found.append((key.text, self.templates(cells or {})))
         return tuple(found)
 
     def keep(self, node: Node | None) -> MappingOf[str, tuple[Template, Template]]:
@@ -312,9 +302,9 @@ class _MappingReader(DocumentReader):
         found = {}
         for name, value in self.entries(node, "`keep`"):
             fields = self.fields(value, f"`{name.text}`", ("key", "value"), ("key", "value"))
-            key, value_text = (self.text((fields or {}).get(part), f"`{part}`") for part in ("key", "value"))
-            if key is not None and value_text is not None:
-                found[name.text] = (Template(key.value), Template(value_text.value))
+            parts = self.templates(fields or {})
+            if len(parts) == 2:
+                found[name.text] = parts["key"], parts["value"]
         return found
 
     def not_taken(self, node: Node | None) -> tuple[Excluded, ...]:
@@ -326,20 +316,11 @@ class _MappingReader(DocumentReader):
             fields = self.fields(item, "`not_taken`", EXCLUDED, ("name", "each", "why"))
             if fields is None:
                 continue
-            each = next(iter(self.expressions(fields["each"], "`each`")), None)
-            name, why, count = (self.text(fields.get(key), f"`{key}`") for key in ("name", "why", "count"))
-            denies = self.text(fields.get(DENIES), f"`{DENIES}`")
-            if each is None or name is None or why is None:
-                continue
-            found.append(
-                Excluded(
-                    name=Template(name.value),
-                    each=each,
-                    why=Template(why.value),
-                    denies=self.denies(denies),
-                    count=None if count is None else Template(count.value),
-                )
-            )
+            each = self.one_expression(fields["each"], "`each`")
+            name, why, count = (self.template(fields.get(key), f"`{key}`") for key in ("name", "why", "count"))
+            denies = self.denies(self.text(fields.get(DENIES), f"`{DENIES}`"))
+            if each is not None and name is not None and why is not None:
+                found.append(Excluded(name=name, each=each, why=why, denies=denies, count=count))
         return tuple(found)
 
     def denies(self, text: Located[str] | None) -> Expression | bool:

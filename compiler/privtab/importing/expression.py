@@ -99,13 +99,8 @@ class _Writer:
                 return self._of(data, "dict", lambda name: f"{name}.get({node['value']!r})")
             case "index":
                 number = node["value"]
-                return self._of(
-                    data,
-                    "list",
-                    lambda name: (
-                        f"({name}[{number}] if len({name}) > {number if number >= 0 else -number - 1} else None)"
-                    ),
-                )
+                before = number if number >= 0 else -number - 1
+                return self._of(data, "list", lambda name: f"({name}[{number}] if len({name}) > {before} else None)")
             case "slice":
                 part = self._new(slice(*children))
                 return self._of(data, "list", lambda name: f"{name}[{part}]")

@@ -108,13 +108,10 @@ def run(
     missing or strange, FileError where the system does not answer: then nothing is taken.
     """
     values = dict(values or {})
-    missing, strange = set(document.needs) - set(values), set(values) - {*document.needs, *document.takes}
-    if missing:
-        raise UsageError(
-            f"`{document.title}` needs {', '.join(f'`{name}`' for name in sorted(missing))}: --set NAME=VALUE"
-        )
-    if strange:
-        raise UsageError(f"`{document.title}` does not use {', '.join(f'`{name}`' for name in sorted(strange))}")
+    if missing := sorted(f"`{name}`" for name in set(document.needs) - values.keys()):
+        raise UsageError(f"`{document.title}` needs {', '.join(missing)}: --set NAME=VALUE")
+    if strange := sorted(f"`{name}`" for name in values.keys() - {*document.needs, *document.takes}):
+        raise UsageError(f"`{document.title}` does not use {', '.join(strange)}")
     collector = _Collector(document, answers, program, entities)
     known = {
         "hierarchy": list(program.semantics.hierarchy),
@@ -128,10 +125,9 @@ def run(
     with no_collection():
         for step in document.steps:
             collector.step(step, {**known, **values, **collector.lookups})
-    for name, field_ in collector.fields.found.items():
-        item = UntranslatedItem(
-            what=field_.example, why=field_.loss.why, denies=field_.loss.denies, name=name, count=field_.count
-        )
+    for name, found in collector.fields.found.items():
+        why, denies = found.loss.why, found.loss.denies
+        item = UntranslatedItem(what=found.example, why=why, denies=denies, name=name, count=found.count)
         collector.found.not_taken[item] = None
     return _checked(program, document, collector.found)
 
@@ -241,7 +237,7 @@ class _Collector:
         for rule in step.not_taken:
             found = self._value(rule.each, values)
             for item in found if isinstance(found, list) else [found] if holds(found) else []:
-                self._note_not_taken(rule, {**values, **_fields(item)})
+                self._note_not_taken(rule, {**values, **(item if isinstance(item, dict) else {ITEM: item})})
         for name, (key, value) in step.keep.items():
             with contextlib.suppress(FormatError):  # an item without a name is found where another names it
                 self.lookups[name][key.plain(values)] = value.plain(values)
@@ -324,15 +320,13 @@ class _Collector:
                 return
             row = {name: f"group:{group}" if cell in self._everyone else cell for name, cell in row.items()}
         column = next((name for name in ENTITIES if name in row), None)
-        if column is None or not self._is_pattern(row[column]):
+        if column is None or not any(sign in row[column] for sign in self.document.wildcards):
             self.found.row(table, row)
             return
         matched = self._matched(row[column])
         if not matched:
-            reason = (
-                "no entity of the list matches it" if self._entities else "no list of entities was given to expand it"
-            )
-            self._note_row(table, row, "wildcard", reason)
+            reasons = ("no list of entities was given to expand it", "no entity of the list matches it")
+            self._note_row(table, row, "wildcard", reasons[bool(self._entities)])
             return
         self.found.translated[f"`{row[column]}` stands for {len(matched):,} entities of the list"] = None
         for entity in matched:
@@ -341,9 +335,6 @@ class _Collector:
     def _note_row(self, table: str, row: Row, name: str, why: str) -> None:
         denies = _denies(self._program, table, row)
         self.found.not_taken[UntranslatedItem(what=_row_text(table, row), why=why, denies=denies, name=name)] = None
-
-    def _is_pattern(self, entity: str) -> bool:
-        return any(sign in entity for sign in self.document.wildcards)
 
     def _matched(self, pattern: str) -> list[Entity]:
         type_, _, path = pattern.partition(":")
@@ -374,11 +365,6 @@ def _checked(program: Program, document: ImportDocument, found: _CollectedRows) 
         translated=tuple(found.translated),
         not_taken=tuple(not_taken),
     )
-
-
-def _fields(item: Any) -> dict[str, Any]:
-    """What placeholders stand for within an item."""
-    return item if isinstance(item, dict) else {ITEM: item}
 
 
 def _row_text(table: str, row: Row) -> str:

@@ -36,9 +36,8 @@ def _distinct(rows: pa.RecordBatch) -> tuple[Codes, Codes] | None:
 def document(row: Mapping[str, Any]) -> dict[str, Any]:
     """The AuthZEN request of a row."""
     attributes = json.loads(row["attributes"] or "{}")
-    context = {flag_name(flag): not flag.endswith(NOT_SET) for flag in row["flags"] or ()} | attributes.get(
-        "context", {}
-    )
+    context: dict[str, Any] = {flag_name(flag): not flag.endswith(NOT_SET) for flag in row["flags"] or ()}
+    context |= attributes.get("context", {})
     if row["active_roles"] is not None:
         context[ACTIVE_ROLES] = row["active_roles"]
     properties = attributes.get("with", {})
@@ -164,9 +163,10 @@ class Decider:
             special |= rows[name].is_valid().to_numpy(zero_copy_only=False)
         for positions, shared in self._forms(rows, callers, special):
             part = rows if len(positions) == len(rows) else rows.take(pa.array(positions))
-            allowed[positions] = (
-                self._one_by_one(opened, part) if shared is None else self._columns(opened, part, shared)
-            )
+            if shared is None:
+                allowed[positions] = [self._allow(opened, row) for row in part.to_pylist()]
+            else:
+                allowed[positions] = self._columns(opened, part, shared)
         return allowed
 
     def _forms(
@@ -224,9 +224,6 @@ class Decider:
                 spelt = [encode_name(path) for path in paths.filter(written).to_pylist()]
                 paths = pc.replace_with_mask(paths, written, pa.array(spelt, pa.string()))
         return types, paths
-
-    def _one_by_one(self, opened: OpenEngine, rows: pa.RecordBatch) -> list[bool]:
-        return [self._allow(opened, row) for row in rows.to_pylist()]
 
     def _allow(self, opened: OpenEngine, row: Mapping[str, Any]) -> bool:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from privtab.errors import InvalidRequest
 from privtab.ir.nodes import Program
 from privtab.ir.serialise import vocabulary
 from privtab.logs.deciding import hidden_by_mask, request_of
-from privtab.logs.replaying import grouped, more, request_row, usable
+from privtab.logs.replaying import grouped, merged, more, request_row, usable, without
 from privtab.logs.schema import MASKED
 from privtab.moments import FIRST, LAST
 from privtab.request import Request
@@ -42,6 +42,11 @@ class LoggedRequest:
     count: int = 1
     first: int = FIRST
     last: int = LAST
+
+    @property
+    def operation(self) -> tuple[str, str]:
+        """The row of the table that decides it: type and operation."""
+        return self.request.resource.type, self.request.action
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,19 +102,16 @@ def distinct(batches: Iterable[pa.RecordBatch], program: Program, *, system: str
 
 def questions(batches: Iterable[pa.RecordBatch], found: Log, package: str, *, hides: bool) -> pa.Table:
     """What was asked and answered, as QUESTIONS; `found` takes the account of the rest."""
-    parts, pending = [QUESTIONS.empty_table()], 0
-    for batch in batches:
-        rows = usable(batch, package, found.skip)
-        if hides:
-            masked = rows["masked"].is_valid()
-            found.skip(MASKED, pc.sum(masked).as_py() or 0)
-            rows = rows.filter(pc.invert(masked))
-        found.timeline.update(_minutes(rows))
-        parts.append(_merged(_questions(rows)))
-        pending += len(parts[-1])
-        if pending > _PENDING:
-            parts, pending = [_merged(pa.concat_tables(parts))], 0
-    return _merged(pa.concat_tables(parts))
+
+    def parts() -> Iterator[pa.Table]:
+        for batch in batches:
+            rows = usable(batch, package, found.skip)
+            if hides:
+                rows = without(rows, rows["masked"].is_valid(), MASKED, found.skip)
+            found.timeline.update(_minutes(rows))
+            yield grouped(_questions(rows), KEYS, HOW)
+
+    return merged(parts(), QUESTIONS, KEYS, HOW, most=_PENDING)
 
 
 def _logged(request: Request, question: Mapping[str, Any]) -> LoggedRequest:
@@ -125,12 +127,8 @@ def _logged(request: Request, question: Mapping[str, Any]) -> LoggedRequest:
 
 def _questions(rows: pa.RecordBatch) -> pa.Table:
     times = rows["time"].cast(pa.int64())
-    columns = {
-        "user": rows["user"],
-        "action": rows["action"],
-        "resource": rows["resource"],
+    columns = {name: rows[name] for name in ("user", "action", "resource", "allowed")} | {
         "more": pa.array(more(rows), pa.string()),
-        "allowed": rows["allowed"],
         "requests": pa.repeat(pa.scalar(1, pa.int64()), len(rows)),
         "first": times,
         "last": times,
@@ -142,8 +140,3 @@ def _minutes(rows: pa.RecordBatch) -> dict[tuple[int, bool], int]:
     table = pa.table({"minute": pc.divide(rows["time"].cast(pa.int64()), 60_000_000), "allowed": rows["allowed"]})
     counted = table.group_by(["minute", "allowed"], use_threads=False).aggregate([([], "count_all")]).to_pylist()
     return {(c["minute"], c["allowed"]): c["count_all"] for c in counted if c["minute"] is not None}
-
-
-def _merged(table: pa.Table) -> pa.Table:
-    """One row for each distinct question and answer."""
-    return grouped(table, KEYS, HOW)

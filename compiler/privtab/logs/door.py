@@ -112,9 +112,8 @@ class DoorLog:
         if caller is None or None in objects.values():
             return {}
         context = dict(caller[1]) | ({"with": objects} if objects else {})
-        request = {"subject": caller[0], "action": {"name": alternative.row}} | (
-            {"context": context} if context else {}
-        )
+        request = {"subject": caller[0], "action": {"name": alternative.row}}
+        request |= {"context": context} if context else {}
         entities = [_entity(kind, given, item) for item in (_values(given, kind.each) if kind.each else (None,))]
         return {at: None if entity is None else {**request, "resource": entity} for at, entity in enumerate(entities)}
 
@@ -161,12 +160,9 @@ def _values(given: Any, place: Place) -> list[Any]:
     """The values of a place, of which there are none where no list is."""
     if place.items is None:
         return [_get(given, place.at)]
-    listed = _get(given, place.at)
-    skip = place.skip
-    kept = (
-        [item for item in listed if skip is None or _item(item, skip[0]) != skip[1]] if isinstance(listed, list) else []
-    )
-    return [_item(item, place.items) for item in kept]
+    listed, skip = _get(given, place.at), place.skip
+    items = listed if isinstance(listed, list) else []
+    return [_item(item, place.items) for item in items if skip is None or _item(item, skip[0]) != skip[1]]
 
 
 def _item(item: Any, keys: Sequence[str]) -> Any:

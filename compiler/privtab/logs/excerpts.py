@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from privtab.analysis.explain import minimal_sets_of
-from privtab.analysis.provenance import Chain, Provenance
+from privtab.analysis.provenance import Provenance
 from privtab.ir.canonical import Leaf
 from privtab.ir.formula import uses_below
 from privtab.ir.nodes import ByType, Program
@@ -250,17 +250,6 @@ class Excerpt:
     def _chains(self, provenance: Provenance, leaf: Leaf) -> tuple[Rows, ...]:
         """The chains of rows through which an atom holds; none if it does not."""
         assert not isinstance(leaf, ByType), "a request gives every object its type"
-        found = tuple(dict.fromkeys(map(_rows, provenance.of(leaf))))
+        chains = ((step.place for step in chain) for chain in provenance.of(leaf))
+        found = tuple(dict.fromkeys(frozenset(place.row for place in chain if place is not None) for chain in chains))
         return found or ((self._all,) if provenance.evaluation.why(leaf) is not None else ())
-
-
-def _rows(chain: Chain) -> Rows:
-    return frozenset(step.place.row for step in chain if step.place is not None)
-
-
-def callers(requests: Iterable[tuple[int, Request]]) -> Iterator[tuple[Caller, list[int]]]:
-    """The numbers of requests by their callers."""
-    found: dict[Caller, list[int]] = defaultdict(list)
-    for number, request in requests:
-        found[caller_of(request)].append(number)
-    yield from found.items()

@@ -48,12 +48,9 @@ def read_kept(source: SourceFile, state: State, places: Places, shown: str) -> K
     root = compose(source, found, _HEAD_HINT)
     reader = _KeepReader(source, found)
     for node in () if root is None else reader.listed(root):
-        entry = reader.entry(node)
-        if entry is None:
-            continue
-        what, text, why = entry
-        rows = reader.rows(what, text, state, places, shown, node)
-        kept.rows |= dict.fromkeys(rows, why)
+        if (entry := reader.entry(node)) is not None:
+            what, text, why = entry
+            kept.rows |= dict.fromkeys(reader.rows(what, text, state, places, shown, node), why)
     kept.found = in_order(found)
     return kept
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from jmespath.exceptions import JMESPathError
 
 from privtab import _resources, source
-from privtab.diagnostics import Diagnostic, in_order
-from privtab.errors import FormatError, PolicyInvalid
+from privtab.errors import FormatError
+from privtab.importing.document import ExpressionReader
 from privtab.importing.expression import Expression, holds
 from privtab.importing.template import Template
 from privtab.logs.opa import Row
 from privtab.logs.schema import COLUMNS, MALFORMED, NO_ANSWER, WRONG_ANSWER, Reading
-from privtab.syntax.node_reader import DocumentProblem, DocumentReader
-from privtab.syntax.yaml_tree import Node, compose
+from privtab.syntax.node_reader import DocumentProblem, whole
+from privtab.syntax.yaml_tree import Node
 
 MARK = "log"
 TEMPLATES = ("time", "decision_id", "user", "action", "resource", "rule", "policy_revision", "state_revision")
 """The columns whose texts a document gives."""
 NEEDED = ("user", "action", "resource")
+EXPRESSIONS = ("where", "each", "allowed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +80,11 @@ def load(document: str) -> LogDocument:
     """Read a mapping document by path or by name. Raises UsageError, and PolicyInvalid with every finding."""
     path = _resources.document(document, MARK)
     file = source.load(path)
-    found: list[Diagnostic] = []
-    root = compose(file, found, "a mapping document of logs begins with `log: 1`")
-    read = None if root is None else _Reader(file, found).document(root, Path(path).stem)
-    if read is None or found:
-        raise PolicyInvalid(in_order(found))
-    return read
+    begins = "a mapping document of logs begins with `log: 1`"
+    return whole(file, begins, lambda found, root: _Reader(file, found).document(root, path.stem))
 
 
-class _Reader(DocumentReader):
+class _Reader(ExpressionReader):
     """The reader of mapping documents."""
 
     NAMES: ClassVar = {"U001": "bad-log-document"}
@@ -96,31 +92,16 @@ class _Reader(DocumentReader):
 
     def document(self, root: Node, name: str) -> LogDocument | None:
         """The whole document."""
-        needed = (MARK, "title", "where", "each", "decision", "allowed")
+        needed = (MARK, "title", *EXPRESSIONS, "decision")
         fields = self.fields(root, "a mapping document", (*needed, "groups"), needed)
         if fields is None:
             return None
         self.word(fields[MARK], f"`{MARK}`", ("1",))
         self.text(fields["title"], "`title`")
         columns = self.fields(fields["decision"], "`decision`", TEMPLATES, NEEDED) or {}
-        texts = {column: self.text(node, f"`{column}`") for column, node in columns.items()}
-        where, each, allowed = (self._expression(fields[key], f"`{key}`") for key in ("where", "each", "allowed"))
-        groups = self._expression(fields["groups"], "`groups`") if "groups" in fields else None
+        decision = self.templates(columns)
+        expressions = (self.one_expression(fields.get(key), f"`{key}`") for key in (*EXPRESSIONS, "groups"))
+        where, each, allowed, groups = expressions
         if where is None or each is None or allowed is None:
             return None
-        return LogDocument(
-            name=name,
-            where=where,
-            each=each,
-            decision={column: Template(text.value) for column, text in texts.items() if text is not None},
-            allowed=allowed,
-            groups=groups,
-        )
-
-    def _expression(self, node: Node, what: str) -> Expression | None:
-        text = self.text(node, what)
-        try:
-            return None if text is None else Expression.parse(text.value)
-        except JMESPathError as error:
-            self.report("U001", node, f"{what} is not an expression: {' '.join(str(error).split())}")
-            return None
+        return LogDocument(name=name, where=where, each=each, decision=decision, allowed=allowed, groups=groups)

@@ -74,9 +74,8 @@ class Call(NamedTuple):
 def rows(event: Any, position: str, reading: Reading) -> Iterable[Row]:
     """The decisions of one entry; an entry of another kind is counted as what it is."""
     if not isinstance(event, dict) or "decision_id" not in event:
-        reading.other[
-            "log line" if isinstance(event, dict) and "msg" in event else "not an entry of a decision log"
-        ] += 1
+        log_line = isinstance(event, dict) and "msg" in event
+        reading.other["log line" if log_line else "not an entry of a decision log"] += 1
         return ()
     path = event.get("path")
     system, rule, more = _rule(path) if isinstance(path, str) else _NO_RULE
@@ -112,15 +111,14 @@ _NO_RULE = ("", "", False)
 
 def call_of(event: Mapping[str, Any], system: str | None, position: str) -> Call:
     """What all decisions of an entry share."""
-    time, decision_id = event.get("timestamp"), event.get("decision_id")
     metrics = event.get("metrics")
     nanoseconds = metrics.get("timer_server_handler_ns") if isinstance(metrics, dict) else None
     masked = "erased" in event or "masked" in event
     pointers = [*_texts(event.get("erased")), *_texts(event.get("masked"))] if masked else []
     policy, state = _revisions(event.get("bundles"))
     return Call(
-        time if isinstance(time, str) else None,
-        decision_id if isinstance(decision_id, str) else None,
+        _text(event.get("timestamp")),
+        _text(event.get("decision_id")),
         system,
         policy,
         state,
@@ -148,8 +146,7 @@ def _revisions(bundles: Any) -> tuple[str | None, str | None]:
     found: dict[str, str | None] = {}
     others: list[str] = []
     for name, bundle in bundles.items() if isinstance(bundles, dict) else ():
-        revision = bundle.get("revision") if isinstance(bundle, dict) else None
-        revision = revision if isinstance(revision, str) else None
+        revision = _text(bundle.get("revision")) if isinstance(bundle, dict) else None
         part = _part(name)
         if part in ("policy", "state"):
             found[part] = None if part in found else revision
@@ -229,10 +226,9 @@ def rewritten(call: Call, asked: Any) -> Mapping[str, Any]:
 def together(call: Call, requests: Sequence[Any], *, allowed: bool, problem: str | None = None) -> Iterator[Row]:
     """The decisions of requests with one answer: which of several was denied, it does not say."""
     known = allowed or len(requests) == 1
+    answer, problem = (allowed, problem) if known else (None, problem or UNREAD)
     for request in requests:
-        yield call.row(
-            asked_by(request), allowed if known else None, None, None, problem or (None if known else UNREAD)
-        )
+        yield call.row(asked_by(request), answer, None, None, problem)
 
 
 def _booleans(answer: Any) -> Iterator[bool]:
@@ -252,9 +248,8 @@ def _listing(call: Call, asked: Any, result: Any, problem: str | None) -> Iterat
     good = isinstance(result, list) and all(type(position) is int for position in result)
     shown = frozenset(result) if good else frozenset()
     problem = problem if good else problem or WRONG_ANSWER
-    request = asked_by(
-        {**asked, "resource": {**asked["resource"], "id": ""}} if isinstance(asked.get("resource"), dict) else asked
-    )
+    about = asked.get("resource")
+    request = asked_by({**asked, "resource": {**about, "id": ""}} if isinstance(about, dict) else asked)
     type_ = (request.resource or "").partition(":")[0]
     for position, keys in enumerate(items):
         resource = _path(type_, keys)
@@ -272,9 +267,8 @@ def _item(asked: Mapping[str, Any], item: Any) -> Asked:
     if resource is None:
         return Asked(problem=MALFORMED)
     shared = {name: value for name, value in asked.items() if name in {"action", "context"}}
-    return asked_by(
-        {"subject": {"type": "user", "id": item[0]}, "resource": {"type": type_, "id": ""}, **shared}
-    )._replace(resource=resource)
+    request = {"subject": {"type": "user", "id": item[0]}, "resource": {"type": type_, "id": ""}, **shared}
+    return asked_by(request)._replace(resource=resource)
 
 
 def _path(type_: str, keys: Any) -> str | None:
@@ -292,15 +286,9 @@ def asked_by(request: Any) -> Asked:
         action, kind = request["action"]["name"], subject["type"]
         if not (type(user) is type(type_) is type(id_) is type(action) is type(kind) is str):
             return Asked(problem=MALFORMED)
-        kind = None if kind == "user" else kind
-        if (
-            "context" not in request
-            and len(subject) == 2
-            and "properties" not in resource
-            and len(request["action"]) == 1
-        ):
-            return Asked(kind, user, None, None, action, f"{type_}:{id_}")
-        return _with_more(request, Asked(kind, user, None, None, action, f"{type_}:{id_}"))
+        asked = Asked(None if kind == "user" else kind, user, None, None, action, f"{type_}:{id_}")
+        more = "context" in request or "properties" in resource or len(subject) > 2 or len(request["action"]) > 1
+        return _with_more(request, asked) if more else asked
     except (KeyError, TypeError, AttributeError, InvalidRequest):
         return Asked(problem=MALFORMED)
 

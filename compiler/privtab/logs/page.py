@@ -124,12 +124,8 @@ def _missing(program: Program, found: Unused) -> Iterator[Missing]:
     requests: Counter[tuple[str, str]] = Counter()
     for number in frequent:
         logged = usage.log[number]
-        decision = reference.decide(logged.request)
-        least = min(decision.missing, key=len, default=())
-        key = (
-            f"{logged.request.resource.type}/{logged.request.action}",
-            " and ".join(map(_by_type, least)) or "(nothing would do)",
-        )
+        least = min(reference.decide(logged.request).missing, key=len, default=())
+        key = "/".join(logged.operation), " and ".join(map(_by_type, least)) or "(nothing would do)"
         counts[key] += logged.count
         requests[key] += 1
         callers.setdefault(key, set()).add(logged.request.user)

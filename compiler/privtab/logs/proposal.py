@@ -7,10 +7,10 @@ and that could be removed is superfluous: when it was looked at, an allow was lo
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
+from privtab.analysis.state_diff.chosen import without_rows
 from privtab.ir.formula import item_condition, leaves, on_entity
 from privtab.ir.nodes import Has, Program
 from privtab.logs.excerpts import USER, Row, StateRows
@@ -96,22 +96,9 @@ def propose(
     removed = reduction.removed
     kept = {**protected, **reduction.carrying}
     kept |= dict.fromkeys(found.rows.denials, DENIAL)
-    gone: dict[str, set[int]] = {}
-    for row in removed:
-        table, number = found.rows.place(row)
-        gone.setdefault(table, set()).add(number)
-    state = less(found.rows.whole, gone)
+    state = without_rows(found.rows.whole, map(found.rows.place, removed))
     _prove(program, found, state)
     return Proposal(removed=tuple(sorted(removed)), state=state, needed=reduction.needed, kept=kept)
-
-
-def less(state: State, gone: Mapping[str, Collection[int]]) -> State:
-    """A state of one moment without some rows."""
-    tables: Any = {
-        table: state.table(table).some([n for n in range(len(getattr(state, table))) if n not in numbers])
-        for table, numbers in gone.items()
-    }
-    return replace(state, **tables)
 
 
 def _prove(program: Program, found: Usage, state: State) -> None:

@@ -48,9 +48,7 @@ def batches(
     """The decisions of logs in batches, file by file. `entries`: reads one entry. Raises as `read`."""
     listed = list(map(str, logs))
     for store in [location for location in listed if location.startswith(STORE)]:
-        from privtab.logs import journal
-
-        yield from _in_batches(journal.rows(store, reading), reading)
+        yield from _in_batches(_of_store(store, reading), reading)
     others = [location for location in listed if not location.startswith(STORE)]
     for path in files(others) if others or not listed else ():
         if path.name.startswith(".") and path.suffix == ".crc":
@@ -61,6 +59,31 @@ def batches(
                 yield from batches_of(file, str(path), reading, entries)
         except OSError as error:
             raise FileError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _of_store(location: str, reading: Reading) -> Iterator[Row]:
+    """The decisions of a store at `store:URL`, each of whose changes that somebody asked for was decided, and allowed.
+
+    `state_revision` is the number of the change before which each was made.
+    """
+    from privtab.store.journal import Journal
+
+    journal = Journal.open(location.removeprefix(STORE))
+    reading.files += 1
+    for entry in journal.log():
+        if not {"subject", "action", "resource"} <= entry.request.keys():
+            reading.other["change that was not decided"] += 1
+            continue
+        event = {
+            "decision_id": entry.request_id or str(entry.number),
+            "path": f"privtab/{journal.system}/decision",
+            "input": entry.request,
+            "result": entry.decision,
+            "timestamp": entry.at,
+        }
+        for row in opa.rows(event, f"{location}:{entry.number}", reading):
+            cells = dict(zip(SCHEMA.names, row, strict=True))
+            yield tuple((cells | {"origin": "store", "state_revision": str(entry.number - 1)}).values())
 
 
 def files(logs: Iterable[str | os.PathLike[str]]) -> list[Path]:
@@ -134,14 +157,8 @@ def _times(cells: list[str | None]) -> pa.Array:
     try:
         return texts.cast(pa.timestamp("ns", "UTC")).cast(SCHEMA[_TIME].type, safe=False)
     except pa.ArrowInvalid:
-        return pa.concat_arrays([_time(text) for text in cells])
-
-
-def _time(text: str | None) -> pa.Array:
-    try:
-        return pa.array([text], pa.string()).cast(pa.timestamp("ns", "UTC")).cast(SCHEMA[_TIME].type, safe=False)
-    except pa.ArrowInvalid:
-        return pa.nulls(1, SCHEMA[_TIME].type)
+        single = len(cells) == 1
+        return pa.nulls(1, SCHEMA[_TIME].type) if single else pa.concat_arrays([_times([text]) for text in cells])
 
 
 def _of_parquet(file: BinaryIO, path: str, reading: Reading) -> Iterator[pa.RecordBatch]:

@@ -20,7 +20,8 @@ Kind: TypeAlias = Literal["lost", "gained", "unexplained"]
 KINDS: tuple[Kind, ...] = ("lost", "gained", "unexplained")
 """Allowed then and denied now; denied then and allowed now; answered otherwise than the policy and the state of its moment do."""
 
-_KEYS = ("kind", "recorded", "then", "now", "user", "action", "resource", "more", "policy_revision", "state_revision")
+REVISIONS = ("policy_revision", "state_revision")
+_KEYS = ("kind", "recorded", "then", "now", "user", "action", "resource", "more", *REVISIONS)
 _HOW = (("requests", "sum"), ("first", "min"), ("last", "max"), ("decision_id", "first"), ("position", "first"))
 _MORE = ("subject_type", "groups", "active_roles", "with", "flags", "attributes")
 _ANSWERS = ("recorded", "then", "now")
@@ -83,7 +84,7 @@ class Replay:
             for why, number in part["not_replayed"].items():
                 self.skip(why, number)
             self.cover(part["first"], part["last"])
-        self.questions = _merged(parts.filter(pc.invert(told)))
+        self.questions = grouped(parts.filter(pc.invert(told)), _KEYS, _HOW)
 
     def cover(self, first: int | None, last: int | None) -> None:
         """Extend the time of replayed decisions."""
@@ -104,17 +105,8 @@ def replay(
     """Decide batches of logged decisions again. `system`: the package in the log whose decisions count; default: the policy's name."""
     package = system or moments.new.program.system
     found = Replay(reading=reading or Reading())
-    parts: list[pa.Table] = []
-    pending = 0
-    for batch in batches:
-        for differences in _of_batch(batch, moments, package, found):
-            parts.append(differences)
-            pending += len(differences)
-        if pending > _PENDING:
-            parts = [_merged(pa.concat_tables(parts))]
-            pending = 0
-    if parts:
-        found.questions = _merged(pa.concat_tables(parts))
+    parts = (differences for batch in batches for differences in _of_batch(batch, moments, package, found))
+    found.questions = merged(parts, QUESTIONS, _KEYS, _HOW, most=_PENDING)
     found.left_out |= moments.left_out
     return found
 
@@ -142,19 +134,19 @@ def _of_batch(batch: pa.RecordBatch, moments: Moments, package: str, found: Repl
             continue
         deciders = [decider for decider in (then, now) if decider is not None]
         if any(decider.hidden_by_mask for decider in deciders):
-            part = _without(part, part["masked"].is_valid(), MASKED, found)
+            part = without(part, part["masked"].is_valid(), MASKED, found.skip)
         for decider in deciders:
             if decider.missing:
-                part = _without(part, decider.lacks_shards(part), "the shard of the state is not known", found)
+                part = without(part, decider.lacks_shards(part), "the shard of the state is not known", found.skip)
         if any(decider.timed for decider in deciders):
-            part = _without(part, part["time"].is_null(), "no time, and rows of the state hold for a time", found)
+            part = without(part, part["time"].is_null(), "no time, and rows of the state hold for a time", found.skip)
         if len(part):
             yield _differences(part, state, then, now, found)
 
 
-def _without(rows: pa.RecordBatch, chosen: pa.Array, why: str, found: Replay) -> pa.RecordBatch:
-    """Rows without some that cannot be decided, which are counted."""
-    found.skip(why, pc.sum(chosen).as_py() or 0)
+def without(rows: pa.RecordBatch, chosen: pa.Array, why: str, skip: Callable[[str, int], None]) -> pa.RecordBatch:
+    """Rows without some that cannot be decided, of which `skip` is told."""
+    skip(why, pc.sum(chosen).as_py() or 0)
     return rows.filter(pc.invert(chosen))
 
 
@@ -193,7 +185,7 @@ def _differences(
         "last": part["time"],
     }
     arrays = [columns[name] if name in columns else part[name] for name in QUESTIONS.names]
-    return _merged(pa.Table.from_arrays(arrays, schema=QUESTIONS))
+    return grouped(pa.Table.from_arrays(arrays, schema=QUESTIONS), _KEYS, _HOW)
 
 
 def more(rows: pa.RecordBatch) -> Iterator[str | None]:
@@ -203,9 +195,17 @@ def more(rows: pa.RecordBatch) -> Iterator[str | None]:
         yield json.dumps(given, ensure_ascii=False, separators=(",", ":")) if given else None
 
 
-def _merged(table: pa.Table) -> pa.Table:
-    """One row for each distinct question."""
-    return grouped(table, _KEYS, _HOW).select(QUESTIONS.names)
+def merged(
+    parts: Iterable[pa.Table], schema: pa.Schema, keys: Sequence[str], how: Sequence[tuple[str, str]], *, most: int
+) -> pa.Table:
+    """Parts as `grouped` makes them one table, which is done whenever so many rows wait for it."""
+    waiting, rows = [schema.empty_table()], 0
+    for part in parts:
+        waiting.append(part)
+        rows += len(part)
+        if rows > most:
+            waiting, rows = [grouped(pa.concat_tables(waiting), keys, how)], 0
+    return grouped(pa.concat_tables(waiting), keys, how)
 
 
 def grouped(table: pa.Table, keys: Sequence[str], how: Sequence[tuple[str, str]]) -> pa.Table:
@@ -217,9 +217,4 @@ def grouped(table: pa.Table, keys: Sequence[str], how: Sequence[tuple[str, str]]
 def request_row(question: Mapping[str, Any]) -> dict[str, Any]:
     """A question as a row of a log, to decide it again by itself."""
     row: dict[str, Any] = dict.fromkeys(_MORE) | json.loads(question["more"] or "{}")
-    return row | {
-        "user": question["user"],
-        "action": question["action"],
-        "resource": question["resource"],
-        "time": question["last"],
-    }
+    return row | {name: question[name] for name in ("user", "action", "resource")} | {"time": question["last"]}

@@ -16,10 +16,9 @@ from privtab.analysis.diff.markdown import as_code, as_text
 from privtab.analysis.diff.nodes import Diff
 from privtab.analysis.diff.summary import answers_text, combine_pairs, holding_texts, request_text
 from privtab.diagnostics import Diagnostic, Severity, Span
-from privtab.ir.nodes import Program
 from privtab.logs.deciding import Decider
 from privtab.logs.moments import Moments, Unknown
-from privtab.logs.replaying import KINDS, Kind, Replay, request_row
+from privtab.logs.replaying import KINDS, REVISIONS, Kind, Replay, request_row
 from privtab.printable import count
 from privtab.request import Decision
 
@@ -117,30 +116,24 @@ class Report:
 def report(replay: Replay, moments: Moments, compared: Diff | None) -> Report:
     """Group what a replay found. `compared`: the earlier policy and the new one."""
     groups = [group for kind in KINDS for group in _groups(kind, replay.of(kind), moments)]
-    return Report(
-        replay=replay,
-        groups=tuple(groups),
-        possible=None if compared is None else tuple(_possible(compared, groups)),
-    )
+    possible = None if compared is None else tuple(_possible(compared, groups))
+    return Report(replay=replay, groups=tuple(groups), possible=possible)
 
 
 def _groups(kind: Kind, questions: pa.Table, moments: Moments) -> Iterator[Group]:
     types = pc.list_element(pc.split_pattern(questions["resource"], ":", max_splits=1), 0)
     names = pc.binary_join_element_wise(types, questions["action"], "/")
-    explained = [
-        _explained(question, moments, now=kind == "gained") for question in _rows(questions.slice(0, EXPLAINED))
-    ]
+    frequent = questions.slice(0, EXPLAINED).to_pylist()
+    explained = [_explained(question, moments, now=kind == "gained") for question in frequent]
     for span, where, listed in _places(names, questions, moments):
         chosen = pc.is_in(names, pa.array(listed))
         part = questions.filter(chosen)
         positions = [at for at in pc.indices_nonzero(chosen).to_pylist() if at < EXPLAINED]
         through: Counter[str] = Counter()
-        for at in positions:
-            question, decision = explained[at]
-            for principal in (
-                {str(reason["through"]) for reason in decision.reasons if "through" in reason} if decision else ()
-            ):
-                through[principal] += question["requests"]
+        for question, decision in (explained[at] for at in positions):
+            reasons = () if decision is None else decision.reasons
+            principals = {str(reason["through"]) for reason in reasons if "through" in reason}
+            through.update(dict.fromkeys(principals, question["requests"]))
         yield Group(
             kind=kind,
             rows=tuple(listed),
@@ -158,11 +151,6 @@ def _groups(kind: Kind, questions: pa.Table, moments: Moments) -> Iterator[Group
         )
 
 
-def _rows(questions: pa.Table) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = questions.to_pylist()
-    return found
-
-
 def _places(
     names: pa.ChunkedArray, questions: pa.Table, moments: Moments
 ) -> Iterator[tuple[Span | None, str | None, list[str]]]:
@@ -178,7 +166,7 @@ def _places(
 
 def _explained(question: dict[str, Any], moments: Moments, *, now: bool) -> tuple[dict[str, Any], Decision | None]:
     """A question, and its decision now or at its moment; None if that is not known."""
-    policy, state = question["policy_revision"], question["state_revision"]
+    policy, state = (question[name] for name in REVISIONS)
     try:
         decider: Decider | None = moments.now(policy, state) if now else moments.then(policy, state)
         return question, None if decider is None else decider.explain(request_row(question))
@@ -201,9 +189,7 @@ def _sample(explained: tuple[dict[str, Any], Decision | None], kind: Kind, momen
     return found
 
 
-_OF_SAMPLE = (
-    "requests", "recorded", "then", "now", "last", "decision_id", "position", "policy_revision", "state_revision"
-)  # fmt: skip
+_OF_SAMPLE = ("requests", "recorded", "then", "now", "last", "decision_id", "position", *REVISIONS)
 
 
 def why(sample: Mapping[str, Any]) -> str:
@@ -215,10 +201,8 @@ def why(sample: Mapping[str, Any]) -> str:
 
 def _text(question: Mapping[str, Any]) -> str:
     more = json.loads(question["more"] or "{}")
-    objects = [f"{slot}={entity}" for slot, entity in more.get("with", ())]
-    return " ".join(
-        [str(question["user"]), str(question["action"]), str(question["resource"]), *objects, *more.get("flags", ())]
-    )
+    asked = [str(question[name]) for name in ("user", "action", "resource")]
+    return " ".join([*asked, *(f"{slot}={entity}" for slot, entity in more.get("with", ())), *more.get("flags", ())])
 
 
 def _most(questions: pa.Table, name: str) -> tuple[tuple[str, int], ...]:
@@ -229,10 +213,8 @@ def _most(questions: pa.Table, name: str) -> tuple[tuple[str, int], ...]:
 
 def _place(pair: tuple[str, ...], moments: Moments, revision: str | None) -> tuple[Span | None, str | None]:
     """The place of a row in the new policy, or in that of the moment if the new one has it no more."""
-    programs: list[Program] = [moments.new.program]
-    if moments.policy is not None:
-        programs.append(moments.policy_at(revision).program)
-    for program in programs:
+    policies = [moments.new, *([] if moments.policy is None else [moments.policy_at(revision)])]
+    for program, _ in policies:
         rule = program.rules.get((pair[0], pair[-1]))
         if rule is not None:
             if rule.span.line:
@@ -305,9 +287,8 @@ def markdown(found: Report) -> str:
         lines += ["| request | times | recorded | then | now | why |", "|---|---|---|---|---|---|"]
         for sample in group.samples:
             answers = " | ".join("allow" if sample[name] else "deny" for name in ("recorded", "then", "now"))
-            lines.append(
-                f"| {as_code(sample['request'])} | {sample['requests']:,} | {answers} | {as_text(why(sample))} |"
-            )
+            cells = as_code(sample["request"]), f"{sample['requests']:,}", answers, as_text(why(sample))
+            lines.append(f"| {' | '.join(cells)} |")
         lines += [""]
     if found.possible:
         lines += ["### Possible, not seen", "", "| row | verdict | witness |", "|---|---|---|"]
@@ -326,18 +307,16 @@ def prometheus(found: Report) -> str:
         return Gauge(f"privtab_replay_{name}", meaning, labels, registry=registry)
 
     decisions = gauge("decisions", "Logged decisions by what a replay found.", "result")
-    changes = gauge(
-        "changed_decisions", "Logged decisions that a replay answers otherwise, by row of the table.", "result", "rule"
-    )
+    meaning = "Logged decisions that a replay answers otherwise, by row of the table."
+    changes = gauge("changed_decisions", meaning, "result", "rule")
     for kind in KINDS:
         decisions.labels(kind).set(replay.count(kind))
     decisions.labels("same").set(replay.replayed - sum(map(replay.count, KINDS)))
     decisions.labels("skipped").set(sum(replay.not_replayed.values()))
     for group in found.groups:
         changes.labels(group.kind, ", ".join(group.rows)).set(group.requests)
-    gauge("incomplete", "1 if the logs are damaged, or not all of their decisions were replayed.").set(
-        bool(found.incomplete)
-    )
+    incomplete = gauge("incomplete", "1 if the logs are damaged, or not all of their decisions were replayed.")
+    incomplete.set(bool(found.incomplete))
     gauge("last_decision_seconds", "When the last replayed decision was made.").set((replay.last or 0) / 1e6)
     return generate_latest(registry).decode()
 

@@ -17,7 +17,7 @@ from privtab.logs.distinct import Log
 from privtab.logs.excerpts import USER, Row, StateRows
 from privtab.logs.proposal import DENIAL, Proposal, propose, removal_order
 from privtab.logs.usage import Seen, Tell, Usage, Use, usage
-from privtab.moments import ALWAYS, Window, shown
+from privtab.moments import ALWAYS, shown
 from privtab.state.chains import ROLE
 from privtab.state.findings import row_sentence
 from privtab.state.load import cells_of
@@ -62,15 +62,16 @@ class RowUse:
     def to_json(self) -> dict[str, Any]:
         """As in reports."""
         place = None if self.place is None else {name: getattr(self.place, name) for name in ("path", "row", "line")}
-        return {
-            "table": self.table,
-            "row": self.text,
-            "place": place,
-            "use": str(self.use),
-            **_seen(self.seen),
-            "stays": self.stays,
-            "proposed": self.proposed,
-        }
+        return self._cells(_time) | {"place": place}
+
+    def as_row(self) -> dict[str, Any]:
+        """As in tables, `ROWS`."""
+        place = {} if self.place is None else {"path": self.place.path, "number": self.place.row}
+        return self._cells(lambda moment: None if moment in _EDGES else moment // 1000) | place
+
+    def _cells(self, time: Callable[[int], object]) -> dict[str, Any]:
+        told = {"table": self.table, "row": self.text, "use": str(self.use)}
+        return {**told, **_seen(self.seen, time), "stays": self.stays, "proposed": self.proposed}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,7 @@ class OperationUse:
 
     def to_json(self) -> dict[str, Any]:
         """As in reports."""
-        return {"rule": self.rule, "place": self.place, **_seen(self.seen), "denied": self.denied}
+        return {"rule": self.rule, "place": self.place, **_seen(self.seen, _time), "denied": self.denied}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,21 +143,7 @@ class Unused:
 
     def table(self) -> pa.Table:
         """The rows of the state as columns, `ROWS`."""
-        places = [row.place for row in self.rows]
-        seen = [row.seen for row in self.rows]
-        columns = {
-            "table": [row.table for row in self.rows],
-            "row": [row.text for row in self.rows],
-            "path": [None if place is None else place.path for place in places],
-            "number": [None if place is None else place.row for place in places],
-            "use": [str(row.use) for row in self.rows],
-            "count": [0 if uses is None else uses.count for uses in seen],
-            "first": [None if uses is None or uses.first in _EDGES else uses.first // 1000 for uses in seen],
-            "last": [None if uses is None or uses.last in _EDGES else uses.last // 1000 for uses in seen],
-            "stays": [row.stays for row in self.rows],
-            "proposed": [row.proposed for row in self.rows],
-        }
-        return pa.Table.from_arrays([pa.array(columns[field.name], field.type) for field in ROWS], schema=ROWS)
+        return pa.Table.from_pylist([row.as_row() for row in self.rows], ROWS)
 
     def to_json(self) -> dict[str, Any]:
         """As in reports."""
@@ -179,10 +166,9 @@ class Unused:
         }
 
 
-def _seen(seen: Seen | None) -> dict[str, Any]:
-    if seen is None:
-        return {"count": 0, "first": None, "last": None}
-    return {"count": seen.count, "first": _time(seen.first), "last": _time(seen.last)}
+def _seen(seen: Seen | None, time: Callable[[int], object]) -> dict[str, Any]:
+    uses = seen or Seen()
+    return {"count": uses.count, "first": time(uses.first), "last": time(uses.last)}
 
 
 def _time(moment: int) -> str | None:
@@ -246,54 +232,45 @@ def unused(program: Program, observed: Observed, log: Log, *, tell: Callable[[st
         ends = set()
         for row in range(len(rows)):
             table, number = rows.place(row)
-            why = stays.get((table, numbers[table][number]))
+            original = numbers[table][number]
+            why = stays.get((table, original))
             if why is not None:
                 protected[row] = why
-            elif (
-                table in observed.whole.windows
-                and observed.whole.windows[table][numbers[table][number]].end != moments.LAST
-            ):
+            elif table in windows and windows[table][original].end != moments.LAST:
                 ends.add(row)
         order.extend(removal_order(program, rows, protected, ends))
         return {row: n for n, row in enumerate(order)}
 
-    state = observed.whole.at(observed.moment)
+    state, windows = observed.whole.at(observed.moment), observed.whole.windows
     found = usage(program, state, log.requests, rank=rank, tell=tell and tell("finding what was used"))
-    windows = observed.whole.windows
     ever = StateRows(program, replace(observed.whole, windows={})) if windows else None
     proposal = propose(program, found, order, protected, ever=ever, tell=tell and tell("removing rows"))
     listed = dict.fromkeys((*order, *range(len(found.rows))))
     removed = set(proposal.removed)
     kept = protected | dict.fromkeys(found.rows.denials, DENIAL) | dict(proposal.kept)
 
-    def use(row: Row) -> RowUse:
-        table, number = found.rows.place(row)
-        original = numbers[table][number]
+    def told(table: str, number: int, cells: Mapping[str, str], stays: str | None, row: Row | None) -> RowUse:
+        """What is told of a row by its number in the whole state; `row`: its number if it holds at the moment."""
+        window = windows[table][number] if table in windows else ALWAYS
+        text = row_sentence(table, cells)
         return RowUse(
             table=table,
-            text=_text(
-                row_sentence(table, found.rows.named(row)), windows[table][original] if table in windows else ALWAYS
-            ),
-            place=observed.places.of(table, original),
-            use=found.of(row),
-            seen=found.seen.get(row),
-            stays=kept.get(row),
+            # As `state diff --without` and a file of rows to keep name it.
+            text=text if window == ALWAYS else f"{text}, {shown(window)}",
+            place=observed.places.of(table, number),
+            use=Use.UNUSED if row is None else found.of(row),
+            seen=None if row is None else found.seen.get(row),
+            stays=stays,
             proposed=row in removed,
         )
 
+    def use(row: Row) -> RowUse:
+        table, number = found.rows.place(row)
+        return told(table, numbers[table][number], found.rows.named(row), kept.get(row), row)
+
     holding = {table: set(listed) for table, listed in numbers.items()}
     elsewhere = [
-        RowUse(
-            table=table,
-            text=_text(
-                row_sentence(table, next(cells_of(observed.whole.some({table: [number]}), table))),
-                windows[table][number],
-            ),
-            place=observed.places.of(table, number),
-            use=Use.UNUSED,
-            seen=None,
-            stays=why,
-        )
+        told(table, number, next(cells_of(observed.whole.some({table: [number]}), table)), why, None)
         for (table, number), why in stays.items()
         if table in holding and number not in holding[table]
     ]
@@ -306,11 +283,6 @@ def unused(program: Program, observed: Observed, log: Log, *, tell: Callable[[st
         users=tuple(_users(found)),
         proposal=proposal,
     )
-
-
-def _text(sentence: str, window: Window) -> str:
-    """A row as `state diff --without` and a file of rows to keep name it."""
-    return sentence if window == ALWAYS else f"{sentence}, {shown(window)}"
 
 
 def _operations(program: Program, found: Usage) -> Iterator[OperationUse]:

@@ -105,14 +105,12 @@ class Reading:
 
     def add(self, other: Mapping[str, Any]) -> None:
         """Add what was read elsewhere, in its JSON form."""
-        self.files += other["files"]
-        self.decisions += other["decisions"]
-        self.other.update(other["other"])
-        self.problems.update(other["problems"])
-        self.damaged += other["damaged"]
-        self.places += other["places"][: MOST_KEPT - len(self.places)]
-        self.backwards += other["backwards"]
-        self.dropped.update(other["dropped"])
+        for name, found in other.items():
+            own = getattr(self, name)
+            if isinstance(own, Counter):
+                own.update(found)
+            else:
+                setattr(self, name, own + (found[: MOST_KEPT - len(own)] if isinstance(own, list) else found))
 
     def gaps(self, skipped: Mapping[str, int], samples: Mapping[str, str] = MappingProxyType({})) -> list[str]:
         """What of the logs an answer does not speak for. `skipped`: decisions that were not used, by why, of which there may be `samples`."""
@@ -136,16 +134,8 @@ class Reading:
 
     def to_json(self) -> dict[str, Any]:
         """As in reports."""
-        return {
-            "files": self.files,
-            "decisions": self.decisions,
-            "other": dict(sorted(self.other.items())),
-            "problems": dict(sorted(self.problems.items())),
-            "damaged": self.damaged,
-            "places": self.places,
-            "backwards": self.backwards,
-            "dropped": dict(self.dropped),
-        }
+        values = {name: getattr(self, name) for name in self.__slots__ if name != "most_places"}
+        return {name: dict(sorted(v.items())) if isinstance(v, Counter) else v for name, v in values.items()}
 
 
 def log_schema() -> dict[str, Any]:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from privtab.engines.python import Opener
 from privtab.ir.nodes import Program
 from privtab.logs.distinct import LoggedRequest
-from privtab.logs.excerpts import Caller, Excerpt, Row, Rows, StateRows, callers
+from privtab.logs.excerpts import Caller, Excerpt, Row, Rows, StateRows, caller_of
 from privtab.moments import FIRST, LAST
 from privtab.pipeline import policy_artifacts
 from privtab.request import Request
@@ -109,13 +109,13 @@ def usage(
         denials=[n for n, logged in enumerate(known) if not logged.allowed and not answers[n]],
     )
     for logged in known:
-        operation = logged.request.resource.type, logged.request.action
         if logged.allowed:
-            found.operations.setdefault(operation, Seen()).add(logged)
+            found.operations.setdefault(logged.operation, Seen()).add(logged)
         else:
-            found.denied[operation] = found.denied.get(operation, 0) + logged.count
+            found.denied[logged.operation] = found.denied.get(logged.operation, 0) + logged.count
     ranks = rank(found.rows)
-    found.by_caller = dict(callers((n, known[n].request) for n in found.allows))
+    for number in found.allows:
+        found.by_caller.setdefault(caller_of(known[number].request), []).append(number)
     for done, (caller, numbers) in enumerate(found.by_caller.items()):
         _of_caller(found, caller, numbers, ranks)
         if tell is not None:
@@ -141,9 +141,8 @@ def _of_caller(found: Usage, caller: Caller, numbers: Collection[int], ranks: Ma
         for row in ways.used:
             found.seen.setdefault(row, Seen()).add(logged)
         used |= ways.used
-        operation = logged.request.resource.type, logged.request.action
         held = {found.rows.containers.get(row, "") for row in ways.used}
-        found.through.update({(role, operation): logged.count for role in held if role.startswith(ROLE)})
+        found.through.update({(role, logged.operation): logged.count for role in held if role.startswith(ROLE)})
         found.witnesses[number] = ways.best(ranks)
     found.relevant[caller] = frozenset(row for row in rows if row in used or row in found.rows.denials)
 

@@ -13,7 +13,7 @@ from privtab.errors import PrivtabError
 from privtab.fmt import format_source
 from privtab.lsp.completion import complete, complete_case
 from privtab.lsp.documents import PolicyDocument
-from privtab.lsp.hover import hover, outline
+from privtab.lsp.hover import hover
 from privtab.lsp.occurrences import Occurrence
 from privtab.lsp.rename import rename
 from privtab.lsp.server import PolicyServer, RequestRefused, file_of, is_reported
@@ -37,13 +37,8 @@ _COMPLETIONS = {
 }
 
 
-async def opened(ls: PolicyServer, params: t.DidOpenTextDocumentParams) -> None:
-    """Check a file that was opened."""
-    ls.check_soon(params.text_document.uri)
-
-
-async def changed(ls: PolicyServer, params: t.DidChangeTextDocumentParams) -> None:
-    """Check a text once nothing is typed for a moment."""
+async def edited(ls: PolicyServer, params: t.DidOpenTextDocumentParams | t.DidChangeTextDocumentParams) -> None:
+    """Check a text that was opened or changed, once nothing is typed for a moment."""
     ls.check_soon(params.text_document.uri)
 
 
@@ -120,11 +115,11 @@ async def renamed(ls: PolicyServer, params: t.RenameParams) -> t.WorkspaceEdit:
     except PrivtabError as error:
         raise RequestRefused(str(error)) from None
     open_texts = ls.open_texts()
-    if any(open_texts.get(edited.path, edited.source.text) != edited.source.text for edited, _ in edits):
+    if any(open_texts.get(file.path, file.source.text) != file.source.text for file, _ in edits):
         raise RequestRefused("a file was edited meanwhile: rename again")
     changes = {
-        ls.uri(edited.path): [t.TextEdit(ls.range(span, edited.source), new) for span, new in sorted(texts.items())]
-        for edited, texts in edits
+        ls.uri(file.path): [t.TextEdit(ls.range(span, file.source), new) for span, new in sorted(texts.items())]
+        for file, texts in edits
     }
     return t.WorkspaceEdit(changes=changes)
 
@@ -155,9 +150,10 @@ def symbols(ls: PolicyServer, params: t.DocumentSymbolParams) -> list[t.Document
     document = ls.document(params.text_document.uri)
     if document is None:
         return []
+    declared = sorted((name for name in document.occurrences if name.declares), key=lambda name: name.span)
     return [
         t.DocumentSymbol(name=name.name, detail=detail, kind=_SYMBOLS[name.kind], range=at, selection_range=at)
-        for name in outline(document.occurrences)
+        for name in declared
         for at in (ls.range(name.span, document.source),)
         for detail in (", ".join(sorted(name.types or ())) or name.kind,)
     ]
@@ -195,8 +191,8 @@ def _same(ls: PolicyServer, params: Any) -> list[Occurrence]:
 
 
 FEATURES: tuple[tuple[str, Any, Callable[..., Any]], ...] = (
-    (t.TEXT_DOCUMENT_DID_OPEN, None, opened),
-    (t.TEXT_DOCUMENT_DID_CHANGE, None, changed),
+    (t.TEXT_DOCUMENT_DID_OPEN, None, edited),
+    (t.TEXT_DOCUMENT_DID_CHANGE, None, edited),
     (t.TEXT_DOCUMENT_DID_SAVE, None, saved),
     (t.TEXT_DOCUMENT_DID_CLOSE, None, closed),
     (t.TEXT_DOCUMENT_HOVER, None, hovered),

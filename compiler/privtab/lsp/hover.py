@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from privtab.backends.describe import describe_rule, set_texts
 from privtab.hints import listed
 from privtab.ir.nodes import Program, Rule
@@ -37,9 +35,8 @@ def _type(name: str, names: DeclaredNames) -> str | None:
     entity = names.entities.get(name)
     if entity is None:
         return None
-    notes = [f"one for each `{entity.parent}`"] * entity.single + [f"nests, at most {entity.nested} levels"] * bool(
-        entity.nested
-    )
+    notes = [f"one for each `{entity.parent}`"] if entity.single else []
+    notes += [f"nests, at most {entity.nested} levels"] if entity.nested else []
     notes += ["its ids are flat"] * entity.flat + ([f"a {entity.principal}"] if entity.principal else [])
     granted = [privilege for privilege, types in names.binds.items() if name in types]
     return _lines(
@@ -89,8 +86,3 @@ def _row(rule: Rule, program: Program) -> str:
 
 def _lines(*lines: str) -> str:
     return "\n\n".join(filter(None, lines))
-
-
-def outline(occurrences: Iterable[Occurrence]) -> Iterator[Occurrence]:
-    """The declarations of a file, in its order."""
-    return iter(sorted((o for o in occurrences if o.declares), key=lambda o: o.span))

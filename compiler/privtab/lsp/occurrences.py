@@ -40,6 +40,12 @@ def meet(types: Types, others: Types) -> bool:
     return types is None or others is None or not types.isdisjoint(others)
 
 
+def joined(several: Iterable[Types]) -> Types:
+    """The types that are in any of several."""
+    listed = list(several)
+    return None if None in listed else frozenset().union(*filter(None, listed))
+
+
 def same(occurrence: Occurrence, all_: Iterable[Occurrence]) -> tuple[Occurrence, ...]:
     """The places that have to change together with one: rows of an operation belong together where a `can` asks for several."""
     named = [other for other in all_ if (other.kind, other.name) == (occurrence.kind, occurrence.name)]
@@ -136,10 +142,9 @@ class _Policy:
                 case x.Related(targets=targets):
                     yield from self.targets(cell, targets, objects)
                 case x.CanDo(operation=name, targets=targets):
-                    of = [_types_of(target.text, types, objects) for target in targets]
-                    joined = None if None in of else frozenset().union(*filter(None, of))
+                    of = joined(_types_of(target.text, types, objects) for target in targets)
                     span = cell.part(name.start, name.end)
-                    yield Occurrence(kind="operation", name=name.text, span=span, types=joined)
+                    yield Occurrence(kind="operation", name=name.text, span=span, types=of)
                     yield from self.targets(cell, targets, objects)
                 case x.Comparison(left=left, right=right):
                     for term in (left, right) if isinstance(right, x.Name) else (left,):
@@ -241,9 +246,9 @@ def _in_scalar(
                 kind=kind, name=name, span=cell.part(start, end), types=types if kind == "operation" else None
             )
 
+    order: tuple[Kind, ...] = ("operation",) if key in _ASKING else ("privilege", "set")
     if node.text in kinds:
-        first: tuple[Kind, ...] = ("operation",) if key in _ASKING else ("privilege", "set")
-        yield from at(0, len(node.text), *first, "operation", "privilege", "set", "type")
+        yield from at(0, len(node.text), *order, "operation", "privilege", "set", "type")
         return
     path = re.fullmatch(r"(?:\w+/)?(\w+)/(\w+)", node.text)
     if path is not None:
@@ -252,7 +257,6 @@ def _in_scalar(
         return
     for typed in _TYPED.finditer(node.text):
         yield from at(*typed.span(1), "type")
-    order: tuple[Kind, ...] = ("operation",) if key in _ASKING else ("privilege", "set")
     for term in _TERM.finditer(node.text):
         for word in _WORD.finditer(node.text, *term.span()):
             yield from at(*word.span(), *order)

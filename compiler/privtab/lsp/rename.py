@@ -14,7 +14,7 @@ from privtab import pipeline
 from privtab.diagnostics import Diagnostic, Severity, Span
 from privtab.errors import PolicyInvalid, UsageError
 from privtab.lsp.documents import Document, Documents, PolicyDocument
-from privtab.lsp.occurrences import Occurrence, meet, same
+from privtab.lsp.occurrences import Occurrence, joined, meet, same
 from privtab.names import quoted
 from privtab.scenarios import Case
 from privtab.scenarios.collect import plans
@@ -43,9 +43,7 @@ def rename(name: Occurrence, new: str, policy: PolicyDocument, documents: Docume
         foreign = {state.path: other.path for other in others for state in documents.states(other, policy)}
     except PolicyInvalid as error:
         raise UsageError(_because(error.diagnostics)) from None
-    types = (
-        None if any(place.types is None for place in places) else frozenset().union(*(p.types or () for p in places))
-    )
+    types = joined(place.types for place in places)
     edits: list[tuple[Document, Edits]] = [(policy, _edits(policy, places, new))]
     for document in (*scenarios, *states.values()):
         named = (o for o in document.occurrences if (o.kind, o.name) == (name.kind, name.name) and meet(types, o.types))
@@ -59,7 +57,9 @@ def rename(name: Occurrence, new: str, policy: PolicyDocument, documents: Docume
 
 
 def _edits(document: Document, places: Iterable[Occurrence], new: str) -> Edits:
-    return {place.span: _spelt(_written(document.source, place.span), place, new) for place in places}
+    source = document.source
+    written = ((place, source.text[slice(*_offsets(source, place.span))]) for place in places)
+    return {place.span: _spelt(text, place, new) for place, text in written}
 
 
 def _spelt(written: str, place: Occurrence, new: str) -> str:
@@ -74,11 +74,6 @@ def _spelt(written: str, place: Occurrence, new: str) -> str:
 
 def _offsets(source: SourceFile, span: Span) -> tuple[int, int]:
     return (source.starts[span.line - 1] + span.column - 1, source.starts[span.end_line - 1] + span.end_column - 1)
-
-
-def _written(source: SourceFile, span: Span) -> str:
-    start, end = _offsets(source, span)
-    return source.text[start:end]
 
 
 def _edited(document: Document, edits: Edits) -> str:
@@ -125,15 +120,8 @@ def _asked(case: Case) -> tuple[object, ...]:
     """What a case asks and expects, without the names of generated callers, which follow the order of other names."""
     request, expected = case.request, case.expected
     with_ = tuple(f"{name}={entity}" for name, entity in request.with_.items())
-    return (
-        request.action,
-        str(request.resource),
-        with_,
-        request.flags,
-        expected.allowed,
-        expected.effects,
-        expected.missing,
-    )
+    asked = request.action, str(request.resource), with_, request.flags
+    return (*asked, expected.allowed, expected.effects, expected.missing)
 
 
 def _because(found: Iterable[Diagnostic]) -> str:

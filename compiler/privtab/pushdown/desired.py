@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from privtab.ir.nodes import ALWAYS as NO_GATE
 from privtab.ir.nodes import RESOURCE, Has, Program, Rule, Target
 from privtab.moments import ALWAYS
 from privtab.pushdown import TargetModule
-from privtab.pushdown.document import MappingDocument, NativeNames
+from privtab.pushdown.document import MappingDocument, NativeNames, Part
 from privtab.pushdown.rights import (
     EVERYONE,
     Account,
@@ -25,10 +25,13 @@ from privtab.pushdown.rights import (
     Object,
     Right,
     Traits,
+    accounts_of,
+    linked,
 )
 from privtab.reference.evaluate import EvaluationContext, Reference
 from privtab.request import Entity, Request
 from privtab.state.findings import in_order
+from privtab.state.load import cells_of
 from privtab.state.names import NOWHERE, Places
 from privtab.state.nodes import ALL_TABLES, Assignment, Grant, RowLocation, State, StateFinding
 
@@ -59,14 +62,13 @@ class Holders:
 
     def of(self, privilege: str, entity: Entity, users: Iterable[str]) -> frozenset[str]:
         """Those of the users who hold the privilege on the entity."""
-        rule = self._program.rules[entity.type, privilege]
-        return frozenset(
-            user
-            for user in users
-            if EvaluationContext(
-                self._reference, Request(user=f"user:{user}", action=privilege, resource=entity)
-            ).holds(rule.requires)
-        )
+        requires = self._program.rules[entity.type, privilege].requires
+
+        def holds(user: str) -> bool:
+            request = Request(user=f"user:{user}", action=privilege, resource=entity)
+            return EvaluationContext(self._reference, request).holds(requires)
+
+        return frozenset(filter(holds, users))
 
 
 def users_of(state: State) -> tuple[str, ...]:
@@ -117,10 +119,7 @@ def desired_rights(
     rows.read()
     rights = rows.rights
     if expand and not rows.findings:
-        plain = state.plain("expanding")
-        names = NativeNames(program, document, inventory.within)
-        memberships = frozenset(right for right in rights if isinstance(right, NativeMembership))
-        rights = rights | set(expanded(program, plain, document, inventory, names, memberships))
+        rights = rights | set(_Expansion(rows, state.plain("expanding")).grants(inventory.objects))
     present, absent = _present(rights, inventory, document.traits)
     return DesiredRights(
         rights=frozenset(present),
@@ -131,31 +130,13 @@ def desired_rights(
     )
 
 
-def accounts_of(right: Right) -> tuple[Account, ...]:
-    """The accounts that a right is about."""
-    match right:
-        case NativeGrant():
-            return (right.account,)
-        case NativeOwnership():
-            return (right.owner,)
-        case _:
-            return (right.account, right.role)
-
-
 def _present(rights: set[Right], inventory: Inventory, traits: Traits) -> tuple[set[Right], Counter[str]]:
     """The rights of logins and about objects that are there, and the number of the others by what is missing."""
     present: set[Right] = set()
     absent: Counter[str] = Counter()
     for right in rights:
-        missing: list[Account | Object] = (
-            []
-            if traits.adds_logins
-            else [
-                account
-                for account in accounts_of(right)
-                if account.kind == "login" and account not in inventory.accounts
-            ]
-        )
+        logins = [account for account in accounts_of(right) if account.kind == "login" and not traits.adds_logins]
+        missing: list[Account | Object] = [account for account in logins if account not in inventory.accounts]
         if isinstance(right, NativeGrant | NativeOwnership) and right.object not in inventory.objects:
             missing.append(right.object)
         if missing and traits.knows_names:
@@ -196,11 +177,12 @@ class _Rows:
             if reason is not None:
                 self.left_out[f"{table}: {reason}"] += len(rows)
                 continue
-            for number, (row, window) in enumerate(zip(rows, self.state.windows_of(table), strict=True)):
-                self._row = (table, number, _cells(table, row))
+            cells = zip(rows, cells_of(self.state, table), self.state.windows_of(table), strict=True)
+            for number, (row, named, window) in enumerate(cells):
+                self._row = (table, number, named)
                 if window != ALWAYS:
                     advice = "`--at TIME` pushes the rows that hold at that moment"
-                    self.refuse("S302", "the row holds for a time, and rights of the target always hold", advice)
+                    self.refuse("the row holds for a time, and rights of the target always hold", advice, code="S302")
                     continue
                 match table:
                     case "memberships":
@@ -212,13 +194,13 @@ class _Rows:
                     case "owners":
                         self.owner(*row)
                     case _:
-                        self.refuse("S301", f"rows of `{table}` have no counterpart in {self.document.target}")
+                        self.refuse(f"rows of `{table}` have no counterpart in {self.document.target}")
         self.left_out = Counter({reason: number for reason, number in self.left_out.items() if number})
 
     def membership(self, user: str, group: str) -> None:
         """A user or a group is in a group."""
         if "state" not in self.program.semantics.groups:
-            self.refuse("S301", "the policy takes groups from requests only, and the target would take this row")
+            self.refuse("the policy takes groups from requests only, and the target would take this row")
             return
         member = user if user.startswith("group:") else f"user:{user}"
         self.member(member, f"group:{group}")
@@ -227,11 +209,9 @@ class _Rows:
         """A principal holds a role."""
         role = self.program.roles.get(row.role)
         if row.scope is not None and not self.expand:
-            self.refuse(
-                "S301", f"the role is held within `{row.scope}`, and roles of the target are held everywhere", EXPAND
-            )
+            self.refuse(f"the role is held within `{row.scope}`, and roles of the target are held everywhere", EXPAND)
         elif role is not None and role.grants and not self.expand:
-            self.refuse("S301", f"the policy gives `{row.role}` default grants on all entities of a type", EXPAND)
+            self.refuse(f"the policy gives `{row.role}` default grants on all entities of a type", EXPAND)
         elif row.scope is None and (role is None or role.scope is None):
             self.member(row.principal, f"role:{row.role}")
         else:
@@ -246,33 +226,27 @@ class _Rows:
         if account is None or held is None:
             return
         if account == EVERYONE:
-            self.refuse("S301", f"{self.document.target} gives {held} to accounts one by one, and not to everyone")
+            self.refuse(f"{self.document.target} gives {held} to accounts one by one, and not to everyone")
             return
         links = self.document.traits.links
         if links is None or (account.kind, held.kind) in links:
             self.rights.add(NativeMembership(account, held))
         else:
-            advice = "leave out the table, with a reason"
-            self.refuse(
-                "S301", f"{self.document.target} does not say which {account.kind} has which {held.kind}", advice
-            )
+            message = f"{self.document.target} does not say which {account.kind} has which {held.kind}"
+            self.refuse(message, "leave out the table, with a reason")
 
     def grant(self, row: Grant) -> None:
         """A principal is allowed or denied a privilege."""
         type_ = row.entity.type
-        reason = self.document.left_out["types"].get(type_)
-        if reason is not None:
-            self.left_out[f"{type_}: {reason}"] += 1
+        if self.leaves_out("types", type_):
             return
-        object_ = None
-        if type_ in self.document.objects:
-            object_ = self.object(row.entity)
-            if object_ is None:
-                return
+        object_ = self.object(row.entity) if type_ in self.document.objects else None
+        if object_ is None and type_ in self.document.objects:
+            return
         account = self.account(row.grantee)
         if account is not None and account.kind not in self.document.traits.grantees:
             kinds = " and ".join(f"{kind}s" for kind in self.document.traits.grantees if kind != "everyone")
-            self.refuse("S301", f"{self.document.target} gives privileges to {kinds} only, and not to {account}")
+            self.refuse(f"{self.document.target} gives privileges to {kinds} only, and not to {account}")
             return
         given = privilege_names(self.program).privileges_of(row.privilege, type_, row.effect)
         for privilege in filter(self.program.grantable.__contains__, given):
@@ -282,51 +256,45 @@ class _Rows:
 
     def natives(self, row: Grant, privilege: str) -> Iterator[str]:
         """The native privileges for one privilege of a row, unless the target would mean more or less by them."""
-        reason = self.document.left_out["privileges"].get(privilege)
         mapped = self.document.privileges.get(privilege, {})
         type_, target = row.entity.type, self.document.target
         below = [t for t in mapped if t != type_ and type_ in self.program.chain(t)]
         inherited = bool(below) and self.program.inherits(privilege)
-        if reason is not None:
-            self.left_out[f"{privilege}: {reason}"] += 1
-        elif type_ not in mapped and not inherited:
+        if self.leaves_out("privileges", privilege):
+            return
+        if type_ not in mapped and not inherited:
             why = "under `privileges`, or under `leave_out` with a reason"
-            self.refuse("S301", f"`{privilege}` on a {type_} has no counterpart in {target}", f"name it {why}")
+            self.refuse(f"`{privilege}` on a {type_} has no counterpart in {target}", f"name it {why}")
         elif self.expand:
             pass
         elif row.effect == "deny" and not self.document.traits.denials:
-            self.refuse("S301", f"{target} has no denials", EXPAND)
+            self.refuse(f"{target} has no denials", EXPAND)
         elif inherited and (type_ not in mapped or not self.document.inherits):
             names = " and ".join(f"every {t}" for t in below)
-            self.refuse("S301", f"the grant is also about {names} in the {type_}, and one of {target} is not", EXPAND)
+            self.refuse(f"the grant is also about {names} in the {type_}, and one of {target} is not", EXPAND)
         elif below and not inherited and self.document.inherits:
-            self.refuse("S301", f"in {target}, the grant would also be about what lies in the {type_}", EXPAND)
+            self.refuse(f"in {target}, the grant would also be about what lies in the {type_}", EXPAND)
         else:
             yield from mapped.get(type_, ())
 
     def owner(self, entity: Entity, owner: str) -> None:
         """A principal owns an entity."""
-        reason = self.document.left_out["types"].get(entity.type)
-        if reason is not None:
-            self.left_out[f"{entity.type}: {reason}"] += 1
+        if self.leaves_out("types", entity.type):
             return
         if entity.type not in self.document.owners or not self.document.traits.owners:
             advice = "name it under `owners`, or leave out the table `owners`, with a reason"
-            self.refuse("S301", f"the owner of a {entity.type} has no counterpart in {self.document.target}", advice)
+            self.refuse(f"the owner of a {entity.type} has no counterpart in {self.document.target}", advice)
             return
         object_, account = self.object(entity), self.account(owner)
         if object_ is None or account is None:
             return
         if account == EVERYONE:
-            self.refuse("S301", f"in {self.document.target}, not everyone owns {object_}")
+            self.refuse(f"in {self.document.target}, not everyone owns {object_}")
             return
-        others = [
-            r for r in self.rights if isinstance(r, NativeOwnership) and r.object == object_ and r.owner != account
-        ]
-        if others:
-            self.refuse(
-                "S305", f"{object_} has one owner in {self.document.target}, and another row says {others[0].owner}"
-            )
+        owners = (r.owner for r in self.rights if isinstance(r, NativeOwnership) and r.object == object_)
+        if (other := next((owner for owner in owners if owner != account), None)) is not None:
+            message = f"{object_} has one owner in {self.document.target}, and another row says {other}"
+            self.refuse(message, code="S305")
             return
         self.rights.add(NativeOwnership(object_, account))
         self.rights |= {NativeGrant(account, "allow", native, object_) for native in self.document.owners[entity.type]}
@@ -353,75 +321,33 @@ class _Rows:
             problem = self.module.name_problem(item)
             self._checked[item] = problem is None
             if problem is not None:
-                self.refuse("S303", f"{item} cannot be in {self.document.target}: {problem}")
+                self.refuse(f"{item} cannot be in {self.document.target}: {problem}", code="S303")
         if principal is not None and isinstance(item, Account):
             one = self.document.traits.one_namespace
             advice = "`names` in the mapping document can tell them apart"
             shared = ("", item.name, "") if one else (item.kind, item.name, item.host)
             first = self._principals.setdefault(shared, principal)
             if first != principal:
-                self.refuse("S304", f"`{first}` and `{principal}` would both be {item}", advice)
+                self.refuse(f"`{first}` and `{principal}` would both be {item}", advice, code="S304")
                 return False
             if one and item.kind == "role" and Account("login", item.name) in self.inventory.accounts:
-                self.refuse(
-                    "S304",
-                    f"`{item.name}` is a login in {self.document.target}, and `{principal}` cannot be one",
-                    advice,
-                )
+                message = f"`{item.name}` is a login in {self.document.target}, and `{principal}` cannot be one"
+                self.refuse(message, advice, code="S304")
                 return False
         return self._checked[item]
 
-    def refuse(self, code: str, message: str, advice: str | None = None) -> None:
-        """Report the row that is being read."""
+    def leaves_out(self, part: Part, name: str) -> bool:
+        """Whether the document leaves out what the row names, which is counted then."""
+        reason = self.document.left_out[part].get(name)
+        if reason is not None:
+            self.left_out[f"{name}: {reason}"] += 1
+        return reason is not None
+
+    def refuse(self, message: str, advice: str | None = None, *, code: str = "S301") -> None:
+        """Report the row that is being read: by default, since the target cannot say it."""
         table, number, cells = self._row
         place = self.places.of(table, number) or RowLocation(path="state", table=table, row=number + 1)
         self.findings.append(StateFinding(place=place, message=message, code=code, help=advice, row=cells))
-
-
-def _cells(table: str, row: Any) -> Mapping[str, object]:
-    """The cells of a row, for findings."""
-    match table:
-        case "members":
-            return {"user": row[0], "of": str(row[1])}
-        case "memberships":
-            return {"user": row[0], "group": row[1]}
-        case "owners":
-            return {"entity": str(row[0]), "owner": row[1]}
-        case "service_admins":
-            return {"user": row}
-    names = row.__slots__
-    return {name: str(getattr(row, name)) for name in names if getattr(row, name) is not None}
-
-
-def expanded(
-    program: Program,
-    state: State,
-    document: MappingDocument,
-    inventory: Inventory,
-    names: NativeNames,
-    memberships: Collection[NativeMembership],
-) -> Iterator[NativeGrant]:
-    """The grants on every object that is there now. `state`: that of one moment."""
-    expansion = _Expansion(program, state, names, memberships)
-    entities = names.entities(inventory.objects)
-    for privilege, natives in document.privileges.items():
-        if privilege in document.left_out["privileges"]:
-            continue
-        holders = {
-            entity: expansion.holders.of(privilege, entity, expansion.users)
-            for entity in entities
-            if entity.type in natives
-        }
-        if document.inherits:
-            holders = _everywhere(names, holders)
-        covered: dict[Entity, frozenset[str]] = {}
-        for entity, users in holders.items():
-            above = names.path(entity)[:-1] if document.inherits else ()
-            covered[entity] = users.union(*(covered.get(container, frozenset()) for container in above))
-            new = users.difference(*(covered.get(container, frozenset()) for container in above))
-            for account in expansion.accounts(privilege, entity, new, covered[entity]):
-                for native in natives[entity.type]:
-                    yield NativeGrant(account, "allow", native, entities[entity])
 
 
 def _everywhere(names: NativeNames, holders: Mapping[Entity, frozenset[str]]) -> dict[Entity, frozenset[str]]:
@@ -437,26 +363,46 @@ def _everywhere(names: NativeNames, holders: Mapping[Entity, frozenset[str]]) ->
 class _Expansion:
     """Who is in which account, and which principals rows allow something."""
 
-    def __init__(
-        self, program: Program, state: State, names: NativeNames, memberships: Collection[NativeMembership]
-    ) -> None:
-        self._program = program
-        self._names = names
-        self.users = users_of(state)
-        self.holders = Holders(program, state)
-        self._users_by_account = {names.account(f"user:{user}"): user for user in self.users}
+    def __init__(self, rows: _Rows, state: State) -> None:
+        """`rows`: all of a state, which is `state` at one moment."""
+        program = self._program = rows.program
+        self._document, self._names = rows.document, rows.names
+        self._users = users_of(state)
+        self._holders = Holders(program, state)
+        self._users_by_account = {self._names.account(f"user:{user}"): user for user in self._users}
         self._members: dict[Account, set[Account]] = defaultdict(set)
-        for membership in memberships:
-            self._members[membership.role].add(membership.account)
+        for right in rows.rights:
+            if isinstance(right, NativeMembership):
+                self._members[right.role].add(right.account)
         self._allowed: dict[tuple[str, Entity], set[str]] = defaultdict(set)
         self._denied: dict[tuple[str, Entity], set[str]] = defaultdict(set)
         privileges = privilege_names(program)
         for row in state.grants:
-            rows = self._allowed if row.effect == "allow" else self._denied
+            named = self._allowed if row.effect == "allow" else self._denied
             for privilege in privileges.privileges_of(row.privilege, row.entity.type, row.effect):
-                rows[privilege, row.entity].add(row.grantee)
+                named[privilege, row.entity].add(row.grantee)
 
-    def accounts(
+    def grants(self, objects: Iterable[Object]) -> Iterator[NativeGrant]:
+        """The grants on every object that is there now."""
+        document, names = self._document, self._names
+        entities = names.entities(objects)
+        for privilege, natives in document.privileges.items():
+            if privilege in document.left_out["privileges"]:
+                continue
+            mapped = (entity for entity in entities if entity.type in natives)
+            holders = {entity: self._holders.of(privilege, entity, self._users) for entity in mapped}
+            if document.inherits:
+                holders = _everywhere(names, holders)
+            covered: dict[Entity, frozenset[str]] = {}
+            for entity, users in holders.items():
+                above = names.path(entity)[:-1] if document.inherits else ()
+                inherited = frozenset[str]().union(*(covered.get(container, ()) for container in above))
+                covered[entity] = users | inherited
+                for account in self._accounts(privilege, entity, users - inherited, covered[entity]):
+                    for native in natives[entity.type]:
+                        yield NativeGrant(account, "allow", native, entities[entity])
+
+    def _accounts(
         self, privilege: str, entity: Entity, needed: frozenset[str], may: frozenset[str]
     ) -> Iterator[Account]:
         """The accounts to grant a privilege on an entity, so that `needed` hold it and nobody but `may` does."""
@@ -486,10 +432,6 @@ class _Expansion:
     def _reached(self, account: Account) -> frozenset[str]:
         """The users who hold what an account holds."""
         if account == EVERYONE:
-            return frozenset(self.users)
-        seen, waiting = {account}, [account]
-        while waiting:
-            for member in self._members[waiting.pop()] - seen:
-                seen.add(member)
-                waiting.append(member)
-        return frozenset(self._users_by_account[member] for member in seen if member in self._users_by_account)
+            return frozenset(self._users)
+        reached = linked([account], self._members)
+        return frozenset(self._users_by_account[member] for member in reached if member in self._users_by_account)

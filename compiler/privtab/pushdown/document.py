@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
 from privtab import _plugins, _resources, source
-from privtab.diagnostics import Diagnostic, Located, in_order
-from privtab.errors import FormatError, PolicyInvalid
+from privtab.diagnostics import Diagnostic, Located
+from privtab.errors import FormatError
 from privtab.importing.template import Template
 from privtab.ir.nodes import Program
 from privtab.names import KINDS, decode_name, encode_name, last_name
@@ -18,8 +18,8 @@ from privtab.pushdown.rights import EVERYONE, OWNER, Account, AccountKind, Objec
 from privtab.request import Entity
 from privtab.state.nodes import ALL_TABLES
 from privtab.state.principal_rows import entity_named
-from privtab.syntax.node_reader import DocumentProblem, DocumentReader, near
-from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
+from privtab.syntax.node_reader import DocumentProblem, DocumentReader, near, whole
+from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
 
 MARK = "push"
 SAME = "same"
@@ -72,12 +72,8 @@ def load(document: str, program: Program, values: MappingOf[str, str]) -> Mappin
     `values`: what placeholders under `within` stand for.
     """
     file = source.load(_resources.document(document, "mapping"))
-    found: list[Diagnostic] = []
-    root = compose(file, found, f"a mapping document begins with `{MARK}: 1`")
-    read = None if root is None else _Reader(file, found, program, values).document(root)
-    if read is None or found:
-        raise PolicyInvalid(in_order(found))
-    return read
+    begins = f"a mapping document begins with `{MARK}: 1`"
+    return whole(file, begins, lambda found, root: _Reader(file, found, program, values).document(root))
 
 
 class _Reader(DocumentReader):
@@ -164,34 +160,26 @@ class _Reader(DocumentReader):
         """The kinds of objects by entity type; the names of a path must be those of the kind."""
         found = {}
         for type_, kind in self._typed_texts(node, "`objects`"):
+            path = [self._program.entities[above] for above in self._program.chain(type_)]
+            message, advice = "", None
             if kind.value not in traits.kinds:
-                self.report(
-                    "N001", kind.span, f"the target has no {kind.value}", near(kind.value, traits.kinds, "kinds")
-                )
+                message, advice = f"the target has no {kind.value}", near(kind.value, traits.kinds, "kinds")
+            elif any(above.nested for above in path):
+                message = f"`{type_}` nests, and objects of a target do not"
+            elif any(above.flat for above in path):
+                message = f"the ids of `{type_}` do not say where its entities lie"
+            if message:
+                self.report("N001", kind.span, message, advice)
                 continue
-            if any(self._program.entities[above].nested for above in self._program.chain(type_)):
-                self.report("N001", kind.span, f"`{type_}` nests, and objects of a target do not")
-                continue
-            if any(self._program.entities[above].flat for above in self._program.chain(type_)):
-                self.report("N001", kind.span, f"the ids of `{type_}` do not say where its entities lie")
-                continue
-            names = self.path_types(type_, within)
+            names = tuple(above.name for above in path if not above.single and above.name not in within)
             own = traits.kinds[kind.value]
             if len(names) not in (len(own), len(own) + 1) or (not own and names):
-                written = ", ".join(names) or "nothing"
-                self.report(
-                    "N001",
-                    kind.span,
-                    f"the path of `{type_}` has the names {written}, and a {kind.value} has {', '.join(own) or 'none'}",
-                    "`within` says which entity above contains all objects of the target",
-                )
+                written, has = (", ".join(names) or "nothing"), (", ".join(own) or "none")
+                message = f"the path of `{type_}` has the names {written}, and a {kind.value} has {has}"
+                advice = "`within` says which entity above contains all objects of the target"
+                self.report("N001", kind.span, message, advice)
             found[type_] = kind.value
         return found
-
-    def path_types(self, type_: str, within: MappingOf[str, object]) -> tuple[str, ...]:
-        """The types on a path that give native names."""
-        chain = self._program.chain(type_)
-        return tuple(name for name in chain if not self._program.entities[name].single and name not in within)
 
     def _native(
         self, node: Node | None, what: str, objects: MappingOf[str, str], traits: Traits
@@ -229,11 +217,8 @@ class _Reader(DocumentReader):
 
     def _left_out(self, node: Node | None) -> dict[Part, dict[str, str]]:
         """What is left out, with reasons."""
-        names: dict[Part, tuple[str, ...]] = {
-            "tables": ALL_TABLES,
-            "types": tuple(self._program.entities),
-            "privileges": tuple(self._program.grantable),
-        }
+        types, privileges = tuple(self._program.entities), tuple(self._program.grantable)
+        names: dict[Part, tuple[str, ...]] = {"tables": ALL_TABLES, "types": types, "privileges": privileges}
         found: dict[Part, dict[str, str]] = {part: {} for part in names}
         for key, value in self.entries(node, "`leave_out`"):
             part = next((part for part in names if part == key.text), None)
@@ -261,17 +246,16 @@ class _Reader(DocumentReader):
                 continue
             alternatives = (value,) if isinstance(value, Mapping) else self.items(value, f"`{key.text}`")
             known = tuple(t for t in self._program.chain(type_) if t in objects)
-            needed = []
-            for alternative in alternatives:
-                pairs = [
-                    (inner.text, text)
+            found[rows[key.text]] = tuple(
+                tuple(
+                    (inner.text, text.value)
                     for inner, texts in self.entries(alternative, f"`{key.text}`")
                     if self._is_known(inner, known, "mapped type on its path")
                     for text in self.texts(texts, f"`{inner.text}`")
                     if self._is_native(text, objects[inner.text], traits, owned=True)
-                ]
-                needed.append(tuple((name, text.value) for name, text in pairs))
-            found[rows[key.text]] = tuple(needed)
+                )
+                for alternative in alternatives
+            )
         return found
 
 
@@ -320,11 +304,8 @@ class NativeNames:
         for object_ in sorted(objects):
             by_kind.setdefault(object_.kind, []).append(object_)
         types = sorted(self._document.objects, key=lambda type_: len(self._program.chain(type_)))
-        return {
-            self.entity(type_, object_): object_
-            for type_ in types
-            for object_ in by_kind.get(self._document.objects[type_], ())
-        }
+        pairs = ((type_, object_) for type_ in types for object_ in by_kind.get(self._document.objects[type_], ()))
+        return {self.entity(type_, object_): object_ for type_, object_ in pairs}
 
     def account(self, principal: str) -> Account:
         """The account that a principal (`user:…`, `group:…`, `role:…`) is."""

@@ -6,9 +6,10 @@ A plan is the difference between the rights that are there and those that should
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, assert_never
+from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import astuple, dataclass, field
+from typing import Literal, TypeAlias
 
 from privtab.state.nodes import Effect
 
@@ -102,28 +103,23 @@ class DefaultRole:
 
 
 Right: TypeAlias = NativeGrant | NativeMembership | NativeOwnership | DefaultRole
-_ORDER: tuple[type, ...] = (NativeOwnership, NativeMembership, DefaultRole, NativeGrant)
+_KINDS: Mapping[type, str] = {
+    NativeOwnership: "owner", NativeMembership: "member", DefaultRole: "default", NativeGrant: "grant",
+}  # fmt: skip
+"""What records call them, in the order in which they are granted."""
 
 
 def in_order(rights: set[Right]) -> tuple[Right, ...]:
     """Rights in the order in which they are granted."""
-    return tuple(sorted(rights, key=lambda right: (_ORDER.index(type(right)), to_text(right))))
+    order = list(_KINDS)
+    return tuple(sorted(rights, key=lambda right: (order.index(type(right)), to_text(right))))
 
 
 def to_text(right: Right) -> str:
-    """A right as one line of JSON, for records."""
-    match right:
-        case NativeGrant():
-            parts = ["grant", *_account(right.account), right.effect, right.privilege, *_object(right.object)]
-        case NativeMembership():
-            parts = ["member", *_account(right.account), *_account(right.role)]
-        case NativeOwnership():
-            parts = ["owner", *_object(right.object), *_account(right.owner)]
-        case DefaultRole():
-            parts = ["default", *_account(right.account), *_account(right.role)]
-        case _:
-            assert_never(right)
-    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+    """A right as one line of JSON, for records: its kind, and the parts of its fields in their order."""
+    values = (getattr(right, name) for name in right.__slots__)
+    parts = (part for value in values for part in (astuple(value) if isinstance(value, Account | Object) else (value,)))
+    return json.dumps([_KINDS[type(right)], *parts], ensure_ascii=False, separators=(",", ":"))
 
 
 def from_text(text: str) -> Right:
@@ -140,12 +136,19 @@ def from_text(text: str) -> Right:
     raise ValueError(f"`{text:.80}` is no recorded right")
 
 
-def _account(account: Account) -> list[str]:
-    return [account.kind, account.name, account.host]
+def accounts_of(right: Right) -> tuple[Account, ...]:
+    """The accounts that a right is about."""
+    return tuple(value for name in right.__slots__ if isinstance(value := getattr(right, name), Account))
 
 
-def _object(object_: Object) -> list[object]:
-    return [object_.kind, list(object_.names)]
+def linked(accounts: Collection[Account], links: Mapping[Account, AbstractSet[Account]]) -> set[Account]:
+    """Some accounts, and those to which links lead from these at any distance."""
+    found, waiting = set(accounts), [*accounts]
+    while waiting:
+        further = links.get(waiting.pop(), frozenset()) - found
+        found |= further
+        waiting += further
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from privtab.ir.nodes import Program
 from privtab.pushdown import Options, target_module
-from privtab.pushdown.desired import DesiredRights, accounts_of, desired_rights, users_of
+from privtab.pushdown.desired import DesiredRights, desired_rights, users_of
 from privtab.pushdown.document import MappingDocument, NativeNames, Needed
 from privtab.pushdown.rights import (
     EVERYONE,
@@ -23,7 +23,9 @@ from privtab.pushdown.rights import (
     Object,
     PushPlan,
     Right,
+    accounts_of,
     difference,
+    linked,
 )
 from privtab.reference.evaluate import Reference
 from privtab.request import Request
@@ -94,30 +96,21 @@ class NativeDecisions:
 
     def allows(self, account: Account, alternatives: tuple[Needed, ...], path: dict[str, Object]) -> bool:
         """Whether an account has what one of the alternatives needs. `path`: the objects by entity type."""
-        held = self._held(account)
-        return any(
-            all(self._has(held, privilege, path.get(type_)) for type_, privilege in needed) for needed in alternatives
-        )
+        held = linked([account, EVERYONE], self._roles)
+        has = (all(self._has(held, name, path.get(type_)) for type_, name in needed) for needed in alternatives)
+        return any(has)
 
-    def _has(self, held: frozenset[Account], privilege: str, object_: Object | None) -> bool:
+    def _has(self, held: set[Account], privilege: str, object_: Object | None) -> bool:
         if object_ is None:
             return False
         if privilege == OWNER:
             return self._owners.get(object_) in held
-        places = self._document.places(object_)
         names = (privilege, privilege + GRANT_OPTION)
-        if any(held & self._grants.get(("deny", name, place), set()) for name in names for place in places):
-            return False
-        return any(held & self._grants.get(("allow", name, place), set()) for name in names for place in places)
-
-    def _held(self, account: Account) -> frozenset[Account]:
-        """The account, everyone, and all roles that it holds."""
-        held, waiting = {account, EVERYONE}, [account]
-        while waiting:
-            for role in self._roles[waiting.pop()] - held:
-                held.add(role)
-                waiting.append(role)
-        return frozenset(held)
+        grants = [(name, place) for name in names for place in self._document.places(object_)]
+        denied, allowed = (
+            any(held & self._grants.get((effect, *grant), set()) for grant in grants) for effect in ("deny", "allow")
+        )
+        return allowed and not denied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

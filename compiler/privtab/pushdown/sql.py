@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Dialect, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from privtab.errors import PushError, UsageError
-from privtab.importing.answers import database, reason
+from privtab.importing.answers import database, reason, transaction
 from privtab.pushdown.rights import Right, from_text, to_text
 
 RECORD = "privtab"
@@ -86,16 +86,8 @@ class Sql:
 @contextlib.contextmanager
 def connected(created: Engine, where: str) -> Iterator[Sql]:
     """A connection, whose transaction is rolled back unless it was committed."""
-    try:
-        try:
-            connection = created.connect()
-        except SQLAlchemyError as error:
-            raise PushError(f"{where}: {reason(error)}") from error
-        with connection:
-            yield Sql(connection, where)
-            connection.rollback()
-    finally:
-        created.dispose()
+    with transaction(created, where, PushError) as connection:
+        yield Sql(connection, where)
 
 
 def recorded(rows: Iterable[tuple[str, str]], pusher: str, where: str) -> tuple[frozenset[Right], frozenset[Right]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from privtab.errors import BundleRefused, PrivtabError, RegistryError, SignatureRefused
+from privtab.errors import BundleRefused, PrivtabError, RegistryError
 from privtab.registry import names, records
-from privtab.registry.nodes import BrokenRecord, Channel, Revision, encoded, pin
+from privtab.registry.nodes import BrokenRecord, Channel, Revision, encoded
 from privtab.registry.records import UnreadableRelease
 from privtab.registry.registry import Registry, StaticMirror
 
@@ -57,7 +58,8 @@ class GcReport:
 def all_records(registry: Registry) -> tuple[list[Revision], list[BrokenRecord]]:
     """All revisions of all systems, and the unreadable records."""
     systems = [system for system in registry.store.names(names.REVISIONS) if names.is_valid(system)]
-    found = [record for system in systems for kind in names.KINDS for record in registry.records(system, kind)]
+    kinds = ((system, kind) for system in systems for kind in names.KINDS)
+    found = [record for system, kind in kinds for record in records.all_of(registry.store, system, kind)]
     read = [record for record in found if isinstance(record, Revision)]
     read.sort(
         key=lambda record: (record.system, names.KINDS.index(record.kind), record.created, record.shard, record.id)
@@ -78,17 +80,12 @@ def check(registry: Registry, *, repair: bool = False) -> CheckReport:
         history = registry.history(current.channel, current.system)
         entries += len(history)
         broken = registry.unreadable_releases(current.channel, current.system)
-        known = {entry.sequence for entry in history} | {unreadable_releases.sequence for unreadable_releases in broken}
+        known = {release.sequence for release in history} | {release.sequence for release in broken}
         missing = known ^ set(range(1, current.last + 1))
-        folder = names.channel(current.channel, current.system)
-        problems += [
-            _unreadable_problem(registry, current, unreadable_releases, repair=repair) for unreadable_releases in broken
-        ]
-        problems += [
-            Problem(path=f"{folder}/history", message=f"release {sequence} is missing") for sequence in sorted(missing)
-        ]
-        problems += list(_missing_bundles(registry, current))
-        problems += list(_stale_copies(registry, current, repair=repair))
+        path = f"{names.channel(current.channel, current.system)}/history"
+        problems += [_unreadable_problem(registry, current, release, repair=repair) for release in broken]
+        problems += [Problem(path=path, message=f"release {number} is missing") for number in sorted(missing)]
+        problems += [*_missing_bundles(registry, current), *_stale_copies(registry, current, repair=repair)]
     return CheckReport(
         revisions=len(revisions),
         channels=len(channels),
@@ -115,7 +112,7 @@ def sweep(registry: Registry, *, keep: int = KEEP, older_than: float = DAY, remo
         revisions = tuple(revision for revision in current.revisions if revision.digest in removable)
         orphans = tuple(digest for digest in current.orphans if digest in removable)
         for revision in revisions:
-            registry.store.remove(names.revision(revision.system, revision.kind, revision.id, revision.shard))
+            registry.store.remove(revision.path)
         for digest in [*(revision.digest for revision in revisions), *orphans]:
             registry.store.remove(names.blob(digest))
     return replace(
@@ -141,7 +138,7 @@ def _unneeded(registry: Registry, keep: int, older_than: float) -> GcReport:
     unneeded = [
         revision
         for revision in revisions
-        if (revision.system, pin(revision.kind, revision.id, revision.shard)) not in needed
+        if (revision.system, revision.pin) not in needed
         and revision.digest not in digests
         and _age(revision, now) >= older_than
     ]
@@ -176,8 +173,7 @@ def _unreadable(
         for digest in [digest for digest in _blobs(registry) if digest not in known]:
             try:
                 content = registry.blob(digest)
-                stored = records.revision_in(content)
-                path = names.revision(stored.system, stored.kind, stored.id, stored.shard)
+                path = records.revision_in(content).path
                 if path in broken_paths - rewritten:
                     registry.check_signature(content)
                     records.rewrite(registry.store, path, content)
@@ -199,11 +195,8 @@ def _unexpected_paths(registry: Registry) -> Iterator[str]:
             if not names.is_valid(name):
                 yield f"{top}/{name}"
             elif top == names.CHANNELS:
-                yield from (
-                    f"{top}/{name}/{child}"
-                    for child in registry.store.names(f"{top}/{name}")
-                    if not names.is_valid(child)
-                )
+                children = registry.store.names(f"{top}/{name}")
+                yield from (f"{top}/{name}/{child}" for child in children if not names.is_valid(child))
 
 
 def _unreadable_hold(registry: Registry, path: str, *, repair: bool) -> Problem:
@@ -213,27 +206,19 @@ def _unreadable_hold(registry: Registry, path: str, *, repair: bool) -> Problem:
 
 
 def _revision_problems(registry: Registry, revision: Revision) -> Iterator[Problem]:
-    path = names.revision(revision.system, revision.kind, revision.id, revision.shard)
+    path = revision.path
     try:
         content = registry.read(revision)
         found = records.revision_in(content)
+    except (BundleRefused, RegistryError) as error:
+        yield Problem(path=path, message=str(error))
+        return
+    if (revision.path, revision.content) != (found.path, found.content):
+        yield Problem(path=path, message="the record is of another bundle")
+    try:
+        registry.check_signature(content)
     except BundleRefused as error:
         yield Problem(path=path, message=str(error))
-        return
-    except RegistryError as error:
-        yield Problem(path=path, message=str(error))
-        return
-    recorded = revision.system, revision.kind, revision.id, revision.shard, revision.content
-    if recorded != (found.system, found.kind, found.id, found.shard, found.content):
-        yield Problem(path=path, message="the record is of another bundle")
-    trust = registry.trust()
-    if trust is not None:
-        from privtab.bundle.sign import verify
-
-        try:
-            verify(content, trust)
-        except SignatureRefused as error:
-            yield Problem(path=path, message=str(error))
 
 
 def _unreadable_problem(registry: Registry, current: Channel, release: UnreadableRelease, *, repair: bool) -> Problem:
@@ -261,20 +246,17 @@ def _stale_copies(registry: Registry, current: Channel, *, repair: bool) -> Iter
     stale = copies.stale(current)
     repaired = False
     if stale and repair:
-        try:
+        with suppress(PrivtabError):
             copies.refresh(current)
             repaired = True
-        except PrivtabError:
-            repaired = False
     for path in stale:
         yield Problem(path=path, message=f"is not that of release {current.sequence}", repaired=repaired)
 
 
 def _needed_revisions(registry: Registry, channels: list[Channel], keep: int) -> tuple[set[tuple[str, str]], set[str]]:
     """The (system, pin) pairs and digests that must be kept."""
-    entries = [
-        entry for current in channels for entry in registry.history(current.channel, current.system, max(1, keep))
-    ]
+    histories = (registry.history(current.channel, current.system, max(1, keep)) for current in channels)
+    entries = [entry for history in histories for entry in history]
     pins = {(entry.system, key) for entry in entries for key in entry.digests}
     return pins, {digest for entry in entries for digest in entry.digests.values()}
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from privtab import strict_json
 from privtab.errors import RegistryError
+from privtab.registry import names
 
 VERSION = 1
 DEEPEST = 50
@@ -52,6 +53,16 @@ class Revision:
     signed: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Of its manifest."""
+
+    @property
+    def path(self) -> str:
+        """The path of its record."""
+        return names.revision(self.system, self.kind, self.id, self.shard)
+
+    @property
+    def pin(self) -> str:
+        """Its key in `Channel.digests`."""
+        return pin(self.kind, self.id, self.shard)
 
     def to_json(self) -> dict[str, Any]:
         """As in its record."""
@@ -209,9 +220,11 @@ def _json_of(node: _Node, *without: str) -> dict[str, Any]:
     return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
 
 
-def _node(where: str, node: type[_Node], value: Mapping[str, Any], **given: Any) -> _Node:
-    """A node with the fields that JSON has, but for those that are given; raises RegistryError for one of another type."""
+def _node(where: str, node: type[_Node], value: Any, **given: Any) -> _Node:
+    """A node with the fields that JSON has, but for those that are given; raises RegistryError if one is missing, or of another type."""
     annotations = {field.name: str(field.type) for field in fields(node) if field.name not in given}
+    if missing := [name for name in annotations if not isinstance(value, dict) or name not in value]:
+        raise RegistryError(f"{where} is broken: `{missing[0]}` is missing")
     for name, annotation in annotations.items():
         found = value[name]
         texts = found.values() if annotation == "Mapping[str, str]" and isinstance(found, dict) else ()
@@ -222,11 +235,7 @@ def _node(where: str, node: type[_Node], value: Mapping[str, Any], **given: Any)
 
 def revision_of(where: str, content: bytes) -> Revision:
     """The revision of a record; raises RegistryError."""
-    value = decoded(where, content)
-    try:
-        return _node(where, Revision, value)
-    except (KeyError, TypeError) as error:
-        raise RegistryError(f"{where} is broken: {error}") from None
+    return _node(where, Revision, decoded(where, content))
 
 
 def channel_of(where: str, content: bytes) -> Channel:
@@ -237,11 +246,10 @@ def channel_of(where: str, content: bytes) -> Channel:
         raise NewerFormat(f"{where} is of version {version}, which this version of privtab does not support")
     if version != VERSION:
         raise RegistryError(f"{where} is broken: it is not a release of a channel")
-    try:
-        canary = None if value["canary"] is None else _node(where, Canary, value["canary"])
-        return _pinned(where, _node(where, Channel, value, canary=canary, broken={}, lost=False))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise RegistryError(f"{where} is broken: {error}") from None
+    if "canary" not in value:
+        raise RegistryError(f"{where} is broken: `canary` is missing")
+    canary = None if value["canary"] is None else _node(where, Canary, value["canary"])
+    return _pinned(where, _node(where, Channel, value, canary=canary, broken={}, lost=False))
 
 
 def _pinned(where: str, channel: Channel) -> Channel:

@@ -19,14 +19,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from privtab.bundle.archive import digest, entries, json_bytes, read_object
+from privtab.bundle.archive import MANIFEST, digest, entries, json_bytes, read_object
 from privtab.errors import BrokenBundle, BundleRefused, RegistryConflict, RegistryError, UsageError
 from privtab.moments import WINDOWED
 from privtab.registry import names, nodes
 from privtab.registry.stores import Missing, Store
 from privtab.signatures import PATCH, SIGNATURES
 
-MANIFEST = ".manifest"
 _PROGRAMS, _STATES = "privtab_program", "privtab_state"
 
 
@@ -38,7 +37,7 @@ def revision_at(store: Store, path: str) -> nodes.Revision | None:
         return None
     try:
         revision = nodes.revision_of(path, content)
-        if names.revision(revision.system, revision.kind, revision.id, revision.shard) == path:
+        if revision.path == path:
             return revision
         reason = f"{path} is the record of another revision"
     except RegistryError as error:
@@ -68,7 +67,7 @@ def all_of(store: Store, system: str, kind: str) -> Iterator[nodes.Revision | no
 def rewrite(store: Store, path: str, bundle: bytes) -> nodes.Revision:
     """Rewrite a record from its bundle; raises BundleRefused if the bundle is of another revision."""
     record = revision_in(bundle)
-    if names.revision(record.system, record.kind, record.id, record.shard) != path:
+    if record.path != path:
         raise BundleRefused(f"it is not a bundle of {path}")
     store.replace(path, nodes.encoded(record.to_json()))
     return record
@@ -130,11 +129,8 @@ def _checked(
     for path, revision in revisions.items():
         if revision != identity:
             raise BundleRefused(f"its revision is `{identity}`, `{path}` says `{revision}`")
-    manifest_fields = {name: value for name, value in manifest.items() if name != "metadata"} | {
-        "kind": kind,
-        "system": system,
-    }
-    hashed = {"files": dict(sorted(hashes.items())), "manifest": manifest_fields, "shard": shard}
+    named = {name: value for name, value in manifest.items() if name != "metadata"} | {"kind": kind, "system": system}
+    hashed = {"files": dict(sorted(hashes.items())), "manifest": named, "shard": shard}
     return nodes.Revision(
         system=str(system),
         kind=str(kind),
@@ -262,8 +258,7 @@ class Holds:
 
 
 def _is_dead(value: dict[str, Any]) -> bool:
-    age = datetime.now(UTC) - datetime.fromisoformat(value["when"])
-    return age > timedelta(seconds=DEAD)
+    return datetime.now(UTC) - datetime.fromisoformat(value["when"]) > timedelta(seconds=DEAD)
 
 
 MOST = 99_999_999
@@ -321,11 +316,10 @@ class History:
         copy = self.copy()
         # The copy may lag; the entries are authoritative.
         start = None if copy is None else self.entry(copy.sequence)
-        if isinstance(start, nodes.Channel):
-            return self._active_release(start)
-        return self._active_release(
-            nodes.Channel(channel=self._channel, system=self._system, sequence=start.sequence if start else 0)
-        )
+        if not isinstance(start, nodes.Channel):
+            sequence = start.sequence if start else 0
+            start = nodes.Channel(channel=self._channel, system=self._system, sequence=sequence)
+        return self._active_release(start)
 
     def newer(self, known: nodes.Channel) -> nodes.Channel:
         """The active release, searched from a known one; takes a single read if nothing changed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +55,7 @@ def next_release(
             digests[key] = _digest(registry, before, key, kind, identity, shard)
     if not after.policy and canary is not None and canary.policy:
         raise UsageError("a canary needs a channel with a policy: release one first")
-    _check_layouts(after, lambda policy: _policy(registry, after, policy))
+    _check_layouts(registry, after)
     return replace(after, digests=digests)
 
 
@@ -70,14 +70,6 @@ def _digest(registry: Registry, before: Channel, key: str, kind: str, identity: 
         raise
 
 
-def _policy(registry: Registry, after: Channel, identity: str) -> Revision | None:
-    """The record of a policy, or None if it is unreadable."""
-    try:
-        return records.revision_at(registry.store, names.revision(after.system, "policy", identity))
-    except BrokenRecord:
-        return None
-
-
 def _check_canary(canary: Canary) -> None:
     """Raise UsageError for a canary without revisions or with an invalid share."""
     if not 0 < canary.share <= 1:
@@ -86,15 +78,17 @@ def _check_canary(canary: Canary) -> None:
         raise UsageError("a canary needs its own policy or state: name it")
 
 
-def _check_layouts(after: Channel, record_of: Callable[[str], Revision | None]) -> None:
+def _check_layouts(registry: Registry, after: Channel) -> None:
     """Raise UsageError if a policy that reads a sharded state would find a whole one, or vice versa.
 
-    It could then not decide anything. `record_of`: returns the record of a policy, or None if it is lost.
+    It could then not decide anything. A policy whose record is lost may read either.
     """
     for canary in (False, True):
-        runs = after.runs(canary=canary)
+        runs, policy = after.runs(canary=canary), None
         kinds = {kind for kind, _ in runs}
-        policy = record_of(runs["policy", ""]) if "policy" in kinds and len(kinds) > 1 else None
+        if "policy" in kinds and len(kinds) > 1:
+            with contextlib.suppress(BrokenRecord):
+                policy = records.revision_at(registry.store, names.revision(after.system, "policy", runs["policy", ""]))
         if policy is not None and (policy.metadata.get("state") == "sharded") != ("shard" in kinds):
             expected, released = ("whole", "in shards") if "shard" in kinds else ("in shards", "whole")
             raise UsageError(
@@ -154,10 +148,8 @@ class Registry:
             found = decoded(names.SETTINGS, self.store.read(names.SETTINGS))
         except Missing:
             return {}
-        if found.get("privtab_registry") != VERSION:
-            raise RegistryError(
-                f"{self.url} is of version {found.get('privtab_registry')}, which this version of privtab does not support"
-            )
+        if (version := found.get("privtab_registry")) != VERSION:
+            raise RegistryError(f"{self.url} is of version {version}, which this version of privtab does not support")
         return found
 
     # --- revisions ---
@@ -176,7 +168,7 @@ class Registry:
             with contextlib.suppress(RegistryConflict):
                 self.init()
             self.check_signature(bundle)
-        path = names.revision(revision.system, revision.kind, revision.id, revision.shard)
+        path = revision.path
         with contextlib.ExitStack() as own_holds:
             holds = own_holds if hold is None else hold
             new_hold = holds.enter_context(self.holds.keep([revision.digest]))
@@ -209,12 +201,8 @@ class Registry:
 
     def revisions(self, system: str, kind: str = "policy") -> list[Revision]:
         """All readable revisions of a system, newest last; for shards, those of every shard."""
-        found = [record for record in self.records(system, kind) if isinstance(record, Revision)]
+        found = [record for record in records.all_of(self.store, system, kind) if isinstance(record, Revision)]
         return sorted(found, key=lambda revision: (revision.created, revision.shard, revision.id))
-
-    def records(self, system: str, kind: str) -> Iterator[Revision | BrokenRecord]:
-        """All records of a system, including unreadable ones."""
-        return records.all_of(self.store, system, kind)
 
     def revision(self, system: str, kind: str, id: str, shard: str = "") -> Revision:  # noqa: A002
         """One revision; raises RegistryError if it is not stored."""
@@ -347,9 +335,8 @@ class Registry:
         try:
             return self._stored(path)
         except BrokenRecord:
-            key = pin(revision.kind, revision.id, revision.shard)
             for current in self.channels():
-                digest = current.digests.get(key) if current.system == revision.system else None
+                digest = current.digests.get(revision.pin) if current.system == revision.system else None
                 if digest is not None and digest != revision.digest:
                     with contextlib.suppress(RegistryError, BundleRefused):
                         return records.rewrite(self.store, path, self.blob(digest))
@@ -447,44 +434,40 @@ class StaticMirror:
             current = newest
 
     def stale(self, current: Channel) -> list[str]:
-        """The files that differ from the channel."""
+        """The files that differ from the channel, in the order in which they are to be written."""
         store, folder = self._registry.store, names.channel(current.channel, current.system)
-        expected = self._expected_files(current)
-        found = [f"{folder}/{file}" for file, digest in expected.items() if self._digest(f"{folder}/{file}") != digest]
-        try:
-            release_is_current = store.read(f"{folder}/{names.LAST_RELEASE}") == encoded(current.to_json())
-        except Missing:
-            release_is_current = False
-        extra = [
-            f"{folder}/shards/{name}" for name in store.names(f"{folder}/shards") if f"shards/{name}" not in expected
-        ]
-        if "state.tar.gz" not in expected and "state.tar.gz" in store.names(folder):
-            extra.append(f"{folder}/state.tar.gz")
-        return found + extra + ([] if release_is_current else [f"{folder}/{names.LAST_RELEASE}"])
+        expected = self._bundles(folder, current)
+        there = [f"{folder}/shards/{name}" for name in store.names(f"{folder}/shards")]
+        there += [f"{folder}/state.tar.gz"] if "state.tar.gz" in store.names(folder) else []
+        release = {f"{folder}/{names.LAST_RELEASE}": hashlib.sha256(encoded(current.to_json())).hexdigest()}
+        extra = [path for path in there if path not in expected]
+        return [*self._changed(expected), *extra, *self._changed(release)]
 
     def _write(self, current: Channel) -> None:
         store, folder = self._registry.store, names.channel(current.channel, current.system)
-        expected = self._expected_files(current)
-        for file, digest in expected.items():
-            if self._digest(f"{folder}/{file}") != digest:
-                store.replace(f"{folder}/{file}", self._registry.blob(digest))
-        for name in store.names(f"{folder}/shards"):
-            if f"shards/{name}" not in expected:
-                store.remove(f"{folder}/shards/{name}")
-        if "state.tar.gz" not in expected:
-            store.remove(f"{folder}/state.tar.gz")
-        store.replace(f"{folder}/{names.LAST_RELEASE}", encoded(current.to_json()))
+        bundles = self._bundles(folder, current)
+        for path in self.stale(current):
+            if path in bundles:
+                store.replace(path, self._registry.blob(bundles[path]))
+            elif path.endswith(names.LAST_RELEASE):
+                store.replace(path, encoded(current.to_json()))
+            else:
+                store.remove(path)
 
     @staticmethod
-    def _expected_files(current: Channel) -> dict[str, str]:
+    def _bundles(folder: str, current: Channel) -> dict[str, str]:
         """File → SHA-256. Canaries need the registry server: static servers send every sidecar the same bundles."""
         return {
-            names.served_path(kind, shard): current.digests[pin(kind, identity, shard)]
+            f"{folder}/{names.served_path(kind, shard)}": current.digests[pin(kind, identity, shard)]
             for (kind, shard), identity in current.runs().items()
         }
 
-    def _digest(self, path: str) -> str:
-        try:
-            return hashlib.sha256(self._registry.store.read(path)).hexdigest()
-        except Missing:
-            return ""
+    def _changed(self, digests: Mapping[str, str]) -> Iterator[str]:
+        """The paths of files that have another SHA-256, or are missing."""
+        for path, digest in digests.items():
+            try:
+                found = hashlib.sha256(self._registry.store.read(path)).hexdigest()
+            except Missing:
+                found = ""
+            if found != digest:
+                yield path

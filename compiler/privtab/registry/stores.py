@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -41,8 +41,15 @@ class Store(ABC):
         """Read a file; raises Missing."""
 
     @abstractmethod
+    def listed(self, path: str) -> Iterable[str]:
+        """The names in a folder; raises Missing."""
+
     def names(self, path: str) -> list[str]:
         """The sorted names in a folder; empty if it does not exist."""
+        try:
+            return sorted(self.listed(path))
+        except Missing:
+            return []
 
     def size(self, path: str) -> int:
         """The size of a file in bytes; raises Missing."""
@@ -129,14 +136,10 @@ class LocalStore(Store):
         with self._storage_errors(path):
             (self.folder / path).unlink(missing_ok=True)
 
-    def names(self, path: str) -> list[str]:
-        """As Store.names, without temporary files, whose names begin with a dot."""
-        try:
-            return sorted(name for name in os.listdir(self.folder / path) if not name.startswith("."))  # noqa: PTH208
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            raise RegistryError(f"{self.folder / path}: {error.strerror or error}") from error
+    def listed(self, path: str) -> Iterable[str]:
+        """As Store.listed, without temporary files, whose names begin with a dot."""
+        with self._storage_errors(path):
+            return [name for name in os.listdir(self.folder / path) if not name.startswith(".")]  # noqa: PTH208
 
     def abandoned_files(self, seconds: float) -> list[str]:
         """As Store.abandoned_files."""
@@ -229,14 +232,11 @@ class FsspecStore(Store):
         with contextlib.suppress(Missing), self._storage_errors(path), self._lock:
             self._fs.rm_file(self._full_path(path))
 
-    def names(self, path: str) -> list[str]:
-        """As Store.names."""
-        try:
-            with self._storage_errors(path):
-                found = self._fs.ls(self._full_path(path), detail=False, refresh=True)
-        except Missing:
-            return []
-        return sorted({name for entry in found if (name := str(entry).rstrip("/").rpartition("/")[2])})
+    def listed(self, path: str) -> Iterable[str]:
+        """As Store.listed."""
+        with self._storage_errors(path):
+            found = self._fs.ls(self._full_path(path), detail=False, refresh=True)
+        return {name for entry in found if (name := str(entry).rstrip("/").rpartition("/")[2])}
 
     def _full_path(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
@@ -247,7 +247,7 @@ class FsspecStore(Store):
             yield
         except FileNotFoundError:
             raise Missing(path) from None
-        except (RegistryError, Missing, Exists):
+        except Exists:
             raise
         except Exception as error:
             raise RegistryError(f"{self.url}/{path}: {str(error) or type(error).__name__}") from error
@@ -355,14 +355,11 @@ class HttpStore(Store):
             raise RegistryError(f"{self.url} sent more than {MOST_RECORDS >> 20} MiB of records, the most that is read")
         return answer.body
 
-    def names(self, path: str) -> list[str]:
-        """As Store.names, from the links in the server's listing."""
-        try:
-            page = self.read(f"{path}/" if path else "")
-        except Missing:
-            return []
-        found = {unquote(link.decode("utf-8", "replace")).rstrip("/") for link in _LINK.findall(page)}
-        names = sorted(name for name in found if name and "/" not in name and not name.startswith("."))
+    def listed(self, path: str) -> Iterable[str]:
+        """As Store.listed, from the links in the server's listing."""
+        links = _LINK.findall(self.read(f"{path}/" if path else ""))
+        found = {unquote(link.decode("utf-8", "replace")).rstrip("/") for link in links}
+        names = [name for name in found if name and "/" not in name and not name.startswith(".")]
         if len(names) > MOST_NAMES:
             raise RegistryError(f"{self.url}/{path} lists more than {MOST_NAMES:,} names")
         return names

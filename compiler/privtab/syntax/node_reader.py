@@ -5,17 +5,19 @@ Policies, scenarios, waivers and settings all use this reader; each kind of docu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Words
 from enum import Enum, auto
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias, TypeVar
 
-from privtab.diagnostics import Diagnostic, Located, Severity, Span
+from privtab.diagnostics import Diagnostic, Located, Severity, Span, in_order
+from privtab.errors import PolicyInvalid
 from privtab.hints import did_you_mean, listed, nearest
 from privtab.source import SourceFile
-from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence
+from privtab.syntax.yaml_tree import Mapping, Node, Scalar, Sequence, compose
 
 Text: TypeAlias = Located[str]
+T = TypeVar("T")
 
 
 class DocumentProblem(Enum):
@@ -87,6 +89,16 @@ class NodeReader:
                 first[key.text] = key
                 entries.append((key, value))
         return entries
+
+
+def whole(file: SourceFile, begins: str, read: Callable[[list[Diagnostic], Node], T | None]) -> T:
+    """What `read` makes of a document. `begins`: how one begins. Raises PolicyInvalid with every finding."""
+    found: list[Diagnostic] = []
+    root = compose(file, found, begins)
+    value = None if root is None else read(found, root)
+    if value is None or found:
+        raise PolicyInvalid(in_order(found))
+    return value
 
 
 class DocumentReader(NodeReader):
@@ -180,6 +192,10 @@ class DocumentReader(NodeReader):
             for key, value in self.entries(node, what)
         )
         return tuple((key, value) for key, value in found if value is not None)
+
+    def truth(self, node: Node | None, what: str) -> bool:
+        """`true` or `false`; what is left out is false."""
+        return self.word(node, what, ("true", "false")) == "true"
 
     def word(self, node: Node | None, what: str, words: Words[str]) -> str | None:
         """One of a few words."""

@@ -47,23 +47,18 @@ def what_if(world: World, asked: Asked) -> Values:
     removed = [_row(text) for text in asked.all("remove")]
     about = asked.one("about")
     values: Values = {
-        "added": [(_sentence(row), text) for row, text in zip(added, asked.all("add"), strict=True)],
-        "removed": [(_sentence(row), text) for row, text in zip(removed, asked.all("remove"), strict=True)],
+        "added": [(row_sentence(*row), text) for row, text in zip(added, asked.all("add"), strict=True)],
+        "removed": [(row_sentence(*row), text) for row, text in zip(removed, asked.all("remove"), strict=True)],
         "without": lambda name, text: linked("what-if", [pair for pair in asked.pairs if pair != (name, text)]),
         "about": list(islice(_about(world.rows, about), MOST_ROWS)) if about else [],
         "tables": {table: COLUMNS[table] for table in ALL_TABLES if _used(world.program, table)},
         "privileges": [*world.program.grantable, *world.program.aliases, *world.program.sets],
-        **_policies(world),
-        "policy": None,
         "diff": None,
     }
     if added or removed:
         after = _with_rows(world, _without_rows(before, removed), added)
         values["diff"] = state_page(state_diff(world.program, before, after, moment=world.moment, most=MOST_QUESTIONS))
-    program, shown = _other(world, asked)
-    if program is not None:
-        values["policy"] = policy_page(world, program, shown)
-    return values
+    return values | _policies(world, asked)
 
 
 def _used(program: Program, table: str) -> bool:
@@ -93,10 +88,6 @@ def _row(text: str) -> tuple[str, dict[str, str]]:
     if unknown := [column for column in cells if column not in COLUMNS[table].names]:
         raise UsageError(f"`{table}` has no column `{unknown[0]}`; it has {', '.join(COLUMNS[table].names)}")
     return table, cells
-
-
-def _sentence(row: tuple[str, dict[str, str]]) -> str:
-    return row_sentence(*row)
 
 
 def _with_rows(world: World, state: State, rows: Sequence[tuple[str, dict[str, str]]]) -> State:
@@ -146,22 +137,17 @@ def _numbers(state: State, table: str, cells: dict[str, str]) -> list[int]:
 def _about(state: State, name: str) -> Iterator[tuple[str, str]]:
     """The rows that name a principal, as `user:…` or bare, or an entity: sentences, and as URLs write them."""
     kind, _, bare = name.partition(":")
-    texts = {name, bare, f"user:{name}"} if kind in ("user", "group", "role") else {name, f"user:{name}"}
+    principal = kind in ("user", "group", "role")
+    texts = {name, f"user:{name}", *([bare] if principal else [])}
     for table in ALL_TABLES:
         columns = COLUMNS[table].names
         found = sorted({row for column in columns for row in state.column(table, column).where(texts)})
         for number in found:
             read = ((column, state.column(table, column).take([number])[0]) for column in columns)
             cells = {column: text for column, text in read if text is not None}
-            if _names(cells, kind, bare, name):
+            # Columns with bare names say which kind of principal they mean.
+            if not principal or name in cells.values() or cells.get(kind) == bare:
                 yield row_sentence(table, cells), linked(table, cells.items())
-
-
-def _names(cells: dict[str, str], kind: str, bare: str, name: str) -> bool:
-    """Whether a row names a principal of this kind: columns with bare names say which kind they mean."""
-    if kind not in ("user", "group", "role"):
-        return True
-    return name in cells.values() or cells.get(kind) == bare
 
 
 def state_page(found: StateDiff) -> Values:
@@ -181,10 +167,12 @@ def state_page(found: StateDiff) -> Values:
 # --- another policy --------------------------------------------------------------------------------------------------
 
 
-def _policies(world: World) -> Values:
-    """What may be chosen instead of the policy."""
+def _policies(world: World, asked: Asked) -> Values:
+    """What may be chosen instead of the policy, and the page of what is."""
     variants = world.variants if world.chosen is not None else ()
-    return {"versions": list(world.versions), "variants": variants, "readings": world.readings}
+    program, shown = _other(world, asked)
+    chosen = None if program is None else policy_page(world, program, shown)
+    return {"versions": list(world.versions), "variants": variants, "readings": world.readings, "policy": chosen}
 
 
 def _other(world: World, asked: Asked) -> tuple[Program | None, str]:
@@ -238,15 +226,7 @@ def _for_whom(world: World, program: Program, pairs: Sequence[tuple[str, str]]) 
 def compare(world: World, asked: Asked) -> Values:
     """Two policies, or two states, side by side: the one that is looked at and another one."""
     state = asked.one("state")
-    values: Values = {
-        "states": list(world.states),
-        **_policies(world),
-        "policy": None,
-        "diff": None,
-    }
-    program, shown = _other(world, asked)
-    if program is not None:
-        values["policy"] = policy_page(world, program, shown)
+    values: Values = {"states": list(world.states), **_policies(world, asked), "diff": None}
     if state:
         other, places = one_of(state, world.states, "state")
         found = state_diff(

@@ -80,7 +80,7 @@ def picture(explanation: RequestExplanation, keys: Sequence[str]) -> Picture | N
     """
     edges = _Edges()
     outer: dict[str, None] = {}
-    for part in _parts(explanation):
+    for part in decisive_parts(explanation):
         for chains, style in ((part.because, "held"), (part.denied_by, "denied")):
             for chain in chains:
                 for step in reversed(chain):
@@ -108,7 +108,8 @@ def _label(part: Part, kind: str) -> str:
             return ""
 
 
-def _parts(explanation: RequestExplanation) -> Iterable[Part]:
+def decisive_parts(explanation: RequestExplanation) -> Iterable[Part]:
+    """The first set that holds or, of a denial, what is held and what is denied."""
     holding = next((parts for parts in explanation.sets if all(part.holds for part in parts)), None)
     if explanation.decision.allowed and holding is not None:
         return holding

@@ -131,24 +131,13 @@ async def _page(explorer: Explorer, request: Request) -> Response:
 def _check_host(explorer: Explorer, request: Request) -> None:
     """Refuse names that are not this server's: a page elsewhere may have had its own name resolved to this address."""
     sent = request.headers.getlist("host")
-    host = _host_of(sent[0]) if len(sent) == 1 else None
-    if host is None or not (host in explorer.hosts or host == "localhost" or _is_address(host)):
+    try:
+        host = urlsplit(f"//{sent[0]}").hostname or "" if len(sent) == 1 else ""
+        known = host in explorer.hosts or host == "localhost" or bool(ipaddress.ip_address(host))
+    except ValueError:  # neither a name nor an address
+        known = False
+    if not known:
         raise HttpError(421, "this server is not called by that name: use its address, or start it with --public-url")
-
-
-def _host_of(header: str) -> str | None:
-    try:
-        return urlsplit(f"//{header}").hostname
-    except ValueError:
-        return None
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def names_of(host: str, public_url: str | None) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,7 +19,7 @@ from privtab.entitlements.universe import asked_entities, notes
 from privtab.errors import UsageError
 from privtab.filters.filter import filter_of
 from privtab.ir.nodes import Program
-from privtab.pages.explore.picture import picture
+from privtab.pages.explore.picture import decisive_parts, picture
 from privtab.pages.explore.world import MOST_NAMES, Asked, World, entity_of, linked, one_of
 from privtab.printable import count
 from privtab.request import Entity
@@ -39,7 +39,7 @@ MOST_CHAINS = 4
 """Maximum chains of rows shown for one atom."""
 MOST_USERS = 16
 """Users on one page of the heat map."""
-DIALECTS = ("postgres", "mysql", "sqlite", "duckdb", "spark", "trino", "snowflake", "bigquery", "tsql", "oracle")
+DIALECTS = ("postgres", "mysql", "sqlite", "duckdb", "spark", "trino", "snowflake", "bigquery")
 
 
 def start(world: World, _asked: Asked) -> Values:
@@ -52,9 +52,8 @@ def start(world: World, _asked: Asked) -> Values:
     ]
     if world.state is not None:
         numbers += [("users", len(world.users), "heat"), ("entities", len(world.universe), "heat")]
-        numbers += [
-            (table.replace("_", " "), n, "what-if") for table in ALL_TABLES if (n := len(getattr(world.state, table)))
-        ]
+        sizes = ((table, len(getattr(world.state, table))) for table in ALL_TABLES)
+        numbers += [(table.replace("_", " "), size, "what-if") for table, size in sizes if size]
     return {"numbers": numbers, "examples": _examples(world)}
 
 
@@ -66,10 +65,8 @@ def _examples(world: World) -> list[tuple[str, str]]:
     found = [(f"What may {user} do?", linked("what-can", [("user", user)]))]
     for key in world.state.named_entities():
         entity = Entity.parse(key)
-        rule = next(
-            (r for r in world.program.rules.values() if r.entity == entity.type and not r.creates and not r.withs), None
-        )
-        if rule is not None:
+        own = (rule for rule in world.program.rules.values() if rule.entity == entity.type)
+        if (rule := next((rule for rule in own if not rule.creates and not rule.withs), None)) is not None:
             asked = [("operation", rule.operation), ("entity", key)]
             found.append((f"May {user} {rule.operation} {key}?", linked("decision", [("user", user), *asked])))
             found.append((f"Who can {rule.operation} {key}?", linked("who-can", asked)))
@@ -101,9 +98,7 @@ def decision(world: World, asked: Asked) -> Values:
         "row": world.table[f"{request.resource.type}.{request.action}"],
         "picture": picture(found, world.reference.holdings.locations.find(request.resource) or [str(request.resource)]),
         "sets": sorted(((all(p.holds for p in atoms), atoms) for atoms in found.sets), key=lambda s: not s[0]),
-        "shown_parts": list(holding[0])
-        if found.decision.allowed and holding
-        else [p for p in parts if p.holds or p.denied],
+        "shown_parts": list(decisive_parts(found)),
         "ways": [_way(request.user, proposal) for proposal in found.proposals[:MOST_WAYS]],
         "more_ways": max(0, len(found.proposals) - MOST_WAYS),
         "denied": found.decision.context.get("error", {}).get("message", ""),
@@ -128,9 +123,7 @@ def _way(user: str, proposal: Proposal) -> Way:
     changes = [change_text(change, user) for change in proposal.changes]
     if proposal.new_role:
         changes = [text.removesuffix(f"user:{user}") + "a new role" for text in changes] + [f"assign it to user:{user}"]
-    gains = ""
-    if proposal.exact:
-        gains = f"gives {count(proposal.gains or 0, 'permission')} in all"
+    gains = f"gives {count(proposal.gains or 0, 'permission')} in all" if proposal.exact else ""
     link = ""
     if not proposal.new_role:
         given = [change for change in proposal.changes if not isinstance(change, RemoveDenial)]
@@ -217,8 +210,6 @@ def where(world: World, asked: Asked) -> Values:
         return values
     from privtab.filters.sql import quoted
 
-    if dialect not in DIALECTS:
-        raise UsageError(f"no dialect `{dialect}`; there are {', '.join(DIALECTS)}")
     type_ = asked.one("type")
     one_of(type_, world.program.entities, "type")
     request = world.requested(Asked([*asked.pairs, ("entity", f"{type_}:")]))
@@ -231,17 +222,9 @@ def where(world: World, asked: Asked) -> Values:
     return values | {
         "found": found,
         "sql": sql.text,
-        "parameters": list(enumerate(_listed(sql.parameters), start=1)),
+        "parameters": list(enumerate(sql.parameters, start=1)),
         "notes": notes(world.program, world.rows, [f"user:{request.user}"]),
     }
-
-
-def _listed(parameters: Any) -> list[Any]:
-    return (
-        [f"{name} = {value}" for name, value in parameters.items()]
-        if isinstance(parameters, Mapping)
-        else list(parameters)
-    )
 
 
 # --- the heat map ----------------------------------------------------------------------------------------------------
@@ -258,9 +241,8 @@ def heat(world: World, asked: Asked) -> Values:
     one_of(type_, dict.fromkeys(program.entities), "type")
     names = [name for name in world.users if asked.one("user").lower() in name.lower()]
     begin = min(asked.number("from"), len(names))
-    subjects = [f"user:{name}" for name in names[begin : begin + MOST_USERS]] + (
-        [ANY_OTHER] if not asked.one("user") else []
-    )
+    subjects = [f"user:{name}" for name in names[begin : begin + MOST_USERS]]
+    subjects += [ANY_OTHER] if not asked.one("user") else []
     around = _around(world, outer)
     found = rights_map(world.comparison, subjects, type_, outer)
     children = _children(world, outer)

@@ -6,7 +6,7 @@ Here are the values that sidecars report, produced by readers and used by watche
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -77,23 +77,18 @@ class Sidecar:
 
     def reads(self, channel: str, system: str | None) -> bool:
         """Whether its bundles come from a channel; True if that is unknown."""
-        if self.places is not None:
-            return any(
-                place.partition("/")[0] == channel and system in {None, place.partition("/")[2]}
-                for place in self.places
-            )
-        return not self.feeds or any(feed.channel == channel and system in {None, feed.system} for feed in self.feeds)
+        if self.places is None and not self.feeds:
+            return True
+        places = (f"{feed.channel}/{feed.system}" for feed in self.feeds) if self.places is None else self.places
+        read = (place.partition("/") for place in places)
+        return any(read_channel == channel and system in {None, read_system} for read_channel, _, read_system in read)
 
     def loaded(self, kind: str, system: str) -> LoadedBundle | None:
         """The bundle whose name says that it has the policy or the state of a system, or None.
 
         If OPA has bundles of several systems, the name of the bundle contains that of the system.
         """
-        named = [
-            bundle
-            for bundle in self.bundles
-            if kind in bundle.name.replace("/", " ").replace("-", " ").replace("_", " ").split()
-        ]
+        named = [bundle for bundle in self.bundles if kind in re.split(r"[/_\s-]", bundle.name)]
         return next((bundle for bundle in named if system in bundle.name), named[0] if len(named) == 1 else None)
 
     @property
@@ -104,11 +99,10 @@ class Sidecar:
         found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
         if found is None:
             return f"does not report its version: to verify signatures, it must be OPA {oldest} or later"
-        if tuple(map(int, found.groups())) >= OLDEST_VERIFIER:
-            return ""
-        return (
+        unsafe = (
             f"is OPA {version}, which may accept unsigned bundles (GHSA-g2pf-6v5v-qcc8): update it to {oldest} or later"
         )
+        return "" if tuple(map(int, found.groups())) >= OLDEST_VERIFIER else unsafe
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -132,15 +126,11 @@ class RuleCount:
 
     def share(self, of: Literal["allowed", "undefined"]) -> float:
         """The share of one kind of answer, from 0 to 1."""
-        part = self.allowed if of == "allowed" else self.undefined
+        part: int = getattr(self, of)
         return part / self.total if self.total else 0.0
 
     def __add__(self, other: RuleCount) -> RuleCount:
-        return RuleCount(
-            allowed=self.allowed + other.allowed,
-            denied=self.denied + other.denied,
-            undefined=self.undefined + other.undefined,
-        )
+        return RuleCount(**{name: getattr(self, name) + getattr(other, name) for name in RuleCount.__slots__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,19 +242,18 @@ def parse_time(text: object) -> datetime | None:
 
 def sidecar_from_status(id_: str, status: Mapping[str, Any], **fields: Any) -> Sidecar:
     """A sidecar from the document of OPA's status API; parts of an unexpected shape are skipped."""
-    labels, bundles = status.get("labels"), status.get("bundles")
-    labels = {str(k): str(v) for k, v in labels.items()} if isinstance(labels, Mapping) else {}
-    bundles = bundles if isinstance(bundles, Mapping) else {}
+    bundles = sorted(mapping(status.get("bundles")).items())
     return Sidecar(
         id=id_,
-        labels=labels,
-        bundles=tuple(
-            _bundle_from_status(str(name), bundle)
-            for name, bundle in sorted(bundles.items())
-            if isinstance(bundle, Mapping)
-        ),
+        labels={str(name): str(value) for name, value in mapping(status.get("labels")).items()},
+        bundles=tuple(_bundle_from_status(str(name), found) for name, found in bundles if isinstance(found, Mapping)),
         **fields,
     )
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """A value of JSON that should be an object; empty for any other."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _bundle_from_status(name: str, status: Mapping[str, Any]) -> LoadedBundle:
@@ -283,22 +272,13 @@ def problem_of(status: Mapping[str, Any]) -> str | None:
     if not status.get("code") and not message:
         return None
     errors = status.get("errors")
-    details = (
-        [_error_text(error) for error in errors[:2]]
-        if isinstance(errors, Sequence) and not isinstance(errors, str)
-        else []
-    )
-    parts = [str(message or status.get("code")), *(text for text in details if text not in str(message))]
-    return "; ".join(parts)
+    details = map(_error_text, errors[:2] if isinstance(errors, list) else ())
+    return "; ".join([str(message or status.get("code")), *(text for text in details if text not in str(message))])
 
 
 def _error_text(error: object) -> str:
     if not isinstance(error, Mapping):
         return str(error)
-    location = error.get("location")
-    prefix = (
-        f"{location.get('file')}:{location.get('row')}: "
-        if isinstance(location, Mapping) and location.get("file")
-        else ""
-    )
+    location = mapping(error.get("location"))
+    prefix = f"{location['file']}:{location.get('row')}: " if location.get("file") else ""
     return f"{prefix}{error.get('message', '')}"

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from privtab.errors import UsageError
 from privtab.registry.deploy import DecisionCount, RuleCount
@@ -43,9 +43,8 @@ class CanaryPlan:
     def words(self) -> str:
         """The part: `25 % of app=web`."""
         labels = ", ".join(f"{name}={value}" for name, value in sorted(self.part.labels.items()))
-        share = [f"{self.part.share * 100:.4g} %"] if self.part.share < 1 else []
-        parts = [*share, *([labels] if labels else [])]
-        return " of ".join(parts) or "all"
+        share = f"{self.part.share * 100:.4g} %" if self.part.share < 1 else ""
+        return " of ".join(filter(None, (share, labels))) or "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,20 +110,19 @@ def observe(read: FleetReader, channel: Channel, plan: CanaryPlan, console: Cons
         if any(comparison.verdict == "moved" for comparison in compare(found, tolerance=plan.tolerance, rate=CERTAIN)):
             break
         if console is not None and console.is_terminal:
-            console.print(
-                f"canary: {of_canary:,} decisions beside {of_others:,} of the others ({seconds:.0f} s)", end="\r"
-            )
+            numbers = f"{of_canary:,} decisions beside {of_others:,}"
+            console.print(f"canary: {numbers} of the others ({seconds:.0f} s)", end="\r")
         time.sleep(EVERY)
     compared = compare(found, tolerance=plan.tolerance)
     moved = [comparison for comparison in compared if comparison.verdict == "moved"]
     alike = sum(comparison.verdict == "alike" for comparison in compared)
     outcome: Movement = "moved" if moved else "alike" if alike else "quiet"
+    numbers = f"{of_canary:,} decisions beside {of_others:,}"
+    says = f"{numbers}: nothing moved by more than {plan.tolerance:.1%}"
     if moved:
         says = f"{len(moved)} of {len(compared)} moved: {moved[0].says}"
-    elif alike:
-        says = f"{of_canary:,} decisions beside {of_others:,}: nothing moved by more than {plan.tolerance:.1%}"
-    else:
-        says = f"{of_canary:,} decisions beside {of_others:,} in {seconds:.0f} s are too few to compare"
+    elif not alike:
+        says = f"{numbers} in {seconds:.0f} s are too few to compare"
     return CanaryOutcome(
         outcome=outcome,
         good=outcome == "alike" or (outcome == "quiet" and plan.quiet_ok),
@@ -158,7 +156,8 @@ def sides(channel: Channel) -> tuple[str, str]:
     )
 
 
-Verdict: TypeAlias = Literal["alike", "moved", "few"]
+Verdict: TypeAlias = Literal["moved", "alike", "few"]
+"""In the order in which rules are told."""
 ERROR_RATE = 0.001
 """Probability of a false alarm for a canary that decides like the others, over all compared rules."""
 LEAST = 20
@@ -244,8 +243,8 @@ def compare(by_rule: Counts, *, tolerance: float, rate: float = ERROR_RATE) -> t
             moved = enough and gap > tolerance and p < rate / max(1, tested)
             verdict: Verdict = "moved" if moved else "alike" if enough else "few"
             comparisons.append(RuleComparison(rule=rule, canary=canary, others=others, of=of, p=p, verdict=verdict))
-    order = {"moved": 0, "alike": 1, "few": 2}
-    return tuple(sorted(comparisons, key=lambda c: (order[c.verdict], -abs(c.difference), c.rule)))
+    order = get_args(Verdict)
+    return tuple(sorted(comparisons, key=lambda c: (order.index(c.verdict), -abs(c.difference), c.rule)))
 
 
 def chance(canary: RuleCount, others: RuleCount, of: Literal["allowed", "undefined"]) -> float:
@@ -258,8 +257,7 @@ def chance(canary: RuleCount, others: RuleCount, of: Literal["allowed", "undefin
     """
     if not canary.total or not others.total:
         return 1.0
-    parts = [c.allowed if of == "allowed" else c.undefined for c in (canary, others)]
-    pooled = sum(parts) / (canary.total + others.total)
+    pooled = (canary + others).share(of)
     error = math.sqrt(pooled * (1 - pooled) * (1 / canary.total + 1 / others.total))
     return 1.0 if error == 0 else math.erfc(abs(canary.share(of) - others.share(of)) / error / math.sqrt(2))
 

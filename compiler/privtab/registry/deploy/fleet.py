@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,6 +13,8 @@ from privtab import strict_json
 from privtab.client._sender import HttpReply, Sender, SendError
 from privtab.errors import UsageError
 from privtab.registry import deploy
+from privtab.registry.deploy import mapping
+from privtab.registry.server.fleet import STATUS
 
 TIMEOUT = (2.0, 5.0)
 """Seconds to connect and to wait for data."""
@@ -60,10 +63,8 @@ class OpaReader(HttpReader):
         """The current status of each OPA."""
         with ThreadPoolExecutor(max_workers=min(16, len(self._urls))) as pool:
             sidecars = tuple(pool.map(self._read_sidecar, self._urls))
-        signed = any(
-            self._verifies(sidecar) for sidecar in sidecars if not sidecar.problem and sidecar.verifier_problem
-        )
-        return deploy.Fleet(sidecars=sidecars, signed=signed)
+        doubtful = (sidecar for sidecar in sidecars if not sidecar.problem and sidecar.verifier_problem)
+        return deploy.Fleet(sidecars=sidecars, signed=any(map(self._verifies, doubtful)))
 
     def _read_sidecar(self, url: str) -> deploy.Sidecar:
         try:
@@ -73,20 +74,19 @@ class OpaReader(HttpReader):
             if "status plugin not enabled" in problem:
                 problem = "no status: OPA's configuration needs `status: {prometheus: true}`"
             return deploy.Sidecar(id=url, url=url, problem=problem)
-        status = content.get("result") if isinstance(content, Mapping) else None
+        status = mapping(content).get("result")
         if not isinstance(status, Mapping):
             return deploy.Sidecar(id=url, url=url, problem=f"{url} does not answer like an OPA")
-        labels = status.get("labels")
-        id_ = labels.get("id") if isinstance(labels, Mapping) else None
+        id_ = mapping(status.get("labels")).get("id")
         return deploy.sidecar_from_status(str(id_ or url), status, url=url, seen=datetime.now(tz=UTC))
 
     def _verifies(self, sidecar: deploy.Sidecar) -> bool:
         """Whether an OPA's configuration requires signatures; True if it does not tell."""
         try:
-            configuration = _object(_object(self.get(f"{sidecar.url}/v1/config")).get("result"))
+            configuration = mapping(mapping(self.get(f"{sidecar.url}/v1/config")).get("result"))
         except FleetUnreadable:
             return True
-        return any("signing" in _object(bundle) for bundle in _object(configuration.get("bundles")).values())
+        return any("signing" in mapping(bundle) for bundle in mapping(configuration.get("bundles")).values())
 
 
 class ServerReader(HttpReader):
@@ -100,8 +100,7 @@ class ServerReader(HttpReader):
     def __call__(self) -> deploy.Fleet:
         """The fleet as the server knows it; if it does not answer, the last known fleet with the problem."""
         try:
-            content = self.get(f"{self._url}/fleet")
-            self._last = fleet_of(content)
+            self._last = fleet_of(self.get(f"{self._url}/fleet"))
         except FleetUnreadable as error:
             return replace(self._last, problem=str(error))
         return self._last
@@ -111,22 +110,22 @@ def fleet_of(content: Any) -> deploy.Fleet:
     """The fleet from the server's JSON; raises FleetUnreadable for anything else."""
     if not isinstance(content, Mapping) or not isinstance(content.get("sidecars"), list):
         raise FleetUnreadable("that is not a registry server of privtab: it reports no fleet")
-    decisions, kinds = _object(content.get("decisions")), _object(content.get("kinds"))
+    decisions, kinds = mapping(content.get("decisions")), mapping(content.get("kinds"))
+
+    def listed(name: str) -> Iterator[Mapping[str, Any]]:
+        return (entry for entry in content.get(name) or () if isinstance(entry, Mapping))
+
     return deploy.Fleet(
-        sidecars=tuple(_sidecar(entry) for entry in content["sidecars"] if isinstance(entry, Mapping)),
+        sidecars=tuple(map(_sidecar, listed("sidecars"))),
         decision_counts=_tallies(decisions, kinds),
         canaries_in_progress={
-            str(place): (str(_object(entry).get("since")), _tallies(_object(_object(entry).get("decisions")), kinds))
-            for place, entry in _object(content.get("trials")).items()
+            str(place): (str(mapping(entry).get("since")), _tallies(mapping(mapping(entry).get("decisions")), kinds))
+            for place, entry in mapping(content.get("trials")).items()
         },
-        refused=tuple(_refused_request(entry) for entry in content.get("refused") or () if isinstance(entry, Mapping)),
-        signed=_object(content.get("server")).get("signed") is True,
-        started=str(_object(content.get("server")).get("started", "")),
-        trouble=tuple(
-            str(entry["trouble"])
-            for entry in content.get("channels") or ()
-            if isinstance(entry, Mapping) and entry.get("trouble")
-        ),
+        refused=tuple(map(_refused_request, listed("refused"))),
+        signed=mapping(content.get("server")).get("signed") is True,
+        started=str(mapping(content.get("server")).get("started", "")),
+        trouble=tuple(str(entry["trouble"]) for entry in listed("channels") if entry.get("trouble")),
     )
 
 
@@ -145,50 +144,34 @@ def checked(url: str, option: str) -> str:
 
 
 def _error_message(answer: HttpReply) -> str:
-    try:
-        content = strict_json.loads(answer.body)
-        message = content.get("message") or content.get("error") if isinstance(content, Mapping) else None
-    except ValueError:
-        message = None
+    content: Mapping[str, Any] = {}
+    with suppress(ValueError):
+        content = mapping(strict_json.loads(answer.body))
+    message = content.get("message") or content.get("error")
     url = answer.url.partition("?")[0]
     return f"{url} answers {answer.status}: {str(message or answer.reason)[:200]}"
 
 
 def _sidecar(content: Mapping[str, Any]) -> deploy.Sidecar:
-    feeds = _object(content.get("feeds"))
-    polling = [name for name, entry in feeds.items() if _object(entry).get("waiting") is True]
-    status = {
-        "labels": content.get("labels"),
-        "bundles": {
-            name: {
-                "active_revision": entry.get("revision"),
-                "last_successful_activation": entry.get("activated"),
-                "last_request": entry.get("requested"),
-                **(
-                    {}
-                    if _outage_is_over(entry, polling)
-                    else {key: entry.get(key) for key in ("code", "message", "errors")}
-                ),
-            }
-            for name, entry in _object(content.get("bundles")).items()
-            if isinstance(entry, Mapping)
-        },
-    }
+    feeds = mapping(content.get("feeds"))
+    polling = [name for name, entry in feeds.items() if mapping(entry).get("waiting") is True]
+    entries = mapping(content.get("bundles")).items()
+    told = {name: _as_reported(entry, polling) for name, entry in entries if isinstance(entry, Mapping)}
+    status = {"labels": content.get("labels"), "bundles": told}
     reads = content.get("reads")
     sidecar = deploy.sidecar_from_status(
         str(content.get("id") or "?"),
         status,
         seen=_last_seen(content, waiting=bool(polling)),
-        feeds=tuple(_feed(name, _object(entry)) for name, entry in feeds.items() if name.count("/") >= 2),
+        feeds=tuple(_feed(name, mapping(entry)) for name, entry in feeds.items() if name.count("/") >= 2),
         places=tuple(map(str, reads)) if isinstance(reads, list) else None,
         certain=content.get("certain") is not False,
     )
     # Its requests show what it runs where it does not report its status, or has not yet since it loaded a bundle.
     bundles = list(sidecar.bundles)
     for name, feed in zip((name for name in feeds if name.count("/") >= 2), sidecar.feeds, strict=True):
-        loaded = deploy.LoadedBundle(
-            name=feed.kind, revision=feed.holds, since=deploy.parse_time(_object(feeds[name]).get("since"))
-        )
+        since = deploy.parse_time(mapping(feeds[name]).get("since"))
+        loaded = deploy.LoadedBundle(name=feed.kind, revision=feed.holds, since=since)
         reported = sidecar.loaded(feed.kind, feed.system)
         if not sidecar.bundles:
             bundles.append(loaded)
@@ -197,13 +180,15 @@ def _sidecar(content: Mapping[str, Any]) -> deploy.Sidecar:
     return replace(sidecar, bundles=tuple(bundles))
 
 
-def _outage_is_over(bundle: Mapping[str, Any], polling: Sequence[str]) -> bool:
-    """Whether a bundle's error is an outage of the server that is over, since the sidecar is now polling that server.
+def _as_reported(bundle: Mapping[str, Any], polling: Sequence[str]) -> Mapping[str, Any]:
+    """The status of a bundle as OPA reports it, without an outage of the server that is over: the sidecar now polls that server.
 
     OPA repeats the error until its next report, which a long poll can delay.
     """
-    message = str(bundle.get("message") or "")
-    return message.startswith("request failed") and any(f"/channels/{name}." in message for name in polling)
+    found = {name: bundle.get(our_name) for name, our_name in STATUS.items()} | {"errors": bundle.get("errors")}
+    message = str(found["message"] or "")
+    over = message.startswith("request failed") and any(f"/channels/{name}." in message for name in polling)
+    return found | dict.fromkeys(("code", "message", "errors") if over else ())
 
 
 def _last_seen(entry: Mapping[str, Any], *, waiting: bool) -> datetime | None:
@@ -219,37 +204,23 @@ def _last_seen(entry: Mapping[str, Any], *, waiting: bool) -> datetime | None:
 
 def _feed(name: str, entry: Mapping[str, Any]) -> deploy.Feed:
     channel, system, kind = name.split("/", 2)
-    holds = entry.get("holds")
-    return deploy.Feed(
-        channel=channel,
-        system=system,
-        kind=kind,
-        holds=holds if isinstance(holds, str) else None,
-        canary=entry.get("canary") is True,
-    )
+    holds = found if isinstance(found := entry.get("holds"), str) else None
+    return deploy.Feed(channel=channel, system=system, kind=kind, holds=holds, canary=entry.get("canary") is True)
 
 
 def _tallies(decisions: Mapping[str, Any], kinds: Mapping[str, Any]) -> tuple[deploy.DecisionCount, ...]:
+    def number(answers: Any, *names: str) -> int:
+        return sum(value for name in names if isinstance(value := mapping(answers).get(name), int))
+
     return tuple(
-        _decision_count(revision, rule, _object(answers), str(kinds.get(revision, "")))
+        deploy.DecisionCount(
+            revision=str(revision),
+            rule=str(rule),
+            kind=str(kinds.get(revision, "")),
+            allowed=number(answers, "allow"),
+            denied=number(answers, "deny"),
+            undefined=number(answers, "undefined", "error"),
+        )
         for revision, rules in decisions.items()
-        for rule, answers in _object(rules).items()
+        for rule, answers in mapping(rules).items()
     )
-
-
-def _decision_count(revision: str, rule: str, answers: Mapping[str, Any], kind: str) -> deploy.DecisionCount:
-    def number(*names: str) -> int:
-        return sum(value for name in names if isinstance(value := answers.get(name), int))
-
-    return deploy.DecisionCount(
-        revision=str(revision),
-        rule=str(rule),
-        kind=kind,
-        allowed=number("allow"),
-        denied=number("deny"),
-        undefined=number("undefined", "error"),
-    )
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

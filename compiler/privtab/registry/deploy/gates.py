@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
@@ -84,24 +84,22 @@ class Gate:
 
     def json(self) -> dict[str, Any]:
         """The complete result as JSON."""
-        findings = [
-            {
-                "code": d.code,
-                "severity": str(d.severity),
-                "message": d.message,
-                "path": d.span.path,
-                "line": d.span.line,
-            }
-            for d in self.diagnostics
-        ]
-        failures = [
-            {"case": f.case.name, "engine": f.engine, "fault": f.fault, "expected": f.expected, "got": f.got}
-            for f in self.failures
-        ]
         return self.record() | {
             "seconds": round(self.seconds, 3),
-            "findings": findings,
-            "failures": failures,
+            "findings": [
+                {
+                    "code": d.code,
+                    "severity": str(d.severity),
+                    "message": d.message,
+                    "path": d.span.path,
+                    "line": d.span.line,
+                }
+                for d in self.diagnostics
+            ],
+            "failures": [
+                {"case": f.case.name, "engine": f.engine, "fault": f.fault, "expected": f.expected, "got": f.got}
+                for f in self.failures
+            ],
             "diff": None if self.diff is None else diff_json(self.diff),
             "state": None if self.state is None else state_diff_json(self.state),
         }
@@ -140,12 +138,11 @@ def test_gate(
             failed += failures(plan, plan.cases, engines)
             case_count += len(plan.cases)
     says = count(case_count, "case") + (" answered as expected" if not failed else f", {len(failed):,} failed")
+    none = "there are no scenarios for this policy: write some, or deploy with `--skip-tests WHY`"
     return Gate(
         name="tests",
         outcome=GateStatus.FAILED if failed or not case_count else GateStatus.PASSED,
-        says=says
-        if case_count
-        else "there are no scenarios for this policy: write some, or deploy with `--skip-tests WHY`",
+        says=says if case_count else none,
         seconds=time.perf_counter() - started,
         failures=tuple(failed),
     )
@@ -168,11 +165,10 @@ def diff_gate(
     if running is None:
         return Gate(name="diff", outcome=GateStatus.PASSED, says="nothing runs yet: there is nothing to compare with")
     running_program, name = running
-    [compared], diagnostics = apply_waivers(
-        [diff(running_program, comparable(program), shown=(name, shown))], waivers, today
-    )
+    found = diff(running_program, comparable(program), shown=(name, shown))
+    [compared], diagnostics = apply_waivers([found], waivers, today)
     verdicts = fail_on.verdicts
-    blocking = tuple(_blocking(compared, verdicts))
+    blocking = tuple(row for row in compared.changes if row.verdict in verdicts and row.waived is None)
     failed = failing(compared, verdicts) or bool(blocking)
     return Gate(
         name="diff",
@@ -193,18 +189,13 @@ def state_gate(compared: Diff | None, *, keep: str | None, in_shards: bool, shar
     reads a sharded one. If these differ, the policy cannot read the state.
     """
     if in_shards != sharded:
-        says = (
-            "the state that runs is in shards: deploy with `--sharded`, or give `--state`"
-            if in_shards
-            else "the state that runs is whole: leave `--sharded` off, or give `--state`"
-        )
+        is_, do = ("in shards", "deploy with `--sharded`") if in_shards else ("whole", "leave `--sharded` off")
+        says = f"the state that runs is {is_}: {do}, or give `--state`"
         return Gate(name="state", outcome=GateStatus.FAILED, says=says)
     changed = [declared for declared in compared.declared if _affects_index(declared)] if compared is not None else []
     if not changed:
         return None
-    names = ", ".join(f"{declared.kind} {declared.name}" for declared in changed[:3]) + (
-        ", …" if len(changed) > 3 else ""
-    )
+    names = _first([f"{declared.kind} {declared.name}" for declared in changed])
     if keep is not None:
         return Gate(name="state", outcome=GateStatus.SKIPPED, says=f"kept though {names} changed: {keep}")
     says = f"the state that runs was made with another {names}: pack it again with `--state`"
@@ -253,24 +244,20 @@ def skipped(name: Name, why: str) -> Gate:
     return Gate(name=name, outcome=GateStatus.SKIPPED, says=f"left out: {why}")
 
 
-def _blocking(compared: Diff, verdicts: Collection[Verdict]) -> list[RowChange]:
-    return [row for row in compared.changes if row.verdict in verdicts and row.waived is None]
-
-
 def _changes(compared: Diff, blocking: Sequence[RowChange]) -> str:
     """`2 wider, 1 added (1 waived); 1 stops: table/load`."""
-    counts = [
-        f"{count} {verdict}"
-        for verdict in OPERATION_VERDICTS
-        if verdict is not Verdict.EQUAL and (count := compared.count(verdict))
-    ]
+    counts = {verdict: compared.count(verdict) for verdict in OPERATION_VERDICTS if verdict is not Verdict.EQUAL}
     waived = sum(row.waived is not None for row in compared.rows)
-    text = ", ".join(counts) or "no operation changed"
+    text = ", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number) or "no operation changed"
     text += " (not decided within the budget)" if compared.count(Verdict.UNKNOWN) else ""
     text += f" ({waived} waived)" if waived else ""
     if not blocking:
         return text
-    roots = folded(blocking)
-    names = ", ".join(root.row.name for root in roots[:3]) + (", …" if len(roots) > 3 else "")
+    roots = [root.row.name for root in folded(blocking)]
     indirect = len(blocking) - len(roots)
-    return f"{text}; {len(blocking)} not waived: {names}" + (f" and {indirect} through `can`" if indirect else "")
+    through = f" and {indirect} through `can`" if indirect else ""
+    return f"{text}; {len(blocking)} not waived: {_first(roots)}{through}"
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

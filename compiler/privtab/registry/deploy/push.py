@@ -12,14 +12,7 @@ from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
 import requests
-from opa_client.errors import (
-    ConnectionsError,
-    DeleteDataError,
-    DeletePolicyError,
-    PathNotFoundError,
-    PolicyNotFoundError,
-    RegoParseError,
-)
+from opa_client import errors
 from opa_client.opa import OpaClient
 
 from privtab.bundle.pack import PolicyArtifacts
@@ -30,14 +23,7 @@ from privtab.moments import WINDOWED
 
 TIMEOUT = 30.0
 """Seconds for one call: OPA recompiles all rules with each module."""
-_ERRORS = (
-    ConnectionsError,
-    DeleteDataError,
-    DeletePolicyError,
-    PathNotFoundError,
-    PolicyNotFoundError,
-    RegoParseError,
-)
+_ERRORS = tuple(kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception))
 """The client's exceptions, which have no common base."""
 
 
@@ -59,7 +45,7 @@ class PushResult:
 
     def json(self) -> dict[str, Any]:
         """As JSON."""
-        return {name: value for name in self.__slots__ for value in [getattr(self, name)]}
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 def push(
@@ -79,7 +65,8 @@ def push(
         with expected(url, FleetError):
             return _push(client, url, artifacts, state)
     except requests.RequestException as error:
-        raise FleetError(f"no answer from {url}: {_short(error)}") from error
+        why = str(error).rpartition(": ")[2].strip("')\" ") or type(error).__name__
+        raise FleetError(f"no answer from {url}: {why}") from error
     finally:
         client.close_connection()
 
@@ -95,14 +82,9 @@ def _push(client: OpaClient, url: str, artifacts: PolicyArtifacts, state: Mappin
         modules = {_id(path): text for path, text in artifacts.modules.items()}
         removed = tuple(sorted(existing.keys() - modules.keys()))
         unchanged = tuple(sorted(id_ for id_, text in modules.items() if existing.get(id_) == text))
+        same = len(unchanged) == max(len(existing), len(modules))
         try:
-            _replace(
-                client,
-                artifacts,
-                state,
-                existing if len(unchanged) < max(len(existing), len(modules)) else None,
-                modules,
-            )
+            _replace(client, artifacts, state, None if same else existing, modules)
         except _ERRORS:
             # If the new rules or their data are refused, restore the old rules.
             remaining = client.get_policies_list()
@@ -195,12 +177,8 @@ def _check_redirect(response: requests.Response, *_: object, **__: object) -> No
 
 def _modules(client: OpaClient, name: str) -> dict[str, str]:
     """The modules of an earlier push, by id. Those of bundles have other ids."""
-    prefix = f"privtab_push/{name}/"
-    found = {}
-    for id_ in client.get_policies_list():
-        if id_.startswith(prefix):
-            found[id_] = str(client.get_policy(quote(id_))["result"]["raw"])
-    return found
+    ids = (id_ for id_ in client.get_policies_list() if id_.startswith(f"privtab_push/{name}/"))
+    return {id_: str(client.get_policy(quote(id_))["result"]["raw"]) for id_ in ids}
 
 
 def _id(path: str) -> str:
@@ -211,7 +189,7 @@ def _id(path: str) -> str:
 def _data(client: OpaClient, path: str) -> Any:
     try:
         return client.get_data(path)["result"]
-    except PolicyNotFoundError:
+    except errors.PolicyNotFoundError:
         return None
 
 
@@ -222,8 +200,3 @@ def _refusal_message(url: str, message: str) -> str:
             "push into an OPA without bundles, or deploy to the channel that it reads"
         )
     return f"{url} refused: {message}"
-
-
-def _short(error: Exception) -> str:
-    text = str(error)
-    return text.rpartition(": ")[2].strip("')\" ") or type(error).__name__

@@ -101,9 +101,8 @@ def watch(
     while True:
         fleet = read()
         now = time.monotonic()
-        statuses = tuple(
-            judge(sidecar, desired, system, datetime.now(tz=UTC)) for sidecar in fleet.sidecars if only(sidecar)
-        )
+        moment, watched = datetime.now(tz=UTC), filter(only, fleet.sidecars)
+        statuses = tuple(judge(sidecar, desired, system, moment) for sidecar in watched)
         snapshot = FleetSnapshot(statuses=statuses, seconds=now - started, expected=expect, problem=fleet.problem)
         if first_requests is None:
             first_requests = dict(_last_requests(snapshot))
@@ -307,15 +306,8 @@ class Rollout:
 
     def release(self, revisions: NextRevisions, before: Channel, why: str) -> Channel:
         """Release other revisions to the channel; raises RegistryConflict after a concurrent release."""
-        return self.registry.release(
-            self.channel,
-            self.system,
-            policy=revisions.policy,
-            state=revisions.state,
-            shards=revisions.shards,
-            why=why,
-            expect=before.last,
-        )
+        new: dict[str, Any] = {name: getattr(revisions, name) for name in revisions.__slots__}
+        return self.registry.release(self.channel, self.system, **new, why=why, expect=before.last)
 
     def update_mirror(self, current: Channel) -> None:
         """Update the copies for static servers, in case an earlier writer died before writing them."""
@@ -353,11 +345,9 @@ class Rollout:
         if self.read is None:
             return 0
         now = datetime.now(tz=UTC)
-        watched = [
-            sidecar for sidecar in self.read().sidecars if sidecar.problem is None and self._awaited(sidecar, None)
-        ]
-        present = [sidecar for sidecar in watched if sidecar.seen is None or now - sidecar.seen <= SILENT]
-        return len(present) if all(self._awaited(sidecar, channel) for sidecar in present) else 0
+        watched = (one for one in self.read().sidecars if one.problem is None and self._awaited(one, None))
+        present = [one for one in watched if one.seen is None or now - one.seen <= SILENT]
+        return len(present) if all(self._awaited(one, channel) for one in present) else 0
 
     def _awaited(self, sidecar: deploy.Sidecar, channel: Channel | None) -> bool:
         """Whether a release concerns a sidecar; with `channel`, which has a canary, only those in the canary."""

@@ -281,7 +281,7 @@ async def _disconnected(request: Request) -> None:
 
 async def _status(server: ServerState, request: Request) -> Response:
     note(request.scope, None, routine=True)
-    report = await document(request, server.large, lambda value: value)
+    report = await parsed(await body(request), server.large, lambda value: value)
     identity, address = _identity(request)
     if not server.fleet.record_status(identity, address, report):
         raise HttpError(400, "the body is not a status of an OPA: it needs labels with an id")
@@ -293,11 +293,11 @@ async def _logs(server: ServerState, request: Request) -> Response:
     note(request.scope, None, routine=True)
     canaries = tuple(server.feeds.canaries.values())
     text = await body(request)
-    counts, entries = await parsed(
-        text,
-        server.large,
-        lambda log: (decisions.count_decisions(log, canaries), len(log) if isinstance(log, list) else 0),
-    )
+
+    def counted(log: Any) -> tuple[dict[str, decisions.CountedEvents] | None, int]:
+        return decisions.count_decisions(log, canaries), len(log) if isinstance(log, list) else 0
+
+    counts, entries = await parsed(text, server.large, counted)
     identity, address = _identity(request)
     if server.kept_logs is not None and counts is not None:
         await server.kept_logs.append(text, entries)
@@ -386,10 +386,8 @@ async def _file(server: ServerState, request: Request) -> Response:
 
 
 def _identity(request: Request) -> tuple[SidecarIdentity, str]:
-    identity = sidecar_identity(
-        *(request.headers.get(name) for name in ("x-privtab-instance", "x-privtab-labels", "user-agent"))
-    )
-    return identity, request.client.host if request.client else ""
+    told = (request.headers.get(name) for name in ("x-privtab-instance", "x-privtab-labels", "user-agent"))
+    return sidecar_identity(*told), request.client.host if request.client else ""
 
 
 def _record_refusal(server: ServerState, request: Request, refusal: HttpError) -> None:
@@ -436,11 +434,6 @@ SMALL = 256 << 10
 """Maximum bytes of JSON parsed in the event loop; larger bodies are parsed in a thread, one at a time."""
 
 T = TypeVar("T")
-
-
-async def document(request: Request, large: asyncio.Semaphore, convert: Callable[[Any], T]) -> T:
-    """The result of `convert` on the JSON of a body, gzipped or not; raises HttpError."""
-    return await parsed(await body(request), large, convert)
 
 
 async def body(request: Request) -> bytes:

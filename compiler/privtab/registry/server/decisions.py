@@ -53,19 +53,16 @@ class Counts:
     def to_json(self) -> dict[str, dict[str, dict[str, int]]]:
         """Revision → rule → answer → count."""
         return {
-            revision: {rule: dict(answers) for rule, answers in rules.items()}
-            for revision, rules in self._counts.items()
+            revision: {rule: {**answers} for rule, answers in rules.items()} for revision, rules in self._counts.items()
         }
 
     def total(self) -> dict[str, dict[str, int]]:
         """Revision → answer → count."""
-        found: dict[str, dict[str, int]] = {}
+        found: dict[str, Counter[str]] = {revision: Counter() for revision in self._counts}
         for revision, rules in self._counts.items():
-            totals = found.setdefault(revision, {})
             for answers in rules.values():
-                for answer, number in answers.items():
-                    totals[answer] = totals.get(answer, 0) + number
-        return found
+                found[revision].update(answers)
+        return {revision: dict(totals) for revision, totals in found.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

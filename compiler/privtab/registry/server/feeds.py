@@ -177,17 +177,13 @@ class Feeds:
         self.registry.renew()
         if not self._channels and self.trouble is not None:
             await self.start()
-        confirm = time.monotonic() - self._confirmed_at > CONFIRM_SECONDS
-        if confirm:
-            self._confirmed_at = time.monotonic()
-        confirm = confirm or self.trouble is not None
+        confirm = self.trouble is not None
+        if time.monotonic() - self._confirmed_at > CONFIRM_SECONDS:
+            self._confirmed_at, confirm = time.monotonic(), True
         slots = asyncio.Semaphore(AT_ONCE)
-        succeeded = await asyncio.gather(
-            *[self._check_channel(channel, slots, confirm=confirm) for channel in list(self._channels.values())]
-        )
-        if not all(succeeded):
-            return
-        if self._channels and self.trouble is not None:
+        checks = [self._check_channel(channel, slots, confirm=confirm) for channel in list(self._channels.values())]
+        succeeded = await asyncio.gather(*checks)
+        if all(succeeded) and self._channels and self.trouble is not None:
             LOG.warning("the registry answers again after %.0f s", time.time() - self.trouble.since)
             self.trouble = None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -95,7 +95,7 @@ def sidecar_json(known: KnownSidecar, polls: Mapping[str, LastPoll]) -> dict[str
     }
 
 
-_STATUS = {
+STATUS = {
     "active_revision": "revision",
     "last_successful_activation": "activated",
     "last_successful_download": "downloaded",
@@ -107,12 +107,13 @@ _STATUS = {
     "message": "message",
     "http_code": "http_code",
 }
+"""What OPA's status says of a bundle, and the name that it has here."""
 
 
 def bundle_status(status: Mapping[str, Any]) -> dict[str, Any]:
     """OPA's status of a bundle with simpler names; OPA's zero time becomes null."""
     found: dict[str, Any] = {}
-    for name, our_name in _STATUS.items():
+    for name, our_name in STATUS.items():
         value = status.get(name)
         if isinstance(value, str):
             value = sanitize(value, LONGEST_TEXT, one_line=False) if not value.startswith("0001-01-01") else None
@@ -257,18 +258,11 @@ class FleetTracker:
         self, identity: SidecarIdentity, address: str, path: str, status: int, why: str, token: str = ""
     ) -> None:
         """Record a refused request; `token`: the name of its token, if known."""
-        entry = {
-            "instance": identity.instance,
-            "token": token,
-            "address": address,
-            "path": path[:200],
-            "status": status,
-            "why": why,
-        }
+        sender = {"instance": identity.instance, "token": token, "address": address}
+        entry = {**sender, "path": path[:200], "status": status, "why": why}
         for previous in self._refused:
-            if all(previous[name] == value for name, value in entry.items()):
-                previous["times"] += 1
-                previous["last"] = time.time()
+            if entry.items() <= previous.items():
+                previous |= {"times": previous["times"] + 1, "last": time.time()}
                 return
         self._refused.append({**entry, "times": 1, "last": time.time()})
 
@@ -293,17 +287,13 @@ class FleetTracker:
     def canaries_in_progress(self, canaries: Collection[RunningCanary]) -> dict[str, dict[str, Any]]:
         """The decisions since the begin of each canary in progress, by `channel/system`."""
         self._count_canaries(canaries)
-        return {
-            place: {"since": since, "decisions": counts.to_json()}
-            for place, (since, counts) in self._canary_decisions.items()
-        }
+        counted = self._canary_decisions.items()
+        return {place: {"since": since, "decisions": counts.to_json()} for place, (since, counts) in counted}
 
     def refusals(self) -> list[dict[str, Any]]:
         """The refused requests, most recent last."""
-        return [
-            {**entry, "last": timestamp(entry["last"])}
-            for entry in sorted(self._refused, key=lambda record_refusal: record_refusal["last"])
-        ]
+        refused = sorted(self._refused, key=lambda entry: entry["last"])
+        return [{**entry, "last": timestamp(entry["last"])} for entry in refused]
 
     def polls(self) -> Iterator[tuple[str, str, LastPoll]]:
         """The named sidecars, the bundles that each requests, as `channel/system/kind`, and its last request for it."""
@@ -316,12 +306,8 @@ class FleetTracker:
     def sidecars_by_revision(self) -> dict[tuple[str, str], int]:
         """(bundle of a channel, revision) → number of sidecars that run it; "" for no revision."""
         self._forget_silent()
-        found: dict[tuple[str, str], int] = {}
-        for known in self._known.values():
-            for stream, poll in self._current_polls(known).items():
-                key = stream, poll.holds or ""
-                found[key] = found.get(key, 0) + 1
-        return found
+        polls = (poll for known in self._known.values() for poll in self._current_polls(known).items())
+        return Counter((stream, poll.holds or "") for stream, poll in polls)
 
     def _update(
         self, identity: SidecarIdentity, name: str, address: str, labels: Mapping[str, str] | None = None
@@ -339,13 +325,9 @@ class FleetTracker:
 
     def _update_size(self, known: KnownSidecar) -> None:
         """Update the size of a sidecar's record, and drop others if all take too much memory."""
-        mappings: list[Mapping[str, Any]] = [
-            known.reported_labels,
-            known.header_labels,
-            known.requested_places,
-            *known.bundles.values(),
-        ]
-        characters = len(known.id) + sum(len(name) + len(str(text)) for part in mappings for name, text in part.items())
+        labels = known.reported_labels, known.header_labels
+        kept: tuple[Mapping[str, Any], ...] = (*labels, known.requested_places, *known.bundles.values())
+        characters = len(known.id) + sum(len(name) + len(str(text)) for part in kept for name, text in part.items())
         self._characters += characters - known.characters
         known.characters = characters
         while len(self._known) > MOST_SIDECARS or (self._characters > MOST_CHARACTERS and len(self._known) > 1):
@@ -374,22 +356,20 @@ class FleetTracker:
         oldest = time.time() - self._forget
         requested = known.requested_places if known.named else self._nameless.get(known.address, {})
         requested_places = {place for place, requested_at in requested.items() if requested_at > oldest}
-        requested_places |= {
-            "/".join(stream.split("/", 2)[:2]) for stream, entry in known.polls.items() if entry.waiting
-        }
+        waiting = (stream.split("/", 2) for stream, entry in known.polls.items() if entry.waiting)
+        requested_places |= {f"{channel}/{system}" for channel, system, _ in waiting}
         if known.named and requested_places:
             return sorted(requested_places), True
         revisions = [str(entry["revision"]) for entry in known.bundles.values() if entry.get("revision")]
         active_places = {place for revision in revisions for place in places.get(revision, ())}
         if not active_places:
             return sorted(requested_places), len(requested_places) == 1
-        by_system: list[list[str]] = []
-        for system in sorted({place.partition("/")[2] for place in active_places}):
+        found: list[str] = []
+        systems = {place.partition("/")[2] for place in active_places}
+        for system in systems:
             by_request, by_revision = (
                 {place for place in candidates if place.partition("/")[2] == system}
                 for candidates in (requested_places, active_places)
             )
-            by_system.append(sorted(by_request & by_revision or by_request or by_revision))
-        return sorted(place for candidates in by_system for place in candidates), all(
-            len(candidates) == 1 for candidates in by_system
-        )
+            found += by_request & by_revision or by_request or by_revision
+        return sorted(found), len(found) == len(systems)

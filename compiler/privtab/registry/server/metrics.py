@@ -62,9 +62,7 @@ class Metrics(Collector):
         yield from self._channels()
         sidecars = _gauge("sidecars", "Sidecars by the revision that they run, which is empty before the first bundle.")
         for (stream, revision), number in sorted(self._fleet.sidecars_by_revision().items()):
-            channel, system, kind, *shard = stream.split("/", 3)  # A shard's name may contain any character.
-            labels = {"channel": channel, "system": system, "kind": kind, "revision": revision}
-            sidecars.add_sample(sidecars.name, labels | ({"shard": shard[0]} if shard else {}), number)
+            sidecars.add_sample(sidecars.name, _labels(stream) | {"revision": revision}, number)
         yield sidecars
         yield from self._lags()
         help_text = "Decisions in uploaded logs; each counts for its policy and for its state."
@@ -101,29 +99,28 @@ class Metrics(Collector):
 
     def _lags(self) -> Iterator[Metric]:
         labels = (*_STREAM, "sidecar")
-        sequence = _gauge(
-            "sidecar_sequence", "The last release whose bundle a sidecar runs; 0: unknown.", labels=labels
-        )
-        lag = _gauge(
-            "sidecar_lag_seconds",
-            "Seconds for which a sidecar has run a revision that is no longer active.",
-            labels=labels,
-        )
+        help_text = "The last release whose bundle a sidecar runs; 0: unknown."
+        sequence = _gauge("sidecar_sequence", help_text, labels=labels)
+        help_text = "Seconds for which a sidecar has run a revision that is no longer active."
+        lag = _gauge("sidecar_lag_seconds", help_text, labels=labels)
         now = time.time()
         for name, stream, poll in sorted(self._fleet.polls(), key=lambda entry: entry[:2]):
-            channel, system, kind, *shard = stream.split("/", 3)
-            more = {"channel": channel, "system": system, "kind": kind, "sidecar": name}
-            more |= {"shard": shard[0]} if shard else {}
+            sidecar = _labels(stream) | {"sidecar": name}
             active = self._feeds.activity.of(stream, poll.holds or "")
             behind = poll.since if active is None else active.until
             current = poll.canary or behind is None
-            sequence.add_sample(sequence.name, more, 0 if active is None else active.sequence)
-            lag.add_sample(lag.name, more, 0 if current else round(now - (behind or now), 3))
+            sequence.add_sample(sequence.name, sidecar, 0 if active is None else active.sequence)
+            lag.add_sample(lag.name, sidecar, 0 if current else round(now - (behind or now), 3))
         yield sequence
         yield lag
 
     def _counter(self, name: str, help_text: str, labels: tuple[str, ...] = ()) -> Counter:
         return Counter(f"{_PREFIX}{name}", help_text, labels, registry=self.registry)
+
+
+def _labels(stream: str) -> dict[str, str]:
+    """The labels of a bundle of a channel, from its `stream_name`: a shard's name may contain any character."""
+    return dict(zip((*_STREAM, "shard"), stream.split("/", 3), strict=False))
 
 
 def _pairs(nested: Mapping[str, Mapping[str, int]]) -> list[tuple[tuple[str, ...], int]]:
