@@ -106,6 +106,11 @@ def item_condition(rule: ir.Rule) -> ir.Formula:
     return call_condition(rule) if rule.each is None else conjunction(rule.gate, rule.requires, rule.each)
 
 
+def own_condition(rule: ir.Rule) -> ir.Formula:
+    """The condition of a named item without the gate: `requires` and `each`."""
+    return rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
+
+
 def with_conditions(rule: ir.Rule, change: Callable[[ir.Formula], ir.Formula]) -> ir.Rule:
     """The rule with its conditions changed."""
     each = None if rule.each is None else change(rule.each)
