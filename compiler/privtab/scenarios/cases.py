@@ -39,11 +39,8 @@ KEYS = (
 
 def read_cases(author: Author, node: Node) -> None:
     """Read the entries of `cases`."""
-    for item in author.reader.items(node, "`cases`"):
-        for entry, _ in author.combinations.of(item):
-            fields = author.reader.fields(entry, "a case", KEYS, required=("user", "action", "resource"))
-            if fields is not None:
-                _case(author, fields, author.reader.span(entry))
+    for fields, span, _ in author.entries(node, "cases", "a case", KEYS, ("user", "action", "resource")):
+        _case(author, fields, span)
 
 
 def _case(author: Author, fields: Fields, span: Span) -> None:
@@ -166,30 +163,15 @@ def items_of(author: Author, state: State, request: Request) -> tuple[str, ...]:
 
 WALKTHROUGH_KEYS = ("name", "state", "steps", "params", "tags", "why", "source", "note")
 STEP_KEYS = (
-    "say",
-    "user",
-    "action",
-    "resource",
-    *CONTEXT_KEYS,
-    "decision",
-    *FROZEN_KEYS,
-    "then",
-    "gone",
-    "tags",
-    "why",
-    "source",
-    "note",
-)
+    "say", "user", "action", "resource", *CONTEXT_KEYS, "decision", *FROZEN_KEYS, "then", "gone", "tags", "why", "source", "note",
+)  # fmt: skip
 
 
 def read_walkthroughs(author: Author, node: Node) -> None:
     """Read the entries of `walkthroughs`."""
-    for item in author.reader.items(node, "`walkthroughs`"):
-        for entry, _ in author.combinations.of(item):
-            fields = author.reader.fields(entry, "a walkthrough", WALKTHROUGH_KEYS, required=("name", "steps"))
-            state = None if fields is None else author.state(fields)
-            if fields is not None and state is not None:
-                _steps(author, fields, state)
+    for fields, _, _ in author.entries(node, "walkthroughs", "a walkthrough", WALKTHROUGH_KEYS, ("name", "steps")):
+        if (state := author.state(fields)) is not None:
+            _steps(author, fields, state)
 
 
 def _steps(author: Author, fields: Fields, state: State) -> None:
@@ -295,11 +277,8 @@ AXES = ("users", "operations", "entities")
 
 def read_suites(author: Author, node: Node) -> None:
     """Read the entries of `suites`."""
-    for item in author.reader.items(node, "`suites`"):
-        for entry, _ in author.combinations.of(item):
-            fields = author.reader.fields(entry, "a suite", SUITE_KEYS, required=AXES)
-            if fields is not None:
-                author.cases += _Suite(author, fields, author.reader.span(entry)).cases()
+    for fields, span, _ in author.entries(node, "suites", "a suite", SUITE_KEYS, AXES):
+        author.cases += _Suite(author, fields, span).cases()
 
 
 class _Suite:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
 
-from privtab.analysis.diff.nodes import Decided, PathForm, Shape, Tables, Types, Witness
+from privtab.analysis.diff.nodes import Decided, PathForm, Shape, Shows, Tables, Types, Witness
 from privtab.errors import InvalidRequest
 from privtab.ir.canonical import Listing
 from privtab.ir.comparisons import Comparisons, Values
@@ -191,7 +190,6 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
         original_types: Mapping[str, str],
         separation: Separation,
         *,
-        values: Values,
         separate_ancestors: bool,
     ) -> None:
         """`original_types`: the original names of types that were renamed for the comparison."""
@@ -201,7 +199,7 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
             shape.rule,
             separation.types,
             separation.facts,
-            values=values,
+            values=separation.values,
             unnamed=unnamed,
             separate_ancestors=separate_ancestors,
             slash=separation.form.slash,
@@ -242,24 +240,14 @@ class WitnessCheck:
         self._needs_role = any(rule.needs_active_role for rule in rules)
 
     def witness(
-        self,
-        shows: Literal["wider", "narrower", "effects"],
-        shape: Shape,
-        other: Program,
-        original_types: Mapping[str, str],
-        separation: Separation,
+        self, shows: Shows, shape: Shape, other: Program, original_types: Mapping[str, str], separation: Separation
     ) -> Witness:
         """Return the facts as a state and a request. Raises AssertionError unless both sides answer as expected."""
         expected = {"wider": (False, True), "narrower": (True, False), "effects": (True, True)}[shows]
         witness: Witness | None = None
         for separate_ancestors in (False, True) if shape.rule.withs else (True,):
             builder = ProgramPairWitnessBuilder(
-                shape,
-                other,
-                original_types,
-                separation,
-                values=separation.values,
-                separate_ancestors=separate_ancestors,
+                shape, other, original_types, separation, separate_ancestors=separate_ancestors
             )
             witness = self._decide(shows, *self._as_role(builder.request(separation.flags), builder.tables()))
             if (witness.before == "allow", witness.after == "allow") == expected:
@@ -295,7 +283,7 @@ class WitnessCheck:
                     break
         return witness
 
-    def _decide(self, shows: Literal["wider", "narrower", "effects"], request: Request, state: Tables) -> Witness:
+    def _decide(self, shows: Shows, request: Request, state: Tables) -> Witness:
         before, effects_before = answer(self.before, state, request)
         after, effects_after = answer(self.after, state, request)
         return Witness(
