@@ -306,16 +306,18 @@ class View:
         rows += [other for row in self.policy.rows.values() for _, other in self.alternative_rows.readings(row)]
         return tuple(self.lowering.formula(c) for row in rows for c in (row.requires, row.each) if c is not None)
 
+    @property
+    def _deciding(self) -> Iterator[Atom]:
+        """The atoms that decide something, here or in a reading or a variant; may repeat."""
+        yield from self.needed
+        yield from (atom for formula in self.alternative_conditions for atom in leaves(self.program, formula))
+
     @cached_property
     def required_privileges(self) -> frozenset[tuple[str, str]]:
         """Each (privilege, type) that decides something, here or in a reading or a variant."""
-        atoms = (
-            *self.needed,
-            *(atom for formula in self.alternative_conditions for atom in leaves(self.program, formula)),
-        )
         return frozenset(
             (privilege, type_)
-            for atom in atoms
+            for atom in self._deciding
             if isinstance(atom, Has)
             for type_ in types_of(self.program, atom.target)
             for privilege in {atom.privilege, *self.program.granted_as(atom.privilege)}
@@ -335,13 +337,9 @@ class View:
     @cached_property
     def required_relations(self) -> frozenset[tuple[str, str]]:
         """Each (`owner` or `member`, type) that decides something, here or in a reading or a variant."""
-        atoms = (
-            *self.needed,
-            *(atom for formula in self.alternative_conditions for atom in leaves(self.program, formula)),
-        )
         return frozenset(
             (type(a).__name__.lower(), type_)
-            for a in atoms
+            for a in self._deciding
             if isinstance(a, Owner | Member)
             for type_ in types_of(self.program, a.target)
         )

@@ -92,6 +92,9 @@ def _false_claims(view: View, row: m.Row, note: str) -> Iterator[tuple[str, str]
     def minimal_sets() -> list[AtomSet]:
         return [atoms for s in view.settings(rule) for atoms in view.sets(item_condition(rule), s)]
 
+    def others_pass(kind: type[Owner | ServiceAdmin]) -> bool:
+        return any(not any(isinstance(atom, kind) for atom in atoms) for atoms in minimal_sets())
+
     claims: tuple[tuple[re.Pattern[str], Callable[[], bool], str], ...] = (
         (_UNFILTERED, lambda: _filters(view, rule), "items are left out"),
         (
@@ -99,12 +102,8 @@ def _false_claims(view: View, row: m.Row, note: str) -> Iterator[tuple[str, str]
             lambda: not view.implies(rule, rule.gate, required, unknown=True),
             "something is required of the caller",
         ),
-        (_OWNERS, lambda: any(not any(isinstance(a, Owner) for a in s) for s in minimal_sets()), "others pass too"),
-        (
-            _ADMINS,
-            lambda: any(not any(isinstance(a, ServiceAdmin) for a in s) for s in minimal_sets()),
-            "others pass too",
-        ),
+        (_OWNERS, lambda: others_pass(Owner), "others pass too"),
+        (_ADMINS, lambda: others_pass(ServiceAdmin), "others pass too"),
         (_NOTHING, lambda: bool(rule.effects), "it has effects"),
     )
     for pattern, wrong, fact in claims:

@@ -193,13 +193,11 @@ def _written(row: m.Row, outcome: m.ResolvedEffect) -> bool:
 
 
 def _idle(view: View, rule: Rule, effect: Effect) -> str | None:
-    granted = with_implied(view.policy, effect.privileges, effect.target.type)
-    given_atoms: list[Formula] = [Has(privilege=p, target=effect.target) for p in granted]
-    if not given_atoms:
-        given_atoms = [Owner(target=effect.target) if effect.what == "owner" else Member(target=effect.target)]
-    if effect.target.slot == RESOURCE and view.implies(rule, call_condition(rule), conjunction(*given_atoms)):
+    given = conjunction(*_atoms(view, effect))
+    if effect.target.slot == RESOURCE and view.implies(rule, call_condition(rule), given):
         return "which the call already requires"
     if effect.privileges:
+        granted = with_implied(view.policy, effect.privileges, effect.target.type)
         matters = any(view.can_matter(privilege, effect.target.type) for privilege in granted)
     else:
         matters = _relation_matters(view, effect)

@@ -14,16 +14,14 @@ from privtab.paths import SEVERAL
 
 P = TypeVar("P", bound=ir.Atom | ir.Can)
 LEVELS_ABOVE = frozenset(
-    {
-        ("first", "nearest"),
-        ("first", "any"),
-        ("parent", "nearest"),
-        ("parent", "any"),
-        ("nearest", "any"),
-        ("every", "nearest"),
-        ("every", "first"),
-        ("every", "any"),
-    }
+    (outer, inner)
+    for outer, inners in {
+        "first": ("nearest", "any"),
+        "parent": ("nearest", "any"),
+        "nearest": ("any",),
+        "every": ("nearest", "first", "any"),
+    }.items()
+    for inner in inners
 )
 """With inheritance: levels of a type on which a privilege entails it on others. `first` and `every`, and `nearest` and `any`, entail
 each other for named entities; one direction is left out, so that entailment has no cycles."""

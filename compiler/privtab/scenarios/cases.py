@@ -235,22 +235,18 @@ def _apply_effect(author: Author, state: State, effect: str, request: Request, n
     try:
         change = Effect.of(effect, request.user, request.active_roles).change
     except ValueError:
-        author.reader.report(
-            "T004", node, f"`{effect}` is not an effect", "write `grant READ (type:path)` or `become owner (type:path)`"
-        )
+        instead = "write `grant READ (type:path)` or `become owner (type:path)`"
+        author.reader.report("T004", node, f"`{effect}` is not an effect", instead)
         return state
     assert change is not None
     key = effect.partition(" (")[2].removesuffix(")")
     entity = author.ways.names.entity(key)
     if isinstance(entity, Problem):
-        is_type_only = key == request.resource.type
-        message = (
-            f"`{effect}` does not say of which `{key}`, so it cannot become a row" if is_type_only else entity.message
-        )
-        shape = author.ways.names.shape(key) if is_type_only else ""
-        author.reader.report(
-            "T103", node, message, f"name it in `resource`: `{shape}`" if is_type_only else entity.help
-        )
+        message, advice = entity.message, entity.help
+        if key == request.resource.type:
+            message = f"`{effect}` does not say of which `{key}`, so it cannot become a row"
+            advice = f"name it in `resource`: `{author.ways.names.shape(key)}`"
+        author.reader.report("T103", node, message, advice)
         return state
     if change.row is None:
         return without(state, about_principal(state, change.table, entity, author.ways.names.program))
@@ -290,9 +286,7 @@ class _Suite:
         self.fields = fields
         self.span = span
         self.stated: dict[Cell, tuple[bool, Span]] = {}
-        unlisted = (
-            self.reader.word(fields["unlisted"], "`unlisted`", ("deny", "ignore")) if "unlisted" in fields else ""
-        )
+        unlisted = self.reader.word(fields.get("unlisted"), "`unlisted`", ("deny", "ignore"))
         self.is_unlisted_denied = unlisted != "ignore"
         self.entities = [text.value for text in self._axis("entities")]
         self.operation_texts = self._axis("operations")

@@ -165,11 +165,7 @@ class _PointMutation:
                     key = target.type, formula.operation
                     referred = self.program.rules.get(key)
                     this_key = self.rule.entity, self.rule.operation
-                    if (
-                        referred is not None
-                        and not referred.withs
-                        and this_key not in dependencies(self.program).of(key)
-                    ):
+                    if referred is not None and not referred.withs and this_key not in dependencies(self.program, key):
                         changed = replace(formula, target=target)
                         yield "target", self._replaced(changed, formula), changed
             case ir.ByType():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeAlias
 
 from privtab.analysis.diff import nodes
@@ -342,21 +342,10 @@ def row_json(row: nodes.RowChange) -> dict[str, Any]:
 
 
 def _cell(cell: nodes.Cell) -> dict[str, Any]:
-    return {
-        "rule": cell.rule,
-        "requires": cell.requires,
-        "each": cell.each,
-        "gate": cell.gate,
-        "with": list(cell.withs),
-        "flags": list(cell.flags),
-        "effects": list(cell.effects),
-        "report": cell.report,
-        "unnamed": cell.unnamed,
-        "note": cell.note,
-        "source": cell.source,
-        **({} if cell.sql is None else {"sql": cell.sql}),
-        **_place(cell.span),
-    }
+    left_out = {"parent", "span", *(["sql"] if cell.sql is None else [])}
+    values = {field.name: getattr(cell, field.name) for field in fields(cell) if field.name not in left_out}
+    found = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return {"with" if name == "withs" else name: value for name, value in found.items()} | _place(cell.span)
 
 
 def _witness(witness: nodes.Witness) -> dict[str, Any]:
