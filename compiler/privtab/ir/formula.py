@@ -65,20 +65,19 @@ ATOMS = (ir.Has, ir.Owner, ir.Member, ir.Self, ir.Holds, ir.ServiceAdmin, ir.Has
 
 def conjunction(*parts: ir.Formula) -> ir.Formula:
     """The conjunction of the parts, flattened and without duplicates; a single part is returned as it is."""
-    flat: dict[ir.Formula, None] = {}
-    for part in parts:
-        for inner in part.parts if isinstance(part, ir.And) else (part,):
-            flat[inner] = None
-    return next(iter(flat)) if len(flat) == 1 else ir.And(parts=tuple(flat))
+    flat = _flattened(ir.And, parts)
+    return flat[0] if len(flat) == 1 else ir.And(parts=flat)
 
 
 def disjunction(*parts: ir.Formula) -> ir.Formula:
     """The disjunction of the parts, flattened and without duplicates; a single part is returned as it is."""
-    flat: dict[ir.Formula, None] = {}
-    for part in parts:
-        for inner in part.parts if isinstance(part, ir.Or) else (part,):
-            flat[inner] = None
-    return ir.ALWAYS if ir.ALWAYS in flat else next(iter(flat)) if len(flat) == 1 else ir.Or(parts=tuple(flat))
+    flat = _flattened(ir.Or, parts)
+    return ir.ALWAYS if ir.ALWAYS in flat else flat[0] if len(flat) == 1 else ir.Or(parts=flat)
+
+
+def _flattened(kind: type[ir.And | ir.Or], parts: Iterable[ir.Formula]) -> tuple[ir.Formula, ...]:
+    inner = (one for part in parts for one in (part.parts if isinstance(part, kind) else (part,)))
+    return tuple(dict.fromkeys(inner))
 
 
 @once_for_each
