@@ -11,10 +11,11 @@ import small_policies
 import worlds
 
 from privtab import model, syntax
-from privtab.checks import _superfluous, conditions
+from privtab.checks import _superfluous, catalogue
 from privtab.checks._parts import Node, Part
 from privtab.checks._superfluous import Superfluous, superfluous
 from privtab.checks._view import View, view_of
+from privtab.diagnostics import Diagnostic
 from privtab.ir.formula import conjunction, item_condition
 from privtab.ir.nodes import ALWAYS, RESOURCE, And, Formula, Or, When
 from privtab.model import nodes as m
@@ -24,6 +25,10 @@ from privtab.source import SourceFile
 
 Path = tuple[int, ...]
 Cells = tuple[m.Condition | None, m.Condition | None]
+
+
+def superfluous_parts(policy: m.Policy) -> list[Diagnostic]:
+    return [found for check in catalogue() if check.kind.code in ("P310", "P328") for found in check.find(policy)]
 
 
 def cells(row: m.Row) -> Cells:
@@ -208,11 +213,7 @@ def compared(seeds: range) -> dict[str, int]:
             counts["none"] += not reported
             for code, number in found.items():
                 counts[code] += number
-        reported_positions = {
-            (d.span.line, d.span.column, d.code)
-            for find in (conditions.shadowed_alternative, conditions.redundant_condition)
-            for d in find(policy)
-        }
+        reported_positions = {(d.span.line, d.span.column, d.code) for d in superfluous_parts(policy)}
         assert reported_positions == {
             (s.spot.span.line, s.spot.span.column, "P328" if s.kind == "condition" else "P310")
             for s in superfluous(view)
@@ -424,8 +425,7 @@ def test_parts_about_levels_of_a_type_are_compared_on_every_level(deny: str, exp
     tables, _ = syntax.read(SourceFile.of("lake.yaml", text))
     policy = None if tables is None else model.resolve(tables)[0]
     assert policy is not None
-    found = [*conditions.shadowed_alternative(policy), *conditions.redundant_condition(policy)]
-    assert sorted((d.span.line, d.code) for d in found) == expected
+    assert sorted((d.span.line, d.code) for d in superfluous_parts(policy)) == expected
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from privtab.conform.run import Settings, run
 from privtab.ir.formula import item_condition, references
 from privtab.ir.nodes import Program
 from privtab.pipeline import load_program
-from privtab.scenarios.masks import dependencies
+from privtab.scenarios.masks import dependencies, dependents
 from privtab.scenarios.mutants import Mutants
 from privtab.scenarios.prove import Scoring
 from privtab.state.nodes import merged
@@ -33,13 +33,12 @@ def report_of(planned: QuestionPlan, program: Program) -> Report:
 def unnoticed(planned: QuestionPlan, every: int = 1) -> list[str]:
     """The faults in rows, of every so many, that the questions about these rows and about their dependents miss."""
     program = planned.program
-    referring = dependencies(program)
     mutants, scoring = Mutants(program), Scoring(program, program.rules, {})
     missed: list[str] = []
     numbers = count()
     for key, rule in program.rules.items():
-        keys = {key, *referring.dependents(key)}
-        needed = {other for affected in keys for other in referring.of(affected)}
+        keys = {key, *dependents(program, key)}
+        needed = {other for affected in keys for other in dependencies(program, affected)}
         questions = tuple(q for q in planned.questions if (q.rule.entity, q.rule.operation) in keys)
         world = replace(planned.world, state=merged(question.state for question in questions))
         smaller = replace(planned, questions=questions, world=world)
@@ -47,7 +46,7 @@ def unnoticed(planned: QuestionPlan, every: int = 1) -> list[str]:
             if next(numbers) % every or scoring.is_equivalent(mutant):
                 continue
             referred = {(can.target.type, can.operation) for can in references(item_condition(mutant.rule))}
-            included = needed.union(*map(referring.of, referred))
+            included = needed.union(*(dependencies(program, other) for other in referred))
             rules = {other: program.rules[other] for other in program.rules if other in included} | {key: mutant.rule}
             if not any(row.findings for row in report_of(smaller, replace(program, rules=rules)).rows):
                 missed.append(f"{rule.id}: {mutant.text}")

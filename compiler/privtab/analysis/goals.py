@@ -215,10 +215,14 @@ class AssumedFacts:
         if len(goal.with_) == len(goal.rule.withs):
             self.caller.about({RESOURCE: goal.resource, **goal.with_})
             return self.caller.holds(item_condition(goal.rule))
-        return any(
-            all(with_.get(slot) == entity for slot, entity in goal.with_.items())
-            for with_ in self.allowed_withs(goal.rule, goal.resource, listed_slots=tuple(goal.with_))
-        )
+        return self.with_objects(goal.rule, goal.resource, goal.with_) is not None
+
+    def with_objects(self, rule: Rule, resource: Entity, fixed: Mapping[str, Entity]) -> dict[str, Entity] | None:
+        """The `with` objects, some of them fixed, with which a rule allows a resource now; None if there are none."""
+        for with_ in self.allowed_withs(rule, resource, listed_slots=tuple(fixed)):
+            if all(with_.get(slot) == entity for slot, entity in fixed.items()):
+                return with_
+        return None
 
 
 class _Lifted(Container[tuple[str, str, str]]):

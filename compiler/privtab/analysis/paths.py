@@ -343,15 +343,7 @@ class ReachableRights:
         required.append(self._assumed.parent_of(action.resource) if creates or unplaced else action.resource)
         if not all(entity is None or self._assumed.exists(entity) for entity in required):
             return False
-        return self._with_objects(action) is not None
-
-    def _with_objects(self, action: effects.Action) -> dict[str, Entity] | None:
-        """The `with` objects with which an action is allowed now; None if there are none."""
-        fixed = dict(action.with_)
-        for with_ in self._assumed.allowed_withs(action.rule, action.resource, listed_slots=tuple(fixed)):
-            if all(with_.get(slot) == entity for slot, entity in fixed.items()):
-                return with_
-        return None
+        return self._assumed.with_objects(action.rule, action.resource, dict(action.with_)) is not None
 
     def _is_certain(self, actions: Collection[effects.Action], goal: Goal) -> bool:
         """Whether actions lead to a goal with the denials to roles and groups that they give, and if nothing else is lost."""
@@ -403,7 +395,7 @@ class ReachableRights:
         needed = self._needed(ordered, goal)
         for action in ordered:
             self._assumed.assume(gained)
-            with_ = self._with_objects(action)
+            with_ = self._assumed.with_objects(action.rule, action.resource, dict(action.with_))
             assert with_ is not None
             yield effects.Step(
                 rule=action.rule,

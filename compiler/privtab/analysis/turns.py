@@ -108,15 +108,11 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         }
         """Who is given a right, by its table: the caller, or a new role or group of theirs; None if there is no way."""
         self.additions = tuple(additions)
-        for change in self.additions:
-            if isinstance(change, Assign):
-                self._add_role(reference, change.role, change.scope)
-                continue
-            principals, scoped, roles = reference.holdings.of_principal(f"group:{change.group}")
-            self.caller.groups |= reference.holdings.above([change.group])
-            self.caller.principals |= principals
-            self.caller.scoped = (*self.caller.scoped, *scoped)
-            self.caller.roles |= roles
+        groups = [change.group for change in self.additions if isinstance(change, AddToGroup)]
+        roles = [change for change in self.additions if isinstance(change, Assign)]
+        if self.additions:
+            held = [(change.role, None if change.scope is None else str(change.scope)) for change in roles]
+            self.caller.gain(held, groups, denials=True)
         self.state = apply(state, request.user, self.additions)
         self.provenance = Provenance(self.caller, self.state)
         self.rights = Rights(self.program, self.caller.holdings.locations.keys)
@@ -128,14 +124,6 @@ class HypotheticalDecision(RequestAlgebra[frozenset[Changes]]):
         )
         self.candidates = dict(chain.from_iterable(map(self._giving, self.reachable_atoms)))
         """The rights that are tried, with the change that gives each."""
-
-    def _add_role(self, reference: Reference, name: str, within: Entity | None) -> None:
-        for role, scope in reference.holdings.held_with(name, None if within is None else str(within)):
-            self.caller.roles |= {role}
-            if scope is None:
-                self.caller.principals |= {f"role:{role}"}
-            else:
-                self.caller.scoped = (*self.caller.scoped, (f"role:{role}", scope))
 
     def roles(self) -> tuple[Assign, ...]:
         """The roles that the condition requires and the caller does not hold."""

@@ -12,6 +12,7 @@ from itertools import product
 from math import prod
 from typing import TypeAlias
 
+from privtab._once import once_within
 from privtab.analysis.caller import Caller, EquivalenceClasses
 from privtab.entitlements.universe import Universe, universe
 from privtab.errors import Undecided
@@ -102,7 +103,7 @@ def what_can(
     allowed: list[AllowedOperation] = []
     total = 0
     for resource in [*([Entity("", "")] if entity is None else []), *entities]:
-        total += len(decisions.questions(resource.type))
+        total += len(questions(reference.program, resource.type))
         allowed += decisions.allowed(resource)
     return WhatCan(
         principal=user if is_principal_alone else f"user:{name}",
@@ -155,6 +156,7 @@ def _joined(parent: str, paths: list[str]) -> str:
     return f"{parent}/{listed}" if parent else listed
 
 
+@once_within
 def questions(program: Program, type_: str) -> list[tuple[Rule, bool]]:
     """The operations on an entity type (empty for the root): named ones, and unnamed calls."""
     rules = program.rules.values()
@@ -191,13 +193,14 @@ class _Decisions:
         self.choices = Choices(caller, universe, self._classes)
         self.undecided: dict[str, Rule] = {}
         self._known: dict[tuple[str, str], list[AllowedOperation]] = {}
-        self._questions: dict[str, list[tuple[Rule, bool]]] = {}
 
     def allowed(self, entity: Entity) -> Iterator[AllowedOperation]:
         """The operations that are allowed on an entity."""
         kind = self._classes.of(entity)
         if kind not in self._known:
-            questioned = ((rule, self._resource(rule, entity, unnamed=u), u) for rule, u in self.questions(entity.type))
+            questioned = (
+                (rule, self._resource(rule, entity, unnamed=u), u) for rule, u in questions(self.program, entity.type)
+            )
             answers = (
                 self._decide(rule, resource, unnamed=u) for rule, resource, u in questioned if resource is not None
             )
@@ -215,12 +218,6 @@ class _Decisions:
         shape = self.caller.vocabulary.shapes[rule.entity]
         id_ = shape.unnamed_in(entity.type, entity.id) if unnamed else entity.id
         return None if id_ is None else Entity(rule.entity, id_)
-
-    def questions(self, type_: str) -> list[tuple[Rule, bool]]:
-        """As `questions`, once for each type."""
-        if type_ not in self._questions:
-            self._questions[type_] = questions(self.program, type_)
-        return self._questions[type_]
 
     def _decide(self, rule: Rule, resource: Entity, *, unnamed: bool) -> AllowedOperation | None:
         if rule.needs_active_role and not self.caller.active_roles:

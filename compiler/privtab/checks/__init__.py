@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING
 
 from privtab import findings
 from privtab._worker import LARGE, beside
-from privtab.checks._view import CHECKS, Check
 from privtab.diagnostics import Diagnostic, FindingKind, in_order
+from privtab.findings import Builder
 
 if TYPE_CHECKING:
+    from privtab.checks._view import Check, View
     from privtab.model.nodes import Policy
 
 
 @cache
 def catalogue() -> tuple[Check, ...]:
     """Every check, by code."""
+    from privtab.checks._view import CHECKS
+
     for module in pkgutil.iter_modules(__path__):
         if not module.name.startswith("_"):
             import_module(f"{__name__}.{module.name}")
@@ -32,7 +35,7 @@ def kinds() -> tuple[FindingKind, ...]:
     readers = (
         import_module(f"{findings.__name__}.{module.name}") for module in pkgutil.iter_modules(findings.__path__)
     )
-    found = [kind for module in readers for kind in vars(module).values() if isinstance(kind, FindingKind)]
+    found = {builder.kind for module in readers for builder in vars(module).values() if isinstance(builder, Builder)}
     return tuple(sorted([*found, *(check.kind for check in catalogue())], key=lambda kind: kind.code))
 
 
@@ -53,21 +56,19 @@ def run(policy: Policy, *, parallel: bool = False) -> list[Diagnostic]:
     for rule in view.program.rules.values():
         view.shape_of(rule)  # both processes need it
     rest = beside(
-        lambda: (_found(policy, [checks[code] for code in checks if code in BESIDE]), dict(view.undecided_codes)),
+        lambda: (_found(view, [checks[code] for code in checks if code in BESIDE]), dict(view.undecided_codes)),
         large=parallel and len(policy.rows) >= LARGE,
     )
-    found = _found(policy, [checks[code] for code in checks if code not in BESIDE])
+    found = _found(view, [checks[code] for code in checks if code not in BESIDE])
     more, undecided_codes = rest()
     for pair, codes in undecided_codes.items():
         view.undecided(policy.rows[pair], *codes)
     return list(in_order([*found, *more, *last.find(policy)]))
 
 
-def _found(policy: Policy, checks: Sequence[Check]) -> list[Diagnostic]:
-    from privtab.checks._view import view_of
-
+def _found(view: View, checks: Sequence[Check]) -> list[Diagnostic]:
     found: list[Diagnostic] = []
     for check in checks:
-        view_of(policy).code = check.kind.code
-        found.extend(check.find(policy))
+        view.code = check.kind.code
+        found.extend(check.find(view.policy))
     return found

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
+from typing import Literal, TypeAlias, assert_never
 
+from privtab.checks._view import View
 from privtab.ir import nodes as ir
 from privtab.ir.formula import without_name
 from privtab.ir.unroll import Levels, unrolled
 from privtab.model import nodes as m
+from privtab.model.lower import Lowering
 from privtab.model.nodes import first_spot, flat
-
-if TYPE_CHECKING:
-    from privtab.checks._view import View
-    from privtab.model.lower import Lowering
-    from privtab.syntax.nodes import ConditionCell, Tables
+from privtab.syntax.nodes import ConditionCell, Tables
 
 
 class Circuit:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, product
 from math import prod
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from privtab._once import once
 from privtab.checks._parts import (
@@ -29,18 +29,14 @@ from privtab.checks._parts import (
     parts,
     tree,
 )
+from privtab.checks._view import View
 from privtab.errors import Undecided
 from privtab.ir.facts import unrelated
 from privtab.ir.formula import ATOMS, item_condition
-from privtab.ir.nodes import ALWAYS, And, Atom, Or, When
+from privtab.ir.nodes import ALWAYS, And, Atom, Formula, Or, Rule, When
 from privtab.ir.some_minimal_sets import superfluous_atoms
-from privtab.ir.unroll import levels_that_matter, unrolled
+from privtab.ir.unroll import Levels, levels_that_matter, unrolled
 from privtab.model import nodes as m
-
-if TYPE_CHECKING:
-    from privtab.checks._view import View
-    from privtab.ir.nodes import Formula, Rule
-    from privtab.ir.unroll import Levels
 
 Why = Literal["twice", "same", "less", "others", "gate", "always", "row"]
 """Why a part is superfluous.
@@ -273,7 +269,7 @@ class _Body:
         if not idle:
             return
         removed: dict[Path, Why] = {}
-        for part in sorted(idle, key=_by_preference):
+        for part in sorted(idle, key=lambda part: _ORDER.index(part.kind)):
             if (
                 not _inside(part, removed)
                 and (reason := self._local_reason(part, removed))
@@ -318,12 +314,12 @@ class _Body:
 
     def _is_last(self, part: Part, removed: Mapping[Path, Why]) -> bool:
         """Whether the part is the last one of a list that cannot be empty."""
-        return not _is_conjunct(part) and not _PartContext(self.shapes[0], part, frozenset(removed)).rest
+        return part.kind != "condition" and not _PartContext(self.shapes[0], part, frozenset(removed)).rest
 
     def _local_reason(self, part: Part, removed: Mapping[Path, Why]) -> Why | None:
         """Why its own `or`, `and` or term makes a part superfluous; None if it does not."""
         contexts = [_PartContext(shape, part, frozenset(removed)) for shape in self.shapes if shape.named]
-        if _is_conjunct(part):
+        if part.kind == "condition":
             if all(context.implied_by([]) for context in contexts):
                 return "always" if all(context.always_holds() for context in contexts) else "gate"
             return "others" if all(context.implied_by(context.rest.values()) for context in contexts) else None
@@ -391,20 +387,12 @@ class _PartContext:
         return [formula(c) for c in (grid[path[-1]] if self._axis == USES else [row[path[-1]] for row in grid])]
 
 
-def _is_conjunct(part: Part) -> bool:
-    return part.kind == "condition"
-
-
 def _inside(part: Part, removed: Collection[Path]) -> bool:
     """Whether a part lies in a dropped one."""
     return part.path in removed or any(part.path[:length] in removed for length in range(1, len(part.path)))
 
 
 _ORDER: tuple[PartKind, ...] = ("alternative", "object", "privilege", "condition")
-
-
-def _by_preference(part: Part) -> int:
-    return _ORDER.index(part.kind)
 
 
 def _outer_first(part: Part) -> tuple[int, list[int]]:

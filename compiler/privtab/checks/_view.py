@@ -10,23 +10,42 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from math import prod
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from privtab._once import once
+from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
 from privtab.errors import Undecided
+from privtab.ir.canonical import AtomSet, Canonical, canonical
+from privtab.ir.exact import ImplicationChecker
+from privtab.ir.facts import unrelated
+from privtab.ir.formula import (
+    asked_condition,
+    call_condition,
+    compares,
+    followed,
+    item_condition,
+    leaves,
+    types_of,
+    without_name,
+)
+from privtab.ir.nodes import ALWAYS, RESOURCE, Atom, ByType, Formula, Has, Member, Owner, Program, Rule
+from privtab.ir.shapes import Shape, Shapes, condition_flags, kinds_of_requests, shapes
+from privtab.ir.solver import FullAccess, NeededAtoms, NoAccess
+from privtab.ir.some_minimal_sets import absorbed
+from privtab.model.lower import AlternativeRows, Lowering, lower
+from privtab.model.nodes import PairKey, Policy, Row
 
-if TYPE_CHECKING:
-    from privtab.diagnostics import Diagnostic, FindingKind
-    from privtab.ir.canonical import AtomSet, Canonical
-    from privtab.ir.exact import ImplicationChecker
-    from privtab.ir.nodes import Atom, Formula, Program, Rule
-    from privtab.ir.shapes import Shape, Shapes
-    from privtab.ir.solver import FullAccess, NoAccess
-    from privtab.model.lower import AlternativeRows, Lowering
-    from privtab.model.nodes import PairKey, Policy, Row
+
+class Found(NamedTuple):
+    """What a check found, and where; the last is what else to look at."""
+
+    span: Span
+    message: str
+    advice: str
+    related: tuple[Related, ...] = ()
 
 
-Finder: TypeAlias = "Callable[[Policy], Iterator[Diagnostic]]"
+Finder: TypeAlias = "Callable[[Policy], Iterator[Found]]"
 CHECKS: dict[str, Check] = {}
 """By code."""
 
@@ -36,22 +55,34 @@ class Check:
     """A check: the kind of its findings, and the function that finds them."""
 
     kind: FindingKind
-    find: Finder
+    finder: Finder
+    once: bool
+    """Whether the first finding at a place is enough."""
+
+    def find(self, policy: Policy) -> Iterator[Diagnostic]:
+        """The findings in a policy."""
+        seen: set[Span] = set()
+        for span, message, advice, related in self.finder(policy):
+            if not (self.once and span in seen):
+                seen.add(span)
+                yield self.kind.at(span, message, advice, related=related)
 
 
-def check(kind: FindingKind) -> Callable[[Finder], Finder]:
-    """Register a function as the check for a kind of findings."""
+def check(code: str, severity: Severity, *, once: bool = False) -> Callable[[Finder], Finder]:
+    """Register a function as the check for a kind of findings, whose name is the function's. `once`: as `Check.once`."""
 
     def register(find: Finder) -> Finder:
-        if kind.code in CHECKS:
-            raise ValueError(f"two checks have the code {kind.code}")
-        CHECKS[kind.code] = Check(kind, find)
+        if code in CHECKS:
+            raise ValueError(f"two checks have the code {code}")
+        CHECKS[code] = Check(FindingKind(code, find.__name__.replace("_", "-"), severity), find, once)
         return find
 
     return register
 
 
-FinderByRow: TypeAlias = "Callable[[Policy], Iterator[tuple[Row, Diagnostic]]]"
+FoundInRow: TypeAlias = "tuple[Row, Span, str, str]"
+"""What a check found, after the row that it is about."""
+FinderByRow: TypeAlias = "Callable[[Policy], Iterator[FoundInRow]]"
 Setting = tuple[frozenset[str], dict[str, str]]
 """The flags that a request sets, and the type of each of its `with` objects."""
 
@@ -76,36 +107,26 @@ class View:
     @cached_property
     def lowering(self) -> Lowering:
         """Lowers single rows and conditions."""
-        from privtab.model.lower import Lowering
-
         return Lowering(self.policy)
 
     @cached_property
     def program(self) -> Program:
         """The whole program."""
-        from privtab.model.lower import lower
-
         return lower(self.policy)
 
     @cached_property
     def canonical(self) -> Canonical:
         """The minimal sets."""
-        from privtab.ir.canonical import canonical
-
         return canonical(self.program)
 
     @cached_property
     def exact(self) -> ImplicationChecker:
         """The implication checker."""
-        from privtab.ir.exact import ImplicationChecker
-
         return ImplicationChecker(self.program)
 
     @cached_property
     def shapes(self) -> Shapes:
         """The shapes of conditions. Kept, since shapes that are computed again have other numbers."""
-        from privtab.ir.shapes import shapes
-
         return shapes(self.program)
 
     def rule(self, row: Row) -> Rule:
@@ -114,8 +135,6 @@ class View:
 
     def shape_of(self, rule: Rule) -> Shape:
         """The shape of a rule of the program."""
-        from privtab.ir.nodes import ALWAYS, RESOURCE
-
         pair = rule.entity, rule.operation
         if pair not in self._shape_of_row:
             slots = {slot.name: slot.types for slot in rule.withs} | {RESOURCE: (rule.entity,)}
@@ -133,9 +152,6 @@ class View:
         `about`: the conditions, by default the rule's own. `types_of`: a condition whose types count but not its flags,
         since it requires least without any. Raises Undecided if there are too many.
         """
-        from privtab.ir.formula import item_condition
-        from privtab.ir.shapes import kinds_of_requests
-
         dependencies = [self._dependencies_of(formula) for formula in about or (item_condition(rule),)]
         flags = {flag for some, _ in dependencies for flag in some}
         slots = {slot for _, some in dependencies for slot in some}
@@ -147,10 +163,6 @@ class View:
 
     def _dependencies_of(self, formula: Formula) -> tuple[frozenset[str], frozenset[str]]:
         """The flags that a condition depends on, and the slots whose type it depends on."""
-        from privtab.ir.formula import followed
-        from privtab.ir.nodes import ByType
-        from privtab.ir.shapes import condition_flags
-
         if formula not in self._dependencies:
             slots = (node.slot for node in followed(self.program, formula) if isinstance(node, ByType))
             self._dependencies[formula] = condition_flags(self.program, formula), frozenset(slots)
@@ -185,8 +197,6 @@ class View:
         return self._implied[key]
 
     def _decided(self, rule: Rule, premise: Formula, conclusion: Formula) -> bool | None:
-        from privtab.ir.nodes import ALWAYS
-
         try:
             if premise == ALWAYS:
                 return self._always_holds(rule, conclusion)
@@ -202,45 +212,33 @@ class View:
 
     @cached_property
     def _no_access(self) -> NoAccess:
-        from privtab.ir.solver import NoAccess
-
         return NoAccess(self.exact.semantics)
 
     @cached_property
     def full_access(self) -> FullAccess:
         """Conditions for a caller who holds every atom."""
-        from privtab.ir.solver import FullAccess
-
         return FullAccess(self.exact.semantics)
 
-    def unreachable_setting(
-        self, rule: Rule, formula: Formula, *, unnamed: bool = False, flagless: bool = False
-    ) -> Setting | None:
+    def unreachable_setting(self, rule: Rule, formula: Formula, *, unnamed: bool = False) -> Setting | None:
         """A kind of request that no state allows; None if a caller with every atom is always allowed.
 
-        `unnamed`: the request omits the last name, so no caller holds anything on the resource. `flagless`: it sets no
-        flag. In a valid policy every privilege can be granted where a condition requires it.
+        `unnamed`: the request omits the last name, so no caller holds anything on the resource. In a valid policy every
+        privilege can be granted where a condition requires it.
         """
-        from privtab.ir.formula import compares, without_name
-
         if unnamed:
             formula = without_name(self.program, formula, rule.entity)
         if compares(self.program):  # values decide too: ask about each kind of request
             try:
-                settings = (s for s in self.settings(rule, formula) if not (flagless and s[0]))
-                return next((s for s in settings if not self.allowed(rule, formula, s)), None)
+                return next((s for s in self.settings(rule, formula) if not self.allowed(rule, formula, s)), None)
             except Undecided:
                 return None
         solver = self.full_access
         solver.renew()
-        assumptions = [-solver.literal(formula), *(solver.with_flags(frozenset()) if flagless else ())]
-        found = solver.model(assumptions, {slot.name: slot.types for slot in rule.withs})
+        found = solver.model([-solver.literal(formula)], {slot.name: slot.types for slot in rule.withs})
         return None if found is None else (found.flags, found.types)
 
     def allowed(self, rule: Rule, formula: Formula, setting: Setting | None = None, *, unnamed: bool = False) -> bool:
         """Whether some state allows a kind of request; without a `setting`, some request without flags."""
-        from privtab.ir.formula import without_name
-
         if unnamed:
             formula = without_name(self.program, formula, rule.entity)
         flags, types = setting or (frozenset[str](), None)
@@ -252,8 +250,6 @@ class View:
     @cached_property
     def alternative_rows(self) -> AlternativeRows:
         """Rows that others override, and those of readings and variants that were not selected."""
-        from privtab.model.lower import AlternativeRows
-
         return AlternativeRows(self.policy)
 
     @property
@@ -269,8 +265,6 @@ class View:
 
     @cached_property
     def _needed(self) -> tuple[frozenset[Atom], tuple[Row, ...]]:
-        from privtab.ir.nodes import ByType
-
         found: dict[int, Atom] = {}
         unsure: list[Row] = []
         nests = self.program.nests
@@ -295,11 +289,6 @@ class View:
 
     def _needed_by(self, rule: Rule, known: Collection[Atom]) -> Collection[Atom] | None:
         """The atoms that a call or an item needs, at least those not `known` to be needed; None if undecided."""
-        from privtab.ir.facts import unrelated
-        from privtab.ir.formula import call_condition, item_condition, leaves
-        from privtab.ir.solver import NeededAtoms
-        from privtab.ir.some_minimal_sets import absorbed
-
         conditions = list(dict.fromkeys((item_condition(rule), call_condition(rule))))
         slots = {slot.name: slot.types for slot in rule.withs}
         shorter = [absorbed(self.canonical, condition) for condition in conditions]
@@ -317,19 +306,18 @@ class View:
         rows += [other for row in self.policy.rows.values() for _, other in self.alternative_rows.readings(row)]
         return tuple(self.lowering.formula(c) for row in rows for c in (row.requires, row.each) if c is not None)
 
+    @property
+    def _deciding(self) -> Iterator[Atom]:
+        """The atoms that decide something, here or in a reading or a variant; may repeat."""
+        yield from self.needed
+        yield from (atom for formula in self.alternative_conditions for atom in leaves(self.program, formula))
+
     @cached_property
     def required_privileges(self) -> frozenset[tuple[str, str]]:
         """Each (privilege, type) that decides something, here or in a reading or a variant."""
-        from privtab.ir.formula import leaves, types_of
-        from privtab.ir.nodes import Has
-
-        atoms = (
-            *self.needed,
-            *(atom for formula in self.alternative_conditions for atom in leaves(self.program, formula)),
-        )
         return frozenset(
             (privilege, type_)
-            for atom in atoms
+            for atom in self._deciding
             if isinstance(atom, Has)
             for type_ in types_of(self.program, atom.target)
             for privilege in {atom.privilege, *self.program.granted_as(atom.privilege)}
@@ -349,16 +337,9 @@ class View:
     @cached_property
     def required_relations(self) -> frozenset[tuple[str, str]]:
         """Each (`owner` or `member`, type) that decides something, here or in a reading or a variant."""
-        from privtab.ir.formula import leaves, types_of
-        from privtab.ir.nodes import Member, Owner
-
-        atoms = (
-            *self.needed,
-            *(atom for formula in self.alternative_conditions for atom in leaves(self.program, formula)),
-        )
         return frozenset(
             (type(a).__name__.lower(), type_)
-            for a in atoms
+            for a in self._deciding
             if isinstance(a, Owner | Member)
             for type_ in types_of(self.program, a.target)
         )
@@ -370,23 +351,31 @@ def view_of(policy: Policy) -> View:
     return View(policy)
 
 
-def check_in_every_type(kind: FindingKind) -> Callable[[FinderByRow], FinderByRow]:
+def declared(policy: Policy) -> Collection[Row]:
+    """The rows, of those for many types or operations the first."""
+    first: dict[int, Row] = {}
+    for row in policy.rows.values():
+        first.setdefault(id(row.decl.body), row)
+    return first.values()
+
+
+def check_in_every_type(code: str, severity: Severity) -> Callable[[FinderByRow], FinderByRow]:
     """As `check`, for findings with their rows: those that occur for every type and operation of their row count, each once.
 
     A row for many types may require too much for one of them and just enough for another, which is not a fault.
     """
 
     def register(find: FinderByRow) -> FinderByRow:
-        @check(kind)
+        @check(code, severity)
         @wraps(find)
-        def find_in_every_type(policy: Policy) -> Iterator[Diagnostic]:
+        def find_in_every_type(policy: Policy) -> Iterator[Found]:
             rows = Counter(id(row.decl.body) for row in policy.rows.values())
-            counted: Counter[tuple[Diagnostic, int]] = Counter()
-            for row, diagnostic in find(policy):
-                body = id(row.decl.body)
-                counted[diagnostic, body] += 1
-                if counted[diagnostic, body] == rows[body]:
-                    yield diagnostic
+            counted: Counter[tuple[Found, int]] = Counter()
+            for row, span, message, advice in find(policy):
+                found, body = Found(span, message, advice), id(row.decl.body)
+                counted[found, body] += 1
+                if counted[found, body] == rows[body]:
+                    yield found
 
         return find
 
@@ -413,8 +402,6 @@ class Comparison:
 
 def compare(view: View, first: Rule, second: Rule) -> Comparison:
     """Compare two rules: `wider` if the first allows all that the second does and more; `unknown` is recorded."""
-    from privtab.ir.formula import asked_condition
-
     same_objects = {w.name: frozenset(w.types) for w in first.withs} == {
         w.name: frozenset(w.types) for w in second.withs
     }
@@ -423,29 +410,13 @@ def compare(view: View, first: Rule, second: Rule) -> Comparison:
         # A request without the last name is another kind of request and is compared separately.
         naming = (True, False) if all(map(view.program.unnamed, (first, second))) else (True,)
         pairs = {tuple(asked_condition(view.program, rule, named=n) for rule in (first, second)) for n in naming}
-        allows_at_least = _all(
-            view.known_to_imply(first, second_condition, first_condition) for first_condition, second_condition in pairs
-        )
-        allows_at_most = _all(
-            view.known_to_imply(first, first_condition, second_condition) for first_condition, second_condition in pairs
-        )
-        allows_at_least, allows_at_most = (
-            allows_at_least if first.unnamed >= second.unnamed else False,
-            allows_at_most if first.unnamed <= second.unnamed else False,
-        )
-        if allows_at_least is None or allows_at_most is None:
+        at_least = first.unnamed >= second.unnamed and _all(view.known_to_imply(first, g, f) for f, g in pairs)
+        at_most = first.unnamed <= second.unnamed and _all(view.known_to_imply(first, f, g) for f, g in pairs)
+        if at_least is None or at_most is None:
             view.undecided(view.policy.rows[first.entity, first.operation])
             breadth = "unknown"
-        else:
-            breadth = (
-                "equal"
-                if allows_at_least and allows_at_most
-                else "wider"
-                if allows_at_least
-                else "narrower"
-                if allows_at_most
-                else "incomparable"
-            )
+        elif at_least or at_most:
+            breadth = "equal" if at_least and at_most else "wider" if at_least else "narrower"
     return Comparison(
         breadth=breadth,
         same_objects=same_objects,
@@ -470,6 +441,4 @@ def _effects(rule: Rule) -> frozenset[object]:
 
 def always(formula: Formula) -> bool:
     """Whether a condition is literally one that always holds."""
-    from privtab.ir.nodes import ALWAYS
-
     return formula == ALWAYS

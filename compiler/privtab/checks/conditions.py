@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from privtab.checks._superfluous import superfluous
-from privtab.checks._view import check, check_in_every_type, view_of
-from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
+from privtab.checks._superfluous import Superfluous, superfluous
+from privtab.checks._view import Found, FoundInRow, Setting, check, check_in_every_type, declared, view_of
+from privtab.diagnostics import Severity, Span
 from privtab.errors import Undecided
 from privtab.hints import listed
+from privtab.ir.formula import atoms, call_condition, item_condition, references, targets_of
+from privtab.ir.nodes import ALWAYS, RESOURCE, Formula, Rule
+from privtab.ir.solver import CONFLICTS
+from privtab.model import nodes as m
+from privtab.model.nodes import Policy, first_spot
 
-if TYPE_CHECKING:
-    from privtab.checks._superfluous import Superfluous
-    from privtab.checks._view import Setting
-    from privtab.ir.nodes import Formula, Rule
-    from privtab.model import nodes as m
-    from privtab.model.nodes import Policy
-
-
-# P310: an alternative that adds nothing, because the rest of the row is enough.
-SHADOWED_ALTERNATIVE = FindingKind("P310", "shadowed-alternative", Severity.WARNING)
 _SHADOWED_ALTERNATIVE_WHY = {
     "same": "is never needed: another alternative means the same",
     "less": "is never needed: another alternative requires less",
@@ -28,8 +22,8 @@ _SHADOWED_ALTERNATIVE_WHY = {
 }
 
 
-@check(SHADOWED_ALTERNATIVE)
-def shadowed_alternative(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P310", Severity.WARNING)
+def shadowed_alternative(policy: m.Policy) -> Iterator[Found]:
     """Parts of an `or`, at any depth, that decide nothing: compared exactly, including through `can`.
 
     This includes the privileges and objects of one term: with inheritance, `READ (shop, shelf)` requires no more than
@@ -37,9 +31,7 @@ def shadowed_alternative(policy: m.Policy) -> Iterator[Diagnostic]:
     """
     for part in superfluous(view_of(policy)):
         if part.kind != "condition":
-            yield SHADOWED_ALTERNATIVE.at(
-                part.spot.span, f"this {part.kind} {_why(part)}", "drop it, or check what it was meant to say"
-            )
+            yield Found(part.spot.span, f"this {part.kind} {_why(part)}", "drop it, or check what it was meant to say")
 
 
 def _why(part: Superfluous) -> str:
@@ -52,18 +44,12 @@ def _why(part: Superfluous) -> str:
     return _SHADOWED_ALTERNATIVE_WHY[part.why]
 
 
-# P312: an operation that no state allows.
-UNREACHABLE_OPERATION = FindingKind("P312", "unreachable-operation", Severity.WARNING)
-
-
-@check(UNREACHABLE_OPERATION)
-def unreachable_operation(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P312", Severity.WARNING)
+def unreachable_operation(policy: m.Policy) -> Iterator[Found]:
     """Rows whose condition no state can meet: for a named entity, or for the call without the last name.
 
     Checks every set of flags and every choice of types, including through `can`. A row for many types is reported once.
     """
-    from privtab.ir.formula import call_condition, item_condition
-
     view = view_of(policy)
     reported: set[Span] = set()
     reachable: set[int] = set()
@@ -89,7 +75,7 @@ def unreachable_operation(policy: m.Policy) -> Iterator[Diagnostic]:
             yield _finding(rule, unreachable, always=len(unreachable) == len(settings), unnamed=unnamed)
 
 
-def _finding(rule: Rule, unreachable: list[Setting], *, always: bool, unnamed: bool) -> Diagnostic:
+def _finding(rule: Rule, unreachable: list[Setting], *, always: bool, unnamed: bool) -> Found:
     call = " without a name" if unnamed else ""
     if unnamed:
         advice = f"such a call names no `{rule.entity}`, so nothing can be held on one: require something on its parent, or use `each`"
@@ -101,7 +87,7 @@ def _finding(rule: Rule, unreachable: list[Setting], *, always: bool, unnamed: b
             if unreachable[0][1]
             else "check what the flag was meant to require"
         )
-    return UNREACHABLE_OPERATION.at(
+    return Found(
         rule.span,
         f"no state allows `{rule.entity}/{rule.operation}`{call}{'' if always else _where(rule, unreachable)}",
         advice,
@@ -121,18 +107,12 @@ def _where(rule: Rule, unreachable: list[Setting]) -> str:
     return where + (f" with the flag{'s' if len(flags) > 1 else ''} {listed(sorted(flags))}" if flags else "")
 
 
-# P322: an entity type that no row uses.
-TYPE_WITHOUT_ROWS = FindingKind("P322", "type-without-rows", Severity.NOTE)
-
-
-@check(TYPE_WITHOUT_ROWS)
-def type_without_rows(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P322", Severity.NOTE)
+def type_without_rows(policy: m.Policy) -> Iterator[Found]:
     """Types without rows, also in variants, that no condition, effect or object uses, and that contain no other type.
 
     Principals are skipped: they exist for the state.
     """
-    from privtab.ir.nodes import RESOURCE
-
     view = view_of(policy)
     named = {type_ for type_, _ in policy.rows}
     named |= {table.entity.value for variant in policy.tables.variants for table in variant.tables}
@@ -148,7 +128,7 @@ def type_without_rows(policy: m.Policy) -> Iterator[Diagnostic]:
     for decl in policy.tables.entities:
         name = decl.name.value
         if name not in named and policy.entities[name].principal is None:
-            yield TYPE_WITHOUT_ROWS.at(
+            yield Found(
                 decl.name.span,
                 f"no row uses the type `{name}`",
                 "no request can be made about it: add rows for it, or drop it",
@@ -156,23 +136,13 @@ def type_without_rows(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 def _targets(formula: Formula) -> Iterator[str]:
-    from privtab.ir.formula import atoms, references, targets_of
-
     yield from (target.type for atom in atoms(formula) for target in targets_of(atom))
     yield from (can.target.type for can in references(formula))
 
 
-# P327: an `each` that every item passes.
-IDLE_EACH = FindingKind("P327", "idle-each", Severity.WARNING)
-
-
-@check_in_every_type(IDLE_EACH)
-def idle_each(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
+@check_in_every_type("P327", Severity.WARNING)
+def idle_each(policy: m.Policy) -> Iterator[FoundInRow]:
     """Rows whose call implies `each`, so that no item is ever left out. `each: anyone` states this openly."""
-    from privtab.ir.formula import call_condition
-    from privtab.ir.nodes import ALWAYS
-    from privtab.model.nodes import first_spot
-
     view = view_of(policy)
     for row in policy.rows.values():
         rule = view.rule(row)
@@ -182,16 +152,10 @@ def idle_each(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
             spot = first_spot(row.each)
             yield (
                 row,
-                IDLE_EACH.at(
-                    row.decl.span if spot is None else spot.span,
-                    f"every item of `{row.operation}` passes: the call already requires all that `each` requires",
-                    "write `each: anyone`, or require something on the item",
-                ),
+                row.decl.span if spot is None else spot.span,
+                f"every item of `{row.operation}` passes: the call already requires all that `each` requires",
+                "write `each: anyone`, or require something on the item",
             )
-
-
-# P328: a condition that decides nothing, because the rest of the row requires as much.
-REDUNDANT_CONDITION = FindingKind("P328", "redundant-condition", Severity.WARNING)
 
 
 _REDUNDANT_CONDITION_WHY = {
@@ -202,15 +166,15 @@ _REDUNDANT_CONDITION_WHY = {
 }
 
 
-@check(REDUNDANT_CONDITION)
-def redundant_condition(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P328", Severity.WARNING)
+def redundant_condition(policy: m.Policy) -> Iterator[Found]:
     """Parts of an `and` or of `A + B (…)`, at any depth, that decide nothing: compared exactly.
 
     `anyone` beside other parts is skipped, since it states that a row is open unless a flag is set.
     """
     for part in superfluous(view_of(policy)):
         if part.kind == "condition":
-            yield REDUNDANT_CONDITION.at(
+            yield Found(
                 part.spot.span,
                 f"this condition adds nothing: {_REDUNDANT_CONDITION_WHY[part.why]}",
                 "drop it, or check what it was meant to say",
@@ -218,17 +182,12 @@ def redundant_condition(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 # P331: a condition that always holds although it seems to require something.
-ALWAYS_TRUE = FindingKind("P331", "always-true", Severity.WARNING)
-
-
-@check_in_every_type(ALWAYS_TRUE)
-def always_true(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
+@check_in_every_type("P331", Severity.WARNING)
+def always_true(policy: m.Policy) -> Iterator[FoundInRow]:
     """`requires` and `each` that the gate implies for all flags, unless they are just `anyone`.
 
     Rows that literally repeat the gate are skipped.
     """
-    from privtab.ir.nodes import ALWAYS
-
     view = view_of(policy)
     for row in policy.rows.values():
         rule = view.rule(row)
@@ -239,28 +198,20 @@ def always_true(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
                 callers = "every caller that passes the gate" if rule.gate != ALWAYS else "every caller"
                 yield (
                     row,
-                    ALWAYS_TRUE.at(
-                        row.decl.span,
-                        f"`{key}` of `{row.operation}` holds for {callers}",
-                        f"write `{key}: anyone` if that is intended; else check its alternatives",
-                    ),
+                    row.decl.span,
+                    f"`{key}` of `{row.operation}` holds for {callers}",
+                    f"write `{key}: anyone` if that is intended; else check its alternatives",
                 )
 
 
-# P338: a row that drops the gate, in a file without a gate.
-GATE_OF_NOTHING = FindingKind("P338", "gate-of-nothing", Severity.NOTE)
-
-
-@check(GATE_OF_NOTHING)
-def gate_of_nothing(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P338", Severity.NOTE)
+def gate_of_nothing(policy: m.Policy) -> Iterator[Found]:
     """Rows with `gate: none` where `semantics` has no gate; each once."""
     if policy.tables.semantics.gate is not None:
         return
-    reported: set[int] = set()
-    for row in policy.rows.values():
-        if row.decl.ungated and id(row.decl.body) not in reported:
-            reported.add(id(row.decl.body))
-            yield GATE_OF_NOTHING.at(
+    for row in declared(policy):
+        if row.decl.ungated:
+            yield Found(
                 row.decl.span,
                 f"the row `{row.operation}` has `gate: none`, but the file has no gate",
                 "drop `gate: none`, or define the gate in `semantics`",
@@ -268,20 +219,15 @@ def gate_of_nothing(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 # P341: findings that were not decided for a row because its conditions exceed the budget.
-UNDECIDED = FindingKind("P341", "undecided", Severity.WARNING)
-
-
-@check(UNDECIDED)
-def undecided(policy: Policy) -> Iterator[Diagnostic]:
+@check("P341", Severity.WARNING)
+def undecided(policy: Policy) -> Iterator[Found]:
     """Rows for which other findings were given up; each has a budget far above what rows of usual tables need.
 
     Runs after all other checks.
     """
-    from privtab.ir.solver import CONFLICTS
-
     for pair, codes in view_of(policy).undecided_codes.items():
         row = policy.rows[pair]
-        yield UNDECIDED.at(
+        yield Found(
             row.decl.span,
             f"not decided within the budget: {listed(sorted(codes))} for `{row.entity}/{row.operation}`",
             f"write the condition in fewer alternatives or flags; a finding may take {CONFLICTS:,} conflicts of the solver",

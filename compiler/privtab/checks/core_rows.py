@@ -3,55 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
-from privtab.checks._view import check, compare, view_of
-from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
+from privtab.checks._view import Comparison, Found, View, check, compare, declared, view_of
+from privtab.diagnostics import Related, Severity
 from privtab.hints import listed
-
-if TYPE_CHECKING:
-    from privtab.checks._view import Comparison, View
-    from privtab.ir.nodes import Rule
-    from privtab.model import nodes as m
-    from privtab.model.nodes import Policy, Row
-    from privtab.syntax.nodes import RowDecl
+from privtab.ir.formula import followed, item_condition, recipients
+from privtab.ir.nodes import Can, Rule
+from privtab.model import nodes as m
+from privtab.model.nodes import CanDo, Compared, HoldsPrivilege, Policy, Row, row_terms
+from privtab.syntax.nodes import RowDecl
 
 
-# P306: `report` in a row that has no items.
-REPORT_WITHOUT_EACH = FindingKind("P306", "report-without-each", Severity.WARNING)
-
-
-@check(REPORT_WITHOUT_EACH)
-def report_without_each(policy: Policy) -> Iterator[Diagnostic]:
+@check("P306", Severity.WARNING)
+def report_without_each(policy: Policy) -> Iterator[Found]:
     """Rows with `report` and without `each`."""
     for row in policy.rows.values():
         if row.decl.body.report is not None and row.each is None:
-            yield REPORT_WITHOUT_EACH.at(
+            yield Found(
                 row.decl.body.report.span,
                 f"the row `{row.operation}` reports items, but has no `each`",
                 "say which items pass: `each: ADMIN (entity)`, or drop `report`",
             )
 
 
-# P308: a `with` object that the row never uses.
-UNUSED_OBJECT = FindingKind("P308", "unused-object", Severity.WARNING)
-
-
-@check(UNUSED_OBJECT)
-def unused_object(policy: Policy) -> Iterator[Diagnostic]:
+@check("P308", Severity.WARNING)
+def unused_object(policy: Policy) -> Iterator[Found]:
     """Objects that occur neither in a condition nor in an effect, each once."""
-    from privtab.ir.formula import recipients
-
     program = view_of(policy).program
-    reported: set[int] = set()
-    for row in policy.rows.values():
-        if not row.withs or id(row.decl.withs) in reported:
+    for row in declared(policy):
+        if not row.withs:
             continue
-        reported.add(id(row.decl.withs))
         used = {*_slots(row), *(slot.name for slot in recipients(program, program.rules[row.entity, row.operation]))}
         for with_ in row.decl.withs:
             if with_.name.value not in used:
-                yield UNUSED_OBJECT.at(
+                yield Found(
                     with_.name.span,
                     f"the row `{row.operation}` never uses its object `{with_.name.value}`",
                     "every request must still name it: require something of it, or drop it",
@@ -59,37 +45,27 @@ def unused_object(policy: Policy) -> Iterator[Diagnostic]:
 
 
 def _slots(row: Row) -> Iterator[str]:
-    from privtab.model.nodes import CanDo, Compared, HoldsPrivilege, Related, row_terms
-
     for term in row_terms(row):
-        if isinstance(term, (HoldsPrivilege, Related, CanDo, Compared)):
+        if isinstance(term, (HoldsPrivilege, m.Related, CanDo, Compared)):
             yield from (place.slot for place in term.places)
     yield from (outcome.slot for outcome in row.outcomes)
 
 
-# P309: a core row that every entity type overrides.
-UNUSED_CORE_ROW = FindingKind("P309", "unused-core-row", Severity.NOTE)
-
-
-@check(UNUSED_CORE_ROW)
-def unused_core_row(policy: Policy) -> Iterator[Diagnostic]:
+@check("P309", Severity.NOTE)
+def unused_core_row(policy: Policy) -> Iterator[Found]:
     """Core rows that apply to no entity type."""
     used = {row.operation for row in policy.rows.values() if row.origin == "core"}
     for row in policy.tables.core:
         if row.operation.value not in used:
-            yield UNUSED_CORE_ROW.at(
+            yield Found(
                 row.operation.span,
                 f"the core row `{row.operation.value}` applies to no entity type",
                 "every entity type has a row of its own: drop it, or drop a row that says the same",
             )
 
 
-# P313: a row that repeats the core row.
-REPEATS_CORE = FindingKind("P313", "repeats-core", Severity.NOTE)
-
-
-@check(REPEATS_CORE)
-def repeats_core(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P313", Severity.NOTE)
+def repeats_core(policy: m.Policy) -> Iterator[Found]:
     """Rows without which the core row would decide the same, with the same effects: compared exactly.
 
     A row with a note, title, source or readings of its own records a cell, which would be lost with it; these are
@@ -104,12 +80,12 @@ def repeats_core(policy: m.Policy) -> Iterator[Diagnostic]:
         if _records(row.decl, core.decl):
             recorded.append(row)
         else:
-            yield _finding(row.decl.span, f"the row `{row.operation}` repeats the core row", "drop it")
+            yield Found(row.decl.span, f"the row `{row.operation}` repeats the core row", "drop it")
     if recorded:
         names = listed(f"{row.entity}/{row.operation}" for row in recorded)
         many = len(recorded) > 1
         message = f"{len(recorded)} row{'s' if many else ''} that record{'' if many else 's'} a cell repeat{'' if many else 's'} core rows"
-        yield _finding(recorded[0].decl.span, message, f"keep them for what they record, or drop them: {names}")
+        yield Found(recorded[0].decl.span, message, f"keep them for what they record, or drop them: {names}")
 
 
 def _records(row: RowDecl, core: RowDecl) -> bool:
@@ -120,16 +96,8 @@ def _records(row: RowDecl, core: RowDecl) -> bool:
     return any(record) and record != of_core
 
 
-def _finding(span: Span, message: str, advice: str) -> Diagnostic:
-    return REPEATS_CORE.at(span, message, advice)
-
-
-# P314: a row that differs from the core row for its operation.
-DEVIATES_FROM_CORE = FindingKind("P314", "deviates-from-core", Severity.NOTE)
-
-
-@check(DEVIATES_FROM_CORE)
-def deviates_from_core(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P314", Severity.NOTE)
+def deviates_from_core(policy: m.Policy) -> Iterator[Found]:
     """Rows that differ from a core row for the operation, one finding for each operation and kind of difference."""
     view = view_of(policy)
     groups: dict[tuple[str, str], list[m.Row]] = {}
@@ -145,7 +113,7 @@ def deviates_from_core(policy: m.Policy) -> Iterator[Diagnostic]:
         others = listed(f"{row.entity}/{row.operation}" for row in rows[1:])
         same_rows = f"; the same applies to {others}" if len(rows) > 1 else ""
         core_row = core_rows.get(operation)
-        yield DEVIATES_FROM_CORE.at(
+        yield Found(
             first.decl.span,
             f"the row `{first.entity}/{operation}` {difference} the core row",
             f"explain why in a `note`, or drop the row so that the core row applies{same_rows}",
@@ -171,12 +139,8 @@ def _difference(comparison: Comparison) -> str:
             assert_never(comparison.breadth)
 
 
-# P315: a row of `any` that names a type which has a row of its own.
-OVERRIDDEN_ANY_ROW = FindingKind("P315", "overridden-any-row", Severity.WARNING)
-
-
-@check(OVERRIDDEN_ANY_ROW)
-def overridden_any_row(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P315", Severity.WARNING)
+def overridden_any_row(policy: m.Policy) -> Iterator[Found]:
     """Types in `for` to which the row never applies, because the type's own table takes precedence."""
     view = view_of(policy)
     for decl in policy.tables.any:
@@ -194,7 +158,7 @@ def overridden_any_row(policy: m.Policy) -> Iterator[Diagnostic]:
                 if unknown
                 else "something else"
             )
-            yield OVERRIDDEN_ANY_ROW.at(
+            yield Found(
                 word.span,
                 f"the row `{row.operation}` of `{row.entity}` says {meaning}, so this one never applies to it",
                 f"keep one: drop the row of the table, or leave `{row.entity}` out of `for`",
@@ -202,39 +166,27 @@ def overridden_any_row(policy: m.Policy) -> Iterator[Diagnostic]:
             )
 
 
-# P330: a row of a variant that means the same as the row that it replaces.
-EQUAL_VARIANT_ROW = FindingKind("P330", "equal-variant-row", Severity.NOTE)
-
-
-@check(EQUAL_VARIANT_ROW)
-def equal_variant_row(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P330", Severity.NOTE, once=True)
+def equal_variant_row(policy: m.Policy) -> Iterator[Found]:
     """Rows of variants that decide the same as the file, with the same effects: compared exactly.
 
     A row that is reached by `can` may differ in the variant; then only identical conditions count as equal.
     """
     view = view_of(policy)
-    reported: set[Span] = set()
     rows = list(view.alternative_rows.variants())
     replaced = {variant: {(r.entity, r.operation) for v, r in rows if v == variant} for variant, _ in rows}
     for variant, row in rows:
         file_row = policy.rows[row.entity, row.operation]
-        if row.decl.span in reported or not _equal(
-            view, view.lowering.rule(row), view.rule(file_row), replaced[variant]
-        ):
-            continue
-        reported.add(row.decl.span)
-        yield EQUAL_VARIANT_ROW.at(
-            row.decl.span,
-            f"`{row.entity}/{row.operation}` of the variant `{variant}` means the same as the row of the file",
-            "drop it, or write what the variant changes",
-            related=(Related(message="the row of the file", span=file_row.decl.span),),
-        )
+        if _equal(view, view.lowering.rule(row), view.rule(file_row), replaced[variant]):
+            yield Found(
+                row.decl.span,
+                f"`{row.entity}/{row.operation}` of the variant `{variant}` means the same as the row of the file",
+                "drop it, or write what the variant changes",
+                (Related(message="the row of the file", span=file_row.decl.span),),
+            )
 
 
 def _equal(view: View, first: Rule, second: Rule, replaced: set[tuple[str, str]]) -> bool:
-    from privtab.ir.formula import followed, item_condition
-    from privtab.ir.nodes import Can
-
     if not compare(view, first, second).equal:
         return False
     nodes = (node for rule in (first, second) for node in followed(view.program, item_condition(rule)))
@@ -242,28 +194,20 @@ def _equal(view: View, first: Rule, second: Rule, replaced: set[tuple[str, str]]
     return item_condition(first) == item_condition(second) or not reached & replaced
 
 
-# P336: a deprecated row that another row refers to.
-DEPRECATED_ROW = FindingKind("P336", "deprecated-row", Severity.WARNING)
-
-
-@check(DEPRECATED_ROW)
-def deprecated_row(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P336", Severity.WARNING, once=True)
+def deprecated_row(policy: m.Policy) -> Iterator[Found]:
     """`can` on an operation whose row is deprecated, in rows that are not."""
-    from privtab.model.nodes import CanDo, row_terms
-
-    reported: set[tuple[int, int]] = set()
     for row in policy.rows.values():
         for term in row_terms(row) if row.decl.deprecated is None else ():
-            if not isinstance(term, CanDo) or (id(term.spot.cell), term.spot.start) in reported:
+            if not isinstance(term, CanDo):
                 continue
             referenced = [policy.rows.get((type_, term.operation)) for place in term.places for type_ in place.types]
             deprecated = next(
                 (other for other in referenced if other is not None and other.decl.deprecated is not None), None
             )
             if deprecated is not None:
-                reported.add((id(term.spot.cell), term.spot.start))
                 advice = deprecated.decl.deprecated if deprecated.decl.deprecated != "deprecated" else None
-                yield DEPRECATED_ROW.at(
+                yield Found(
                     term.spot.span,
                     f"the row `{deprecated.entity}/{deprecated.operation}` is deprecated",
                     advice or "write what is meant without it",

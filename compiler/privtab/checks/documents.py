@@ -4,42 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
-from privtab.checks._view import check, check_in_every_type, compare, view_of
-from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity
+from privtab.checks._view import Found, FoundInRow, View, check, check_in_every_type, compare, declared, view_of
+from privtab.diagnostics import Related, Severity
 from privtab.errors import Undecided
-
-if TYPE_CHECKING:
-    from privtab.checks._view import View
-    from privtab.ir.canonical import AtomSet
-    from privtab.ir.nodes import Rule
-    from privtab.model import nodes as m
-    from privtab.model.nodes import Policy
+from privtab.ir.canonical import AtomSet
+from privtab.ir.formula import call_condition, item_condition, own_condition
+from privtab.ir.nodes import Has, Owner, Rule, ServiceAdmin
+from privtab.model import nodes as m
+from privtab.model.nodes import Policy
 
 
-# P303: a row without `source`, in a file that names its documents.
-ROW_WITHOUT_SOURCE = FindingKind("P303", "row-without-source", Severity.WARNING)
-
-
-@check(ROW_WITHOUT_SOURCE)
-def row_without_source(policy: Policy) -> Iterator[Diagnostic]:
+@check("P303", Severity.WARNING)
+def row_without_source(policy: Policy) -> Iterator[Found]:
     """Rows without `source`, each once even if it applies to several types; none if the file has no `sources`."""
     if not policy.sources:
         return
-    reported: set[int] = set()
     example = "source: 15" if len(policy.sources) == 1 else f"source: {next(iter(policy.sources))}:15"
-    for row in policy.rows.values():
-        if row.decl.source or id(row.decl.body) in reported:
-            continue
-        reported.add(id(row.decl.body))
-        yield ROW_WITHOUT_SOURCE.at(
-            row.decl.span, f"the row `{row.operation}` has no `source`", f"add the line of the document: `{example}`"
-        )
+    for row in declared(policy):
+        if not row.decl.source:
+            advice = f"add the line of the document: `{example}`"
+            yield Found(row.decl.span, f"the row `{row.operation}` has no `source`", advice)
 
 
-# P317: a note that contradicts its row.
-NOTE_CONTRADICTS_ROW = FindingKind("P317", "note-contradicts-row", Severity.WARNING)
 _UNFILTERED = re.compile(
     r"\ball\b[^.;]*\b(even if|even when|regardless|whether or not|no matter)\b[^.;]*",
     re.IGNORECASE,
@@ -69,8 +56,8 @@ _NOT_NEEDED = re.compile(
 _NOT_ENOUGH = re.compile(r"\b(alone )?(is|are) not (enough|sufficient)\b|\bdoes not suffice\b", re.IGNORECASE)
 
 
-@check_in_every_type(NOTE_CONTRADICTS_ROW)
-def note_contradicts_row(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
+@check_in_every_type("P317", Severity.WARNING)
+def note_contradicts_row(policy: m.Policy) -> Iterator[FoundInRow]:
     """Notes whose claims about callers or effects are false, recognised by a few phrases.
 
     They are compared with the exact meaning of the row: all items shown although `each` filters, any caller although
@@ -84,11 +71,9 @@ def note_contradicts_row(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]
         for claim, fact in _decided_claims(view, row, " ".join(row.decl.note.split())):
             yield (
                 row,
-                NOTE_CONTRADICTS_ROW.at(
-                    row.decl.span,
-                    f"the note of `{row.operation}` says `{claim}`, but {fact}",
-                    "correct the row or its note; if the document says both, record the other reading under `ambiguous`",
-                ),
+                row.decl.span,
+                f"the note of `{row.operation}` says `{claim}`, but {fact}",
+                "correct the row or its note; if the document says both, record the other reading under `ambiguous`",
             )
             break
 
@@ -101,14 +86,14 @@ def _decided_claims(view: View, row: m.Row, note: str) -> Iterator[tuple[str, st
 
 
 def _false_claims(view: View, row: m.Row, note: str) -> Iterator[tuple[str, str]]:
-    from privtab.ir.formula import conjunction, item_condition
-    from privtab.ir.nodes import Has, Owner, ServiceAdmin
-
     rule = view.rule(row)
-    required = rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
+    required = own_condition(rule)
 
     def minimal_sets() -> list[AtomSet]:
         return [atoms for s in view.settings(rule) for atoms in view.sets(item_condition(rule), s)]
+
+    def others_pass(kind: type[Owner | ServiceAdmin]) -> bool:
+        return any(not any(isinstance(atom, kind) for atom in atoms) for atoms in minimal_sets())
 
     claims: tuple[tuple[re.Pattern[str], Callable[[], bool], str], ...] = (
         (_UNFILTERED, lambda: _filters(view, rule), "items are left out"),
@@ -117,12 +102,8 @@ def _false_claims(view: View, row: m.Row, note: str) -> Iterator[tuple[str, str]
             lambda: not view.implies(rule, rule.gate, required, unknown=True),
             "something is required of the caller",
         ),
-        (_OWNERS, lambda: any(not any(isinstance(a, Owner) for a in s) for s in minimal_sets()), "others pass too"),
-        (
-            _ADMINS,
-            lambda: any(not any(isinstance(a, ServiceAdmin) for a in s) for s in minimal_sets()),
-            "others pass too",
-        ),
+        (_OWNERS, lambda: others_pass(Owner), "others pass too"),
+        (_ADMINS, lambda: others_pass(ServiceAdmin), "others pass too"),
         (_NOTHING, lambda: bool(rule.effects), "it has effects"),
     )
     for pattern, wrong, fact in claims:
@@ -144,8 +125,6 @@ def _false_claims(view: View, row: m.Row, note: str) -> Iterator[tuple[str, str]
 
 def _filters(view: View, rule: Rule) -> bool:
     """Whether `each` requires more than the call does."""
-    from privtab.ir.formula import call_condition
-
     return rule.each is not None and not view.implies(rule, call_condition(rule), rule.each, unknown=True)
 
 
@@ -154,19 +133,13 @@ def _short(text: str) -> str:
     return " ".join(words) if len(words) <= 16 else " ".join([*words[:5], "…", *words[-4:]])
 
 
-# P318: an ambiguous cell without other readings, or without a reason for the one that was chosen.
-UNSETTLED_AMBIGUITY = FindingKind("P318", "unsettled-ambiguity", Severity.WARNING)
-
-
-@check(UNSETTLED_AMBIGUITY)
-def unsettled_ambiguity(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P318", Severity.WARNING)
+def unsettled_ambiguity(policy: m.Policy) -> Iterator[Found]:
     """Rows with `ambiguous` but without readings or without `why`; each once."""
-    reported: set[int] = set()
-    for row in policy.rows.values():
+    for row in declared(policy):
         ambiguous = row.decl.ambiguous
-        if ambiguous is None or id(ambiguous) in reported:
+        if ambiguous is None:
             continue
-        reported.add(id(ambiguous))
         if not ambiguous.readings:
             message = f"the row `{row.operation}` is ambiguous, but records no other reading"
             advice = "write the other readings under `readings`, or drop `ambiguous`"
@@ -175,15 +148,11 @@ def unsettled_ambiguity(policy: m.Policy) -> Iterator[Diagnostic]:
             advice = "add `why: …`"
         else:
             continue
-        yield UNSETTLED_AMBIGUITY.at(row.decl.span, message, advice)
+        yield Found(row.decl.span, message, advice)
 
 
-# P329: another reading of a cell that means the same.
-EQUAL_READING = FindingKind("P329", "equal-reading", Severity.NOTE)
-
-
-@check_in_every_type(EQUAL_READING)
-def equal_reading(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
+@check_in_every_type("P329", Severity.NOTE)
+def equal_reading(policy: m.Policy) -> Iterator[FoundInRow]:
     """Readings that mean exactly the same as the row or as another of its readings, effects included."""
     view = view_of(policy)
     for row in policy.rows.values():
@@ -198,20 +167,14 @@ def equal_reading(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
             if equal_reading is not None and f"{row.entity}/{row.operation}" not in policy.chosen:
                 yield (
                     row,
-                    EQUAL_READING.at(
-                        reading.name.span,
-                        f"the reading `{name}` means the same as {equal_reading}",
-                        "drop it, or write what it was meant to say: choosing it changes no answer",
-                    ),
+                    reading.name.span,
+                    f"the reading `{name}` means the same as {equal_reading}",
+                    "drop it, or write what it was meant to say: choosing it changes no answer",
                 )
 
 
-# P339: rows of one type that come from one line of the document but differ.
-ONE_CELL_TWO_MEANINGS = FindingKind("P339", "one-cell-two-meanings", Severity.WARNING)
-
-
-@check(ONE_CELL_TWO_MEANINGS)
-def one_cell_two_meanings(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P339", Severity.WARNING)
+def one_cell_two_meanings(policy: m.Policy) -> Iterator[Found]:
     """Rows of a type with the very same `source` that allow different callers or have different effects.
 
     Rows with a `note` or `ambiguous` are skipped, since the difference is known; so are rows whose sources differ in
@@ -231,7 +194,7 @@ def one_cell_two_meanings(policy: m.Policy) -> Iterator[Diagnostic]:
         comparison = compare(view, view.rule(row), view.rule(earlier))
         if comparison.equal or comparison.breadth == "unknown":
             continue
-        yield ONE_CELL_TWO_MEANINGS.at(
+        yield Found(
             decl.span,
             f"`{row.operation}` and `{earlier.operation}` come from one line of the document, but differ",
             "correct one of them, or explain in a `note` why they differ",

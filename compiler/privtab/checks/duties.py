@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from privtab.checks._parts import with_implied
-from privtab.checks._view import check, view_of
-from privtab.diagnostics import Diagnostic, FindingKind, Severity
+from privtab.checks._view import Found, View, check, view_of
+from privtab.diagnostics import Severity
 from privtab.errors import Undecided
 from privtab.hints import listed
+from privtab.ir.formula import own_condition, types_of
+from privtab.ir.nodes import (
+    ALWAYS,
+    RESOURCE,
+    Atom,
+    ByType,
+    Compare,
+    Effect,
+    Has,
+    Member,
+    Owner,
+    Role,
+    Rule,
+    ServiceAdmin,
+)
+from privtab.model import nodes as m
 
-if TYPE_CHECKING:
-    from privtab.checks._view import View
-    from privtab.ir.nodes import Atom, Effect, Role, Rule
-    from privtab.model import nodes as m
 
-
-# P320: operations that `conflicts` separates, but that can be held together.
-SEPARATION_OF_DUTY = FindingKind("P320", "separation-of-duty", Severity.WARNING)
-
-
-@check(SEPARATION_OF_DUTY)
-def separation_of_duty(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P320", Severity.WARNING)
+def separation_of_duty(policy: m.Policy) -> Iterator[Found]:
     """Conflicts that a role's default grants violate, or that a single privilege, set, ownership or effect violates.
 
     A role holds an operation if its default grants, in one scope, suffice for some minimal set of the condition without
@@ -34,7 +40,7 @@ def separation_of_duty(policy: m.Policy) -> Iterator[Diagnostic]:
         why = conflict.why.strip().rstrip(".") if conflict.why else None
         for subject, held_rules in _violations(view, rules, conflict.at_most):
             names = listed(f"{rule.entity}/{rule.operation}" for rule in held_rules)
-            yield SEPARATION_OF_DUTY.at(
+            yield Found(
                 conflict.span,
                 f"{subject} {names}" + ("" if conflict.at_most == 1 else f", more than {conflict.at_most} of them"),
                 "require something else in one of them, or grant less" + (f": {why}" if why else ""),
@@ -74,8 +80,6 @@ def _violations(view: View, rules: list[Rule], at_most: int) -> Iterator[tuple[s
 
 def _suffices(view: View, rule: Rule, gives: Callable[[str, str], bool]) -> bool:
     """Whether grants alone suffice; `gives` tells whether they give a privilege on a type."""
-    from privtab.ir.formula import types_of
-    from privtab.ir.nodes import Has
 
     def holds(atom: Atom) -> bool:
         return isinstance(atom, Has) and any(gives(atom.privilege, t) for t in types_of(view.program, atom.target))
@@ -107,9 +111,6 @@ def _grants_of(view: View, role: Role) -> Callable[[str, str], bool]:
 
 def _owner_may(view: View, rule: Rule, type_: str) -> bool:
     """Whether ownership of the resource's `type_` suffices."""
-    from privtab.ir.formula import types_of
-    from privtab.ir.nodes import RESOURCE, Has, Owner
-
     semantics = view.policy.semantics
     owner_privileges = semantics.owner.holds if semantics.owner is not None else ()
 
@@ -126,8 +127,6 @@ def _owner_may(view: View, rule: Rule, type_: str) -> bool:
 
 def _effects_suffice(view: View, rule: Rule, other: Rule) -> bool:
     """Whether the effects of a rule suffice for another on the same objects."""
-    from privtab.ir.nodes import RESOURCE, Compare, Has, Member, Owner, ServiceAdmin
-
     semantics = view.policy.semantics
     owner_privileges = semantics.owner.holds if semantics.owner is not None else ()
     gained = [e for e in rule.effects if e.kind != "revoke" and e.target.slot == RESOURCE]
@@ -154,10 +153,7 @@ def _effects_suffice(view: View, rule: Rule, other: Rule) -> bool:
 
 def _atoms_suffice(view: View, rule: Rule, holds: Callable[[Atom], bool]) -> bool:
     """Whether some atoms suffice for the rule's own condition, without flags, for some types of its objects."""
-    from privtab.ir.formula import conjunction
-    from privtab.ir.nodes import ALWAYS, ByType
-
-    condition = rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
+    condition = own_condition(rule)
     if condition == ALWAYS:
         return False
     try:

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from privtab.checks._parts import with_implied
-from privtab.checks._view import check, check_in_every_type, view_of
-from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
+from privtab.checks._view import Found, FoundInRow, View, check, check_in_every_type, view_of
+from privtab.diagnostics import Severity, Span
 from privtab.effects import PRINCIPAL_TABLES
 from privtab.errors import Undecided
 from privtab.hints import listed
+from privtab.ir.canonical import AtomSet, canonical
+from privtab.ir.formula import atoms, call_condition, conjunction, item_condition
+from privtab.ir.nodes import ALWAYS, RESOURCE, And, Atom, Effect, Formula, Has, Member, Owner, Program, Rule, Target
+from privtab.ir.unroll import levels_that_matter, unrolled
+from privtab.model import nodes as m
+from privtab.model.nodes import Policy
 
-if TYPE_CHECKING:
-    from privtab.checks._view import View
-    from privtab.ir.canonical import AtomSet
-    from privtab.ir.nodes import Atom, Effect, Formula, Program, Rule
-    from privtab.model import nodes as m
-    from privtab.model.nodes import Policy
-
-
-# P316: a creator who cannot read what they created.
-CREATOR_CANNOT_READ = FindingKind("P316", "creator-cannot-read", Severity.WARNING)
 _READING = [
     "get",
     "read",
@@ -44,8 +39,9 @@ _READING = [
 """First words of the names of operations that read, most characteristic first."""
 
 
-@check(CREATOR_CANNOT_READ)
-def creator_cannot_read(policy: m.Policy) -> Iterator[Diagnostic]:
+# P316: a creator who cannot read what they created.
+@check("P316", Severity.WARNING)
+def creator_cannot_read(policy: m.Policy) -> Iterator[Found]:
     """Creating rows that do not allow the caller any reading operation afterwards, given the condition and the effects.
 
     The created type is that of the row, or its child type if an effect names it. An operation reads if its first word
@@ -68,7 +64,7 @@ def creator_cannot_read(policy: m.Policy) -> Iterator[Diagnostic]:
     for given_text, cases in groups.items():
         row, type_, operation = cases[0]
         others = [other for _, other, _ in cases[1:]]
-        yield CREATOR_CANNOT_READ.at(
+        yield Found(
             row.decl.span,
             f"the creator of a `{type_}` cannot read it: `{row.operation}` gives {given_text}, which is not enough for `{operation}`",
             f"grant what `{operation}` requires" + (f"; the same applies to {listed(others)}" if others else ""),
@@ -105,9 +101,6 @@ def _given_text(row: m.Row, type_: str) -> str:
 
 def _may_read(view: View, rule: Rule, type_: str, reading_rules: list[Rule], by_shape: dict[int, bool]) -> bool:
     """As `_allows_reading`; answered once for all rules of the same shape."""
-    from privtab.ir.formula import call_condition, item_condition
-    from privtab.ir.nodes import And
-
     granted = And(
         parts=tuple(atom for effect in rule.effects if effect.kind != "revoke" for atom in _atoms(view, effect))
     )
@@ -125,11 +118,6 @@ def _allows_reading(view: View, rule: Rule, type_: str, reading_rules: list[Rule
     Flags only add requirements, so it is enough to check the sets without flags. Where a type nests, this is asked for paths of each
     number of levels that matters, of which each level is a type of its own.
     """
-    from privtab.ir.canonical import canonical
-    from privtab.ir.formula import atoms, call_condition, item_condition
-    from privtab.ir.nodes import ALWAYS, RESOURCE
-    from privtab.ir.unroll import levels_that_matter, unrolled
-
     creating, reading = call_condition(rule), [item_condition(other) for other in reading_rules]
     most = levels_that_matter(*((view.program, formula) for formula in (creating, *reading)))
     unrolling = unrolled(view.program)
@@ -157,8 +145,6 @@ def _unchanged(formula: Formula) -> Formula:
 
 
 def _atoms(view: View, effect: Effect) -> Iterator[Atom]:
-    from privtab.ir.nodes import Has, Member, Owner
-
     if effect.what in ("owner", "member") and not effect.privileges:
         yield Owner(target=effect.target) if effect.what == "owner" else Member(target=effect.target)
     granted = with_implied(view.policy, effect.privileges, effect.target.type)
@@ -167,8 +153,6 @@ def _atoms(view: View, effect: Effect) -> Iterator[Atom]:
 
 def _with_inherited(program: Program, atoms: AtomSet, type_: str) -> AtomSet:
     """The atoms and, with inheritance, the privileges they give on the new entity, which has no denials yet."""
-    from privtab.ir.nodes import Has, Target
-
     return atoms | {
         Has(privilege=atom.privilege, target=Target(slot="", type=type_))
         for atom in atoms
@@ -178,12 +162,8 @@ def _with_inherited(program: Program, atoms: AtomSet, type_: str) -> AtomSet:
     }
 
 
-# P323: an effect that gives nothing new.
-IDLE_EFFECT = FindingKind("P323", "idle-effect", Severity.WARNING)
-
-
-@check_in_every_type(IDLE_EFFECT)
-def idle_effect(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
+@check_in_every_type("P323", Severity.WARNING)
+def idle_effect(policy: m.Policy) -> Iterator[FoundInRow]:
     """Grants of what the call requires on the same object anyway, or of what no row requires; each row once.
 
     Some member of a set must be new, and some must count. Ownership counts if a row requires owners or owners hold
@@ -201,11 +181,9 @@ def idle_effect(policy: m.Policy) -> Iterator[tuple[m.Row, Diagnostic]]:
             verb = "grants" if effect.kind == "grant" else "makes the caller"
             yield (
                 row,
-                IDLE_EFFECT.at(
-                    row.decl.span if outcome.use is None else outcome.use.spot.span,
-                    f"the row `{row.operation}` {verb} `{effect.what}` of the `{effect.target.type}`, {reason}",
-                    "drop it, or check what it was meant to give",
-                ),
+                row.decl.span if outcome.use is None else outcome.use.spot.span,
+                f"the row `{row.operation}` {verb} `{effect.what}` of the `{effect.target.type}`, {reason}",
+                "drop it, or check what it was meant to give",
             )
 
 
@@ -215,16 +193,11 @@ def _written(row: m.Row, outcome: m.ResolvedEffect) -> bool:
 
 
 def _idle(view: View, rule: Rule, effect: Effect) -> str | None:
-    from privtab.ir.formula import call_condition, conjunction
-    from privtab.ir.nodes import RESOURCE, Has, Member, Owner
-
-    granted = with_implied(view.policy, effect.privileges, effect.target.type)
-    given_atoms: list[Formula] = [Has(privilege=p, target=effect.target) for p in granted]
-    if not given_atoms:
-        given_atoms = [Owner(target=effect.target) if effect.what == "owner" else Member(target=effect.target)]
-    if effect.target.slot == RESOURCE and view.implies(rule, call_condition(rule), conjunction(*given_atoms)):
+    given = conjunction(*_atoms(view, effect))
+    if effect.target.slot == RESOURCE and view.implies(rule, call_condition(rule), given):
         return "which the call already requires"
     if effect.privileges:
+        granted = with_implied(view.policy, effect.privileges, effect.target.type)
         matters = any(view.can_matter(privilege, effect.target.type) for privilege in granted)
     else:
         matters = _relation_matters(view, effect)
@@ -240,13 +213,11 @@ def _relation_matters(view: View, effect: Effect) -> bool:
     )
 
 
-# P324: a deletion that leaves behind what a creation granted.
-NOTHING_REVOKED = FindingKind("P324", "nothing-revoked", Severity.NOTE)
 _DELETING = frozenset({"delete", "drop", "remove", "destroy", "unregister", "purge"})
 
 
-@check(NOTHING_REVOKED)
-def nothing_revoked(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P324", Severity.NOTE, once=True)
+def nothing_revoked(policy: m.Policy) -> Iterator[Found]:
     """Deletions without `revokes`, of types whose creation grants something, in a file whose rows do revoke.
 
     A file that never revokes, or revokes only what a removed principal holds, leaves revocation to the system and is
@@ -260,14 +231,12 @@ def nothing_revoked(policy: m.Policy) -> Iterator[Diagnostic]:
         for outcome in row.outcomes:
             if outcome.kind != "revoke" and outcome.type == row.entity and outcome.slot == "":
                 granted.setdefault(row.entity, outcome.what)
-    reported: set[Span] = set()
     for row in policy.rows.values():
         deletes = row.operation.partition("_")[0] in _DELETING and not row.operation.partition("_")[2]
         revokes = any(o.kind == "revoke" for o in row.outcomes)
-        if not deletes or revokes or row.entity not in granted or row.decl.span in reported:
+        if not deletes or revokes or row.entity not in granted:
             continue
-        reported.add(row.decl.span)
-        yield NOTHING_REVOKED.at(
+        yield Found(
             row.decl.span,
             f"`{row.operation}` leaves `{granted[row.entity]}` of the `{row.entity}` behind",
             f"whoever creates another with the same name inherits it: add `revokes: {granted[row.entity]}`",
@@ -275,62 +244,44 @@ def nothing_revoked(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 # P334: a creation that requires something on what it creates.
-CREATION_ASKS_FOR_ITSELF = FindingKind("P334", "creation-asks-for-itself", Severity.WARNING)
-
-
-@check(CREATION_ASKS_FOR_ITSELF)
-def creation_asks_for_itself(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P334", Severity.WARNING, once=True)
+def creation_asks_for_itself(policy: m.Policy) -> Iterator[Found]:
     """Rows `create` in which every alternative requires something on the entity, or below it, before it exists.
 
     `creates: false` states that the entity exists, and `ambiguous` that the cell has been reviewed.
     """
-    from privtab.ir.formula import call_condition
-
     view = view_of(policy)
-    reported: set[Span] = set()
     for row in policy.rows.values():
         settled = row.decl.creates is not None or row.decl.ambiguous is not None
-        if row.operation != "create" or row.creates or settled or row.decl.span in reported:
+        if row.operation != "create" or row.creates or settled:
             continue
         rule = view.rule(row)
         if not view.allowed(rule, call_condition(rule), unnamed=True):
-            reported.add(row.decl.span)
-            yield CREATION_ASKS_FOR_ITSELF.at(
+            yield Found(
                 row.decl.span,
                 f"creating a `{row.entity}` requires something on the `{row.entity}`, which does not exist yet",
                 "require it on its parent, or write `creates: false` if it already exists",
             )
 
 
-# P345: an effect that grants the caller what users cannot be granted.
-REFUSED_EFFECT = FindingKind("P345", "refused-effect", Severity.WARNING)
-
-
-@check(REFUSED_EFFECT)
-def refused_effect(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P345", Severity.WARNING, once=True)
+def refused_effect(policy: m.Policy) -> Iterator[Found]:
     """Grants to the caller where grants to users are refused."""
     grantees = policy.semantics.grantees
     if "user" in grantees:
         return
-    reported: set[Span] = set()
     for row in policy.rows.values():
         for outcome in row.outcomes:
-            span = row.decl.span if outcome.use is None else outcome.use.spot.span
-            if outcome.kind == "grant" and span not in reported:
-                reported.add(span)
-                yield REFUSED_EFFECT.at(
-                    span,
+            if outcome.kind == "grant":
+                yield Found(
+                    row.decl.span if outcome.use is None else outcome.use.spot.span,
                     f"`{row.operation}` gives the caller `{outcome.what}` of the `{outcome.type}`, which a user cannot have",
                     f"leave the effect out: `semantics.grantees` lists {listed(grantees)}",
                 )
 
 
-# P346: a row that makes its caller an owner although users may not own.
-CREATOR_CANNOT_OWN = FindingKind("P346", "creator-cannot-own", Severity.WARNING)
-
-
-@check(CREATOR_CANNOT_OWN)
-def creator_cannot_own(policy: Policy) -> Iterator[Diagnostic]:
+@check("P346", Severity.WARNING)
+def creator_cannot_own(policy: Policy) -> Iterator[Found]:
     """Rows with `becomes: owner`, of their own or by `creator`, where `kinds` leaves users out; `creator` is reported once."""
     owner = policy.semantics.owner
     if owner is None or "user" in owner.kinds:
@@ -345,26 +296,20 @@ def creator_cannot_own(policy: Policy) -> Iterator[Diagnostic]:
         if owning and row.decl.span not in reported and not (implied and reported):
             reported.add(row.decl.span)
             cause = " by `creator: true`" if implied else ""
-            yield CREATOR_CANNOT_OWN.at(
+            yield Found(
                 row.decl.span,
                 f"`{row.operation}` makes its caller the owner{cause}, and a state refuses a user as an owner: `kinds` has {kinds}",
                 "add `user` to `kinds`, give a privilege by `grants` instead, or let a role own by `creator: active_role`",
             )
 
 
-# P347: a row that revokes something and is not declared destructive.
-UNDECLARED_DESTRUCTION = FindingKind("P347", "undeclared-destruction", Severity.NOTE)
-
-
-@check(UNDECLARED_DESTRUCTION)
-def undeclared_destruction(policy: Policy) -> Iterator[Diagnostic]:
+@check("P347", Severity.NOTE, once=True)
+def undeclared_destruction(policy: Policy) -> Iterator[Found]:
     """Rows with `revokes` and without `destructive: true`, each once."""
-    reported: set[Span] = set()
     for row in policy.rows.values():
         revoked = next((outcome.what for outcome in row.outcomes if outcome.kind == "revoke"), None)
-        if revoked is not None and not row.decl.destructive and row.decl.span not in reported:
-            reported.add(row.decl.span)
-            yield UNDECLARED_DESTRUCTION.at(
+        if revoked is not None and not row.decl.destructive:
+            yield Found(
                 row.decl.span,
                 f"`{row.operation}` revokes `{revoked}`, and certifications do not count it as destructive",
                 "add `destructive: true`",

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from privtab._resources import how_to_install
-from privtab.checks._view import check, view_of
-from privtab.diagnostics import Diagnostic, FindingKind, Severity
+from privtab.checks._view import Found, check, view_of
+from privtab.diagnostics import Severity
+from privtab.ir.formula import item_condition
+from privtab.ir.names import filter_lists
+from privtab.ir.nodes import Or
+from privtab.model.nodes import Filter, Policy, TermUse
 from privtab.sql_text import DIALECTS, Placeholder, operation_of, read
 
-if TYPE_CHECKING:
-    from privtab.model.nodes import Filter, Policy, TermUse
 
-# P348: a filter that never applies.
-FILTER_NEVER_APPLIED = FindingKind("P348", "filter-never-applied", Severity.WARNING)
-
-
-@check(FILTER_NEVER_APPLIED)
-def filter_never_applied(policy: Policy) -> Iterator[Diagnostic]:
+@check("P348", Severity.WARNING)
+def filter_never_applied(policy: Policy) -> Iterator[Found]:
     """Filters behind others of which one holds wherever they do; compared exactly."""
-    from privtab.ir.formula import item_condition
-    from privtab.ir.names import filter_lists
-    from privtab.ir.nodes import Or
-
     view = view_of(policy)
     for listed in filter_lists(view.program).values():
         rules = [view.program.rules[one.entity, one.operation] for one in listed]
@@ -34,15 +27,11 @@ def filter_never_applied(policy: Policy) -> Iterator[Diagnostic]:
                 row = policy.rows[rule.entity, rule.operation]
                 name = listed[number].name
                 message = f"`{name}` never applies: an earlier one holds wherever it does"
-                yield FILTER_NEVER_APPLIED.at(row.decl.span, message, "write it before that one, or drop it")
+                yield Found(row.decl.span, message, "write it before that one, or drop it")
 
 
-# P349: a text that is no expression of its dialect.
-UNPARSABLE_SQL = FindingKind("P349", "unparsable-sql", Severity.WARNING)
-
-
-@check(UNPARSABLE_SQL)
-def unparsable_sql(policy: Policy) -> Iterator[Diagnostic]:
+@check("P349", Severity.WARNING)
+def unparsable_sql(policy: Policy) -> Iterator[Found]:
     """Texts that SQLGlot, if it is installed, does not read as one expression of the dialect."""
     try:
         from sqlglot import exp, parse_one
@@ -67,22 +56,16 @@ def unparsable_sql(policy: Policy) -> Iterator[Diagnostic]:
         except (SqlglotError, ValueError) as error:
             why = str(error)
         message = f"the text of `{one.name}` is no expression in the dialect `{policy.tables.dialect}`"
-        yield UNPARSABLE_SQL.at(span, message, f"the parser says: {why}")
+        yield Found(span, message, f"the parser says: {why}")
 
 
-# P350: a text that was not checked.
-UNCHECKED_SQL = FindingKind("P350", "unchecked-sql", Severity.NOTE)
-
-
-@check(UNCHECKED_SQL)
-def unchecked_sql(policy: Policy) -> Iterator[Diagnostic]:
+@check("P350", Severity.NOTE)
+def unchecked_sql(policy: Policy) -> Iterator[Found]:
     """Texts that nothing reads, since SQLGlot is not installed: once for a file."""
     if policy.filters and find_spec("sqlglot") is None:
         first = policy.filters[0]
         span = policy.rows[first.entity, operation_of(first.kind, first.name)].decl.span
-        yield UNCHECKED_SQL.at(
-            span, "the SQL of filters was not parsed: SQLGlot is not installed", how_to_install("filter")
-        )
+        yield Found(span, "the SQL of filters was not parsed: SQLGlot is not installed", how_to_install("filter"))
 
 
 def _with_values(text: str, filter_: Filter, dialect: str) -> str:

@@ -5,24 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
-from typing import TYPE_CHECKING
+from operator import itemgetter
 
 from privtab.checks._parts import condition_cells
-from privtab.checks._view import check
-from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
+from privtab.checks._view import Found, check
+from privtab.diagnostics import Related, Severity, Span
+from privtab.model import nodes as m
+from privtab.model.conditions import privilege_names
+from privtab.model.nodes import conditions, flags
 from privtab.names import small_letters
-
-if TYPE_CHECKING:
-    from privtab.model import nodes as m
-    from privtab.syntax.nodes import RowDecl, Tables
+from privtab.syntax.nodes import RowDecl, Tables
 
 
-# P325: a set that the file never uses.
-UNUSED_SET = FindingKind("P325", "unused-set", Severity.NOTE)
-
-
-@check(UNUSED_SET)
-def unused_set(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P325", Severity.NOTE)
+def unused_set(policy: m.Policy) -> Iterator[Found]:
     """Sets that no condition, effect, role, other set or `implies` uses, nor what owners hold; readings and variants count."""
     tables = policy.tables
     used = {word.value for set_ in tables.sets for word in set_.members}
@@ -34,7 +30,7 @@ def unused_set(policy: m.Policy) -> Iterator[Diagnostic]:
     used |= set(_in_cells(tables))
     for set_ in tables.sets:
         if set_.name.value not in used:
-            yield UNUSED_SET.at(
+            yield Found(
                 set_.name.span,
                 f"no row, role or set uses the set `{set_.name.value}`",
                 "keep it if states grant it by that name; else drop it",
@@ -43,8 +39,6 @@ def unused_set(policy: m.Policy) -> Iterator[Diagnostic]:
 
 def _in_cells(tables: Tables) -> Iterator[str]:
     """Every name in a condition or an effect."""
-    from privtab.model.conditions import privilege_names
-
     for cell in condition_cells(tables):
         if cell.expression is not None:
             yield from (name.text for name in privilege_names(cell.expression))
@@ -52,43 +46,41 @@ def _in_cells(tables: Tables) -> Iterator[str]:
     yield from (name.text for effect in effects for term in effect.terms or () for name in term.names)
 
 
-# P326: an alias of an alias.
-ALIAS_CHAIN = FindingKind("P326", "alias-chain", Severity.NOTE)
-
-
-@check(ALIAS_CHAIN)
-def alias_chain(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P326", Severity.NOTE)
+def alias_chain(policy: m.Policy) -> Iterator[Found]:
     """Aliases of another alias instead of the privilege itself."""
     for decl in policy.tables.privileges:
         if decl.alias_of is not None and decl.alias_of.value in policy.aliases:
             privilege = policy.aliases[decl.name.value].of
-            yield ALIAS_CHAIN.at(
+            yield Found(
                 decl.alias_of.span,
                 f"`{decl.name.value}` is an alias of the alias `{decl.alias_of.value}`",
                 f"name the privilege itself: `alias_of: {privilege}`",
             )
 
 
-# P332: two names that are easily confused.
-NEAR_DUPLICATE_NAME = FindingKind("P332", "near-duplicate-name", Severity.NOTE)
 _LONG = 5
 """In shorter words, one letter often makes the intended difference, as in get and set."""
 
 
-@check(NEAR_DUPLICATE_NAME)
-def near_duplicate_name(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P332", Severity.NOTE)
+def near_duplicate_name(policy: m.Policy) -> Iterator[Found]:
     """Names of one kind that differ only by plural, word order, or one letter; those that differ in case alone are P344.
 
     Skipped are: an alias and its privilege; operations that share a row, or have different titles; and `single` types,
     as collections of another type. Plurals and word order of operations are left to the document if every row of both
     has a `source`.
     """
-    intended = {"privilege": aliases(policy), "operation": _intended_operations(_rows(policy))}
+    same_privilege = aliases(policy)
+    intended: dict[str, Callable[[str, str, bool], bool]] = {
+        "privilege": lambda name, other, _: same_privilege(name, other),
+        "operation": _intended_operations(_rows(policy)),
+    }
     for kind, names in names_by_kind(policy).items():
         if kind != "attribute":
             single = {name for name, type_ in policy.entities.items() if type_.single} if kind == "type" else set()
             compared = {name: span for name, span in names.items() if name not in single}
-            yield from _pairs(kind, compared, intended.get(kind, _never))
+            yield from _pairs(kind, compared, intended.get(kind, lambda *_: False))
 
 
 def names_by_kind(policy: m.Policy) -> dict[str, Mapping[str, Span]]:
@@ -111,7 +103,7 @@ def _rows(policy: m.Policy) -> dict[str, list[RowDecl]]:
     return rows
 
 
-def _pairs(kind: str, names: Mapping[str, Span], is_intended: Callable[[str, str, bool], bool]) -> Iterator[Diagnostic]:
+def _pairs(kind: str, names: Mapping[str, Span], is_intended: Callable[[str, str, bool], bool]) -> Iterator[Found]:
     for name, other in _similar_pairs(names):
         same_words = _words(name) == _words(other)
         if name.casefold() == other.casefold():
@@ -119,7 +111,7 @@ def _pairs(kind: str, names: Mapping[str, Span], is_intended: Callable[[str, str
         if (same_words or _one_letter(name, other)) and not is_intended(name, other, same_words):
             (span, other_span) = names[name], names[other]
             (first, _), (second, second_span) = sorted(((name, span), (other, other_span)), key=lambda pair: pair[1])
-            yield NEAR_DUPLICATE_NAME.at(
+            yield Found(
                 second_span,
                 f"the {kind}s `{first}` and `{second}` are easily confused",
                 "use one name if they mean the same; else distinguish them, by a title if the names are fixed",
@@ -144,18 +136,14 @@ def _without(words: list[str], number: int, index: int) -> tuple[str, ...]:
     return (*words[:number], word[:index] + word[index + 1 :], *words[number + 1 :])
 
 
-def _never(_name: str, _other: str, _same_words: bool) -> bool:  # noqa: FBT001  signature shared with other functions
-    return False
-
-
-def aliases(policy: m.Policy) -> Callable[[str, str, bool], bool]:
+def aliases(policy: m.Policy) -> Callable[[str, str], bool]:
     """Whether two names are of one privilege."""
     root = {name: name for name in policy.privileges} | {name: alias.of for name, alias in policy.aliases.items()}
-    return lambda name, other, _: name in root and root.get(name) == root.get(other)
+    return lambda name, other: name in root and root.get(name) == root.get(other)
 
 
 def _intended_operations(rows: Mapping[str, list[RowDecl]]) -> Callable[[str, str, bool], bool]:
-    def is_intended(name: str, other: str, same_words: bool) -> bool:  # noqa: FBT001  as above
+    def is_intended(name: str, other: str, same_words: bool) -> bool:  # noqa: FBT001  called by position
         decls, other_decls = rows[name], rows[other]
         together = {id(decl.body) for decl in decls} & {id(decl.body) for decl in other_decls}
         titled = all(decl.title for decl in (*decls, *other_decls))
@@ -165,8 +153,6 @@ def _intended_operations(rows: Mapping[str, list[RowDecl]]) -> Callable[[str, st
 
 
 def _flags(policy: m.Policy) -> dict[str, Span]:
-    from privtab.model.nodes import conditions, flags
-
     first: dict[str, Span] = {}
     for row in policy.rows.values():
         for condition in conditions(row):
@@ -200,12 +186,8 @@ def _one_letter(name: str, other: str) -> bool:
     )
 
 
-# P333: two roles with the same grants.
-SAME_ROLE = FindingKind("P333", "same-role", Severity.NOTE)
-
-
-@check(SAME_ROLE)
-def same_role(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P333", Severity.NOTE)
+def same_role(policy: m.Policy) -> Iterator[Found]:
     """Roles with the same scope and default grants, after resolving sets and aliases; skips roles without grants."""
     first: dict[tuple[str | None, frozenset[tuple[str, str]]], str] = {}
     places = {role.name.value: role.name.span for role in policy.tables.roles}
@@ -215,7 +197,7 @@ def same_role(policy: m.Policy) -> Iterator[Diagnostic]:
             continue
         twin = first.setdefault((role.scope, grants), role.name)
         if twin != role.name:
-            yield SAME_ROLE.at(
+            yield Found(
                 places[role.name],
                 f"the role `{role.name}` grants the same as `{twin}`",
                 "one role is enough, unless states grant more to one of them",
@@ -223,27 +205,17 @@ def same_role(policy: m.Policy) -> Iterator[Diagnostic]:
             )
 
 
-# P344: two names that differ in case alone.
-DIFFERS_IN_CASE = FindingKind("P344", "differs-in-case", Severity.WARNING)
-
-_SAME_WORDS = True
-
-
-@check(DIFFERS_IN_CASE)
-def differs_in_case(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P344", Severity.WARNING)
+def differs_in_case(policy: m.Policy) -> Iterator[Found]:
     """Names of one kind that are the same where case does not count, as in SQL, in HTTP headers and in many file systems."""
     same_privilege = aliases(policy)
     for kind, names in names_by_kind(policy).items():
         first: dict[str, str] = {}
-        for name, span in sorted(names.items(), key=_by_place):
+        for name, span in sorted(names.items(), key=itemgetter(1)):
             other = first.setdefault(name.casefold(), name)
-            if other != name and not (kind == "privilege" and same_privilege(name, other, _SAME_WORDS)):
-                yield DIFFERS_IN_CASE.at(
+            if other != name and not (kind == "privilege" and same_privilege(name, other)):
+                yield Found(
                     span,
                     f"the {kind}s `{other}` and `{name}` differ in case alone",
                     "they are different names here; use one spelling if they mean the same, else another word",
                 )
-
-
-def _by_place(named: tuple[str, Span]) -> Span:
-    return named[1]

@@ -3,43 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
-from privtab.checks._view import check, view_of
-from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
+from privtab.checks._view import Found, View, check, view_of
+from privtab.diagnostics import Severity, Span
 from privtab.errors import Undecided
 from privtab.hints import listed
-
-if TYPE_CHECKING:
-    from privtab.checks._view import View
-    from privtab.model import nodes as m
+from privtab.ir.formula import own_condition
+from privtab.model import nodes as m
+from privtab.model.nodes import (
+    AnyOf,
+    CanDo,
+    HoldsPrivilege,
+    Related,
+    alternatives,
+    conditions,
+    flags,
+    flat,
+    row_terms,
+    terms,
+)
 
 
 # P304: a privilege that also suffices on an ancestor, so that an allow there bypasses a denial below.
-BYPASSED_DENY = FindingKind("P304", "bypassed-deny", Severity.WARNING)
-
-
-@check(BYPASSED_DENY)
-def bypassed_deny(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P304", Severity.WARNING, once=True)
+def bypassed_deny(policy: m.Policy) -> Iterator[Found]:
     """`P (catalog, schema)` where P is inherited, under `deny: overrides`, each name of an ancestor once."""
-    from privtab.model.nodes import conditions
-
     if policy.semantics.deny != "overrides":
         return
-    reported: set[tuple[int, int]] = set()
     for row in policy.rows.values():
         for condition in conditions(row):
             for upper, lower, privilege in _pairs(policy, condition):
-                key = (id(upper.spot.cell), upper.spot.start)
-                if key not in reported:
-                    reported.add(key)
-                    yield _bypassed_deny_finding(upper, lower, privilege)
+                yield Found(
+                    upper.spot.span,
+                    f"`{privilege}` on the `{upper.types[0]}` bypasses a denial on the `{lower.types[0]}`",
+                    f"name the `{lower.types[0]}` alone: grants on the `{upper.types[0]}` reach it by inheritance",
+                )
 
 
 def _pairs(policy: m.Policy, condition: m.Condition) -> Iterator[tuple[m.TargetSlot, m.TargetSlot, str]]:
     """Targets of one `or`, the upper one above the lower one, where the same privilege on either suffices."""
-    from privtab.model.nodes import AnyOf, HoldsPrivilege, alternatives, flat, terms
-
     single_terms = [term for term in terms(condition) if isinstance(term, HoldsPrivilege)]
     groups: list[list[HoldsPrivilege]] = [[term] for term in single_terms]
     groups.extend(
@@ -58,42 +61,25 @@ def _pairs(policy: m.Policy, condition: m.Condition) -> Iterator[tuple[m.TargetS
                     yield place, other_place, common[0]
 
 
-def _bypassed_deny_finding(upper: m.TargetSlot, lower: m.TargetSlot, privilege: str) -> Diagnostic:
-    return BYPASSED_DENY.at(
-        upper.spot.span,
-        f"`{privilege}` on the `{upper.types[0]}` bypasses a denial on the `{lower.types[0]}`",
-        f"name the `{lower.types[0]}` alone: grants on the `{upper.types[0]}` reach it by inheritance",
-    )
-
-
 # P311: a condition that every caller meets if the request sets no flag.
-OPEN_WITHOUT_FLAG = FindingKind("P311", "open-without-flag", Severity.WARNING)
-
-
-@check(OPEN_WITHOUT_FLAG)
-def open_without_flag(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P311", Severity.WARNING, once=True)
+def open_without_flag(policy: m.Policy) -> Iterator[Found]:
     """`requires` and `each` in which every alternative, or one of them, is only a `when`.
 
     Flags only add requirements, so a condition that requires nothing without flags is open; if it requires nothing with
     all flags either, it is equivalent to `anyone`. `anyone and (A when f)` states that it is open, and is skipped.
     """
-    from privtab.model.nodes import conditions
-
-    reported: set[tuple[int, int]] = set()
     for row in policy.rows.values():
         for condition in conditions(row):
             if not requires_nothing(condition, flags=False) or requires_nothing(condition, flags=True):
                 continue
             first = _first(condition)
-            if first is not None and (key := (id(first.spot.cell), first.spot.start)) not in reported:
-                reported.add(key)
+            if first is not None:
                 yield _open_without_flag_finding(condition, first)
 
 
 def requires_nothing(condition: m.Condition, *, flags: bool) -> bool:
     """Whether the condition always holds if the request sets all flags and has all objects, or none. A `can` counts as a requirement."""
-    from privtab.model import nodes as m
-
     match condition:
         case m.AllOf(parts=parts):
             return all(requires_nothing(part, flags=flags) for part in parts)
@@ -111,8 +97,6 @@ def requires_nothing(condition: m.Condition, *, flags: bool) -> bool:
 
 def _first(condition: m.Condition) -> m.Required | m.LeftOut | None:
     """The first `when` that opens the condition; None if `anyone` beside it states that it is meant to be open."""
-    from privtab.model import nodes as m
-
     match condition:
         case m.Required() | m.LeftOut():
             return condition
@@ -125,27 +109,21 @@ def _first(condition: m.Condition) -> m.Required | m.LeftOut | None:
     return next((first for first in found if first is not None), None)
 
 
-def _open_without_flag_finding(condition: m.Condition, first: m.Required | m.LeftOut) -> Diagnostic:
-    from privtab.model import nodes as m
-
+def _open_without_flag_finding(condition: m.Condition, first: m.Required | m.LeftOut) -> Found:
     flags = dict.fromkeys(node.flag for node in m.walk(condition) if isinstance(node, m.Required))
     objects = dict.fromkeys(node.slot for node in m.walk(condition) if isinstance(node, m.LeftOut))
     named = (("flag", tuple(flags)), ("object", tuple(objects)))
     without = [f"the {what}{'s' if len(names) > 1 else ''} {listed(names)}" for what, names in named if names]
     word = first.flag if isinstance(first, m.Required) else first.slot
-    return OPEN_WITHOUT_FLAG.at(
+    return Found(
         first.spot.span,
         f"without {' and '.join(without)} this condition holds for every caller",
         f"put it beside what is always required: `A and (B when {word})`",
     )
 
 
-# P319: a row or an object of any type that nothing restricts.
-UNBOUNDED_ANY = FindingKind("P319", "unbounded-any", Severity.WARNING)
-
-
-@check(UNBOUNDED_ANY)
-def unbounded_any(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P319", Severity.WARNING)
+def unbounded_any(policy: m.Policy) -> Iterator[Found]:
     """Rows for every type that require at most the gate, and `with` objects of `any` type that fit every type.
 
     A row of `any` with `for` names its types. Ownership and membership are no restriction: any entity may be owned.
@@ -158,7 +136,7 @@ def unbounded_any(policy: m.Policy) -> Iterator[Diagnostic]:
         reported.add(row.decl.span)
         if row.origin != "row" and row.decl.for_types is None and _requires_nothing(view, row):
             beyond_gate = " beyond the gate" if row.gate is not None else ""
-            yield UNBOUNDED_ANY.at(
+            yield Found(
                 row.decl.span,
                 f"`{row.operation}` exists on every type, and nothing is required{beyond_gate}",
                 "name the types it is for: `for: [TYPE]`"
@@ -167,7 +145,7 @@ def unbounded_any(policy: m.Policy) -> Iterator[Diagnostic]:
             )
         for decl in row.decl.withs:
             if decl.types is None and _allows_every_type(policy, row, decl.name.value):
-                yield UNBOUNDED_ANY.at(
+                yield Found(
                     decl.name.span,
                     f"`{decl.name.value}` may be an entity of any type at all",
                     "name its types, or require what only some can give: a privilege, or `can OPERATION`",
@@ -175,17 +153,12 @@ def unbounded_any(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 def _requires_nothing(view: View, row: m.Row) -> bool:
-    from privtab.ir.formula import conjunction
-
     rule = view.rule(row)
-    required = rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
-    return view.implies(rule, rule.gate, required)
+    return view.implies(rule, rule.gate, own_condition(rule))
 
 
 def _allows_every_type(policy: m.Policy, row: m.Row, name: str) -> bool:
     """Whether the row uses the object, but only in ways that every type allows."""
-    from privtab.model.nodes import CanDo, HoldsPrivilege, Related, row_terms
-
     terms = [
         term for term in row_terms(row) if isinstance(term, HoldsPrivilege | Related | CanDo) and _refers_to(term, name)
     ]
@@ -197,27 +170,22 @@ def _refers_to(term: m.HoldsPrivilege | m.Related | m.CanDo, name: str) -> bool:
     return any(place.slot == name for place in term.places)
 
 
-# P335: a row that gives every caller something on an existing entity.
-OPEN_GRANT = FindingKind("P335", "open-grant", Severity.WARNING)
 _CREATING = frozenset(
     ["create", "add", "register", "make", "new", "deploy", "submit", "upload", "import", "copy", "clone", "run", "sign"]
 )
 
 
-@check(OPEN_GRANT)
-def open_grant(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P335", Severity.WARNING, once=True)
+def open_grant(policy: m.Policy) -> Iterator[Found]:
     """Rows that require at most the gate, and grant or give ownership of an entity that they do not create."""
-    from privtab.ir.formula import conjunction
-
     view = view_of(policy)
-    reported: set[Span] = set()
     for row in policy.rows.values():
         gains = [outcome for outcome in row.outcomes if outcome.kind == "grant" or outcome.what == "owner"]
         gains = [outcome for outcome in gains if outcome.kind != "revoke"]
-        if _creates(row) or not gains or row.decl.span in reported:
+        if _creates(row) or not gains:
             continue
         rule = view.rule(row)
-        required = rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
+        required = own_condition(rule)
         try:
             # A flag that the gate does not depend on only adds requirements.
             settings = view.settings(rule, rule.gate, types_of=required)
@@ -226,8 +194,7 @@ def open_grant(policy: m.Policy) -> Iterator[Diagnostic]:
             view.undecided(row)
             continue
         if is_open:
-            reported.add(row.decl.span)
-            yield OPEN_GRANT.at(
+            yield Found(
                 row.decl.span,
                 f"every caller gets `{gains[0].what}` of a `{gains[0].type}` by `{row.operation}`",
                 "require something that not every caller has",
@@ -242,32 +209,22 @@ def _creates(row: m.Row) -> bool:
 
 
 # P340: a row that requires less if the caller forgets a flag.
-FORGETTABLE_FLAG = FindingKind("P340", "forgettable-flag", Severity.NOTE)
-
-
-@check(FORGETTABLE_FLAG)
-def forgettable_flag(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P340", Severity.NOTE, once=True)
+def forgettable_flag(policy: m.Policy) -> Iterator[Found]:
     """The first `when` of each flag that the row itself uses and that `flags` does not declare; each once.
 
     A condition that requires nothing without flags is left to P311, or states with `anyone` that it is intended.
     """
-    from privtab.model.nodes import conditions, flags
-
-    reported: set[tuple[int, int]] = set()
     for row in policy.rows.values():
         declared = {flag.name.value for flag in row.decl.flags}
         for condition in conditions(row):
             if requires_nothing(condition, flags=False):
                 continue
             for when in flags(condition):
-                key = (id(when.spot.cell), when.spot.start)
                 if when.flag in declared:
                     continue
                 declared.add(when.flag)
-                if key in reported:
-                    continue
-                reported.add(key)
-                yield FORGETTABLE_FLAG.at(
+                yield Found(
                     when.spot.span,
                     f"a request without the flag `{when.flag}` has fewer requirements",
                     f"make every request state it: `flags: {{{when.flag}: required}}`; or `optional`, if that is intended",

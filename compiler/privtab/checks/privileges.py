@@ -2,65 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator
 
 from privtab.checks._parts import condition_cells, with_implied
-from privtab.checks._view import check, view_of
-from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
+from privtab.checks._view import Found, check, view_of
+from privtab.diagnostics import Severity, Span
 from privtab.hints import listed
+from privtab.ir.formula import atoms, item_condition
+from privtab.ir.nodes import Has
+from privtab.model import nodes as m
+from privtab.model.conditions import privilege_names
+from privtab.model.nodes import CellPart, HoldsPrivilege, Policy, row_terms
 from privtab.names import ANY_PRIVILEGE, NAMED_PRIVILEGE, quoted
 
-if TYPE_CHECKING:
-    from privtab.model import nodes as m
-    from privtab.model.nodes import CellPart, Policy
 
-
-# P301: a deprecated privilege in use.
-DEPRECATED_PRIVILEGE = FindingKind("P301", "deprecated-privilege", Severity.WARNING)
-
-
-@check(DEPRECATED_PRIVILEGE)
-def deprecated_privilege(policy: Policy) -> Iterator[Diagnostic]:
+@check("P301", Severity.WARNING, once=True)
+def deprecated_privilege(policy: Policy) -> Iterator[Found]:
     """Uses in conditions, effects, sets, `implies` and default grants."""
     deprecated = {n: a.deprecated for n, a in policy.aliases.items() if a.deprecated is not None}
     deprecated |= {n: p.deprecated for n, p in policy.privileges.items() if p.deprecated is not None}
     if not deprecated:
         return
-    for name, span in _uses(policy):
-        if name in deprecated:
-            same = (
-                f"write `{quoted(policy.aliases[name].of)}`, which means the same" if name in policy.aliases else None
-            )
-            yield DEPRECATED_PRIVILEGE.at(span, f"`{name}` is deprecated", same or deprecated[name])
+    for name, span in _uses(policy, deprecated):
+        same = f"write `{quoted(policy.aliases[name].of)}`, which means the same" if name in policy.aliases else None
+        yield Found(span, f"`{name}` is deprecated", same or deprecated[name])
 
 
-def _uses(policy: Policy) -> Iterator[tuple[str, Span]]:
-    from privtab.model.nodes import HoldsPrivilege, row_terms
-
-    reported: set[tuple[int, int, int]] = set()
+def _uses(policy: Policy, names: Collection[str]) -> Iterator[tuple[str, Span]]:
+    """The places where some names of privileges are used; may repeat."""
     for row in policy.rows.values():
         uses = [use for term in row_terms(row) if isinstance(term, HoldsPrivilege) for use in term.uses]
         uses += [outcome.use for outcome in row.outcomes if outcome.use is not None]
-        for use in uses:
-            key = (id(use.spot.cell), use.spot.start, use.spot.end)
-            if key not in reported:
-                reported.add(key)
-                yield use.written, use.spot.span
-    for set_ in policy.tables.sets:
-        yield from ((word.value, word.span) for word in set_.members)
-    for privilege in policy.tables.privileges:
-        yield from ((word.value, word.span) for word in privilege.implies)
-    for role in policy.tables.roles:
-        yield from ((word.value, word.span) for _, words in role.grants for word in words)
+        yield from ((use.written, use.spot.span) for use in uses if use.written in names)
+    tables = policy.tables
+    words = [word for set_ in tables.sets for word in set_.members]
+    words += (word for privilege in tables.privileges for word in privilege.implies)
+    words += (word for role in tables.roles for _, granted in role.grants for word in granted)
+    yield from ((word.value, word.span) for word in words if word.value in names)
 
 
-# P302: a privilege that no row requires.
-NEVER_REQUIRED = FindingKind("P302", "never-required", Severity.WARNING)
-
-
-@check(NEVER_REQUIRED)
-def never_required(policy: Policy) -> Iterator[Diagnostic]:
+@check("P302", Severity.WARNING)
+def never_required(policy: Policy) -> Iterator[Found]:
     """Privileges that no condition names in any row, reading or variant, not even by an alias or a set, nor any that they imply.
 
     Or that conditions name, but that decide nothing: no minimal set contains them.
@@ -79,21 +61,16 @@ def never_required(policy: Policy) -> Iterator[Diagnostic]:
 
 def _in_force(policy: Policy) -> frozenset[str]:
     """The privileges that the rows in force name."""
-    from privtab.ir.formula import atoms, item_condition
-    from privtab.ir.nodes import Has
-
     rules = view_of(policy).program.rules.values()
     return frozenset(a.privilege for rule in rules for a in atoms(item_condition(rule)) if isinstance(a, Has))
 
 
-def _never_required_finding(policy: Policy, name: str, message: str, advice: str) -> Diagnostic:
-    return NEVER_REQUIRED.at(policy.declared[name].span, message, f"granting it changes nothing: {advice}, or drop it")
+def _never_required_finding(policy: Policy, name: str, message: str, advice: str) -> Found:
+    return Found(policy.declared[name].span, message, f"granting it changes nothing: {advice}, or drop it")
 
 
 def required(policy: Policy) -> Iterator[str]:
     """The privileges that conditions name in any row, reading or variant."""
-    from privtab.model.conditions import privilege_names
-
     for cell in condition_cells(policy.tables):
         if cell.expression is not None:
             for name in privilege_names(cell.expression):
@@ -105,12 +82,8 @@ def required(policy: Policy) -> Iterator[str]:
                     yield from policy.sets.get(name.text, (name.text,))
 
 
-# P305: a privilege that rows require and no row ever grants, in a file whose rows grant privileges.
-NEVER_GRANTED = FindingKind("P305", "never-granted", Severity.WARNING)
-
-
-@check(NEVER_GRANTED)
-def never_granted(policy: Policy) -> Iterator[Diagnostic]:
+@check("P305", Severity.WARNING)
+def never_granted(policy: Policy) -> Iterator[Found]:
     """One finding for each type whose privileges come from no row's effect, no role and no ownership.
 
     Root types are skipped, since their privileges are granted from outside. Privileges that only a core row grants are
@@ -132,7 +105,7 @@ def never_granted(policy: Policy) -> Iterator[Diagnostic]:
         first.setdefault(key, spot)
     for (type_, core), privileges in lacking.items():
         addition = "; only a core row does" if core else ""
-        yield NEVER_GRANTED.at(
+        yield Found(
             first[type_, core].span,
             f"no row ever grants {listed(privileges)} on the type `{type_}`{addition}",
             f"only an administrator can give it, unless a row that creates the `{type_}` grants it",
@@ -141,8 +114,6 @@ def never_granted(policy: Policy) -> Iterator[Diagnostic]:
 
 def _required(policy: Policy) -> dict[tuple[str, str], CellPart]:
     """The privileges that conditions require, with the first place of each."""
-    from privtab.model.nodes import HoldsPrivilege, row_terms
-
     first: dict[tuple[str, str], CellPart] = {}
     for row in policy.rows.values():
         for term in row_terms(row):
@@ -169,12 +140,8 @@ def _granted(policy: Policy, *, core: bool) -> set[tuple[str, str]]:
     return granted
 
 
-# P307: a role's default grant on a type that its scope does not contain.
-GRANT_OUTSIDE_SCOPE = FindingKind("P307", "grant-outside-scope", Severity.WARNING)
-
-
-@check(GRANT_OUTSIDE_SCOPE)
-def grant_outside_scope(policy: Policy) -> Iterator[Diagnostic]:
+@check("P307", Severity.WARNING)
+def grant_outside_scope(policy: Policy) -> Iterator[Found]:
     """Default grants that never count, since the role gives its privileges only within the scope it is assigned for."""
     for role in policy.tables.all_roles:
         if role.scope is None:
@@ -182,19 +149,15 @@ def grant_outside_scope(policy: Policy) -> Iterator[Diagnostic]:
         for type_, _ in role.grants:
             if not policy.hierarchy.within(type_.value, role.scope.value):
                 inside = policy.hierarchy.inside(role.scope.value)
-                yield GRANT_OUTSIDE_SCOPE.at(
+                yield Found(
                     type_.span,
                     f"a `{type_.value}` is never within the scope of `{role.name.value}`, a `{role.scope.value}`",
                     f"the scope holds {listed(inside)}",
                 )
 
 
-# P321: a default grant of a role that changes no answer.
-IDLE_ROLE_GRANT = FindingKind("P321", "idle-role-grant", Severity.WARNING)
-
-
-@check(IDLE_ROLE_GRANT)
-def idle_role_grant(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P321", Severity.WARNING)
+def idle_role_grant(policy: m.Policy) -> Iterator[Found]:
     """Privileges that a role grants on a type although no row requires them there or, with inheritance, below.
 
     A set is reported if none of its members is required. A role without any effective grant is reported once.
@@ -212,7 +175,7 @@ def idle_role_grant(policy: m.Policy) -> Iterator[Diagnostic]:
         ]
         if len(idle) == sum(len(words) for _, words in role.grants):
             message = f"the role `{role.name.value}` grants nothing that a row requires"
-            yield IDLE_ROLE_GRANT.at(
+            yield Found(
                 role.name.span,
                 message,
                 "grant what its holders are meant to do, or drop it: grants of a state need no declaration",
@@ -220,7 +183,7 @@ def idle_role_grant(policy: m.Policy) -> Iterator[Diagnostic]:
             continue
         for type_, word in idle:
             message = f"no row requires `{word.value}` on a `{type_.value}`"
-            yield IDLE_ROLE_GRANT.at(word.span, message, "drop it, or add rows that require it")
+            yield Found(word.span, message, "drop it, or add rows that require it")
 
 
 def _members(policy: m.Policy, name: str) -> tuple[str, ...]:
@@ -229,12 +192,8 @@ def _members(policy: m.Policy, name: str) -> tuple[str, ...]:
     return policy.sets.get(name, (name,))
 
 
-# P337: a type in `on` where no row requires the privilege.
-IDLE_TYPE = FindingKind("P337", "idle-type", Severity.NOTE)
-
-
-@check(IDLE_TYPE)
-def idle_type(policy: m.Policy) -> Iterator[Diagnostic]:
+@check("P337", Severity.NOTE)
+def idle_type(policy: m.Policy) -> Iterator[Found]:
     """Types on which a privilege can be granted but changes no answer, neither there nor, with inheritance, below.
 
     A privilege that nothing requires at all is reported by another finding.
@@ -245,7 +204,7 @@ def idle_type(policy: m.Policy) -> Iterator[Diagnostic]:
         for word in decl.on or ():
             name = decl.name.value
             if name in required and not view.can_matter(name, word.value):
-                yield IDLE_TYPE.at(
+                yield Found(
                     word.span,
                     f"no row requires `{name}` on a `{word.value}`",
                     "granting it there changes nothing: drop the type, or add rows that require it",
@@ -253,11 +212,8 @@ def idle_type(policy: m.Policy) -> Iterator[Diagnostic]:
 
 
 # P342: a privilege that nothing requires and that only implies others, as a set does.
-IMPLICATION_AS_SET = FindingKind("P342", "implication-as-set", Severity.NOTE)
-
-
-@check(IMPLICATION_AS_SET)
-def implication_as_set(policy: Policy) -> Iterator[Diagnostic]:
+@check("P342", Severity.NOTE)
+def implication_as_set(policy: Policy) -> Iterator[Found]:
     """Privileges with `implies` that no condition requires and no other list of `implies` names, in a file without denials.
 
     A denial of a set denies its members, and one of a privilege does not deny what the privilege implies: with denials they differ.
@@ -269,7 +225,7 @@ def implication_as_set(policy: Policy) -> Iterator[Diagnostic]:
     for privilege in policy.privileges.values():
         implied = [name for name in privilege.implies if policy.privileges[name].granted]
         if implied and privilege.name not in named:
-            yield IMPLICATION_AS_SET.at(
+            yield Found(
                 policy.declared[privilege.name].span,
                 f"no row requires `{privilege.name}`: it stands for what it implies",
                 f"`sets: {{{privilege.name}: [{', '.join(implied)}]}}` says the same",
@@ -277,11 +233,8 @@ def implication_as_set(policy: Policy) -> Iterator[Diagnostic]:
 
 
 # P343: a privilege that does not give what those that it implies imply.
-IMPLICATION_STOPS = FindingKind("P343", "implication-stops", Severity.NOTE)
-
-
-@check(IMPLICATION_STOPS)
-def implication_stops(policy: Policy) -> Iterator[Diagnostic]:
+@check("P343", Severity.NOTE)
+def implication_stops(policy: Policy) -> Iterator[Found]:
     """One finding for each privilege, about the types on which all three privileges can be granted."""
     privileges = policy.privileges
     for first in privileges.values():
@@ -294,7 +247,7 @@ def implication_stops(policy: Policy) -> Iterator[Diagnostic]:
                     missing.setdefault(third, name)
         if missing:
             third, second_name = next(iter(missing.items()))
-            yield IMPLICATION_STOPS.at(
+            yield Found(
                 policy.declared[first.name].span,
                 f"`{first.name}` implies `{second_name}`, which implies `{third}`, but does not imply {listed(missing)}",
                 "implication is one step: add it to the list, if the document says so",

@@ -140,12 +140,8 @@ class _DriverReader(DocumentReader):
         texts = {key: self.text(inner.get(key), f"`{key}`") for key in ("quote", "database", "separator")}
         database = texts["database"]
         if database is not None and database.value not in self.program.entities:
-            self.report(
-                "C001",
-                database.span,
-                f"unknown type `{database.value}`",
-                near(database.value, self.program.entities, "types"),
-            )
+            advice = near(database.value, self.program.entities, "types")
+            self.report("C001", database.span, f"unknown type `{database.value}`", advice)
         signs = self.signs(inner, AnswerPatterns())
         http = self.kind == "http"
         return DriverDocument(
@@ -186,12 +182,8 @@ class _DriverReader(DocumentReader):
     def made(self, node: Node, what: str) -> Lifecycle:
         """How something is created and removed."""
         fields = self.fields(node, what, ("make", "drop", "outside"), ("make",)) or {}
-        outside = "outside" in fields and self.word(fields["outside"], "`outside`", ("true", "false")) == "true"
-        return Lifecycle(
-            make=self.calls(fields.get("make"), "`make`"),
-            drop=self.calls(fields.get("drop"), "`drop`"),
-            outside=outside,
-        )
+        make, drop = (self.calls(fields.get(key), f"`{key}`") for key in ("make", "drop"))
+        return Lifecycle(make=make, drop=drop, outside=self.flag(fields, "outside"))
 
     def rows(self, node: Node | None) -> MappingOf[tuple[str, str], Calls]:
         """How rows of a state are created."""
@@ -223,15 +215,11 @@ class _DriverReader(DocumentReader):
             names = tuple(operation for entity, operation in self.program.rules if entity == type_.text)
             for key, entry in self.entries(value, f"`{type_.text}`"):
                 for name in (part.strip() for part in key.text.split(",")):
-                    if name not in names:
-                        self.report(
-                            "C001",
-                            key,
-                            f"unknown operation `{name}` on `{type_.text}`",
-                            near(name, names, "operations"),
-                        )
-                    else:
+                    if name in names:
                         yield (type_.text, name), self.operation(entry, signs)
+                        continue
+                    message = f"unknown operation `{name}` on `{type_.text}`"
+                    self.report("C001", key, message, near(name, names, "operations"))
 
     def operation(self, node: Node, signs: AnswerPatterns) -> Operation:
         """One operation: its calls, or a mapping that says more."""
@@ -239,20 +227,19 @@ class _DriverReader(DocumentReader):
             return Operation(calls=self.calls(node, "an operation"), signs=signs)
         fields = self.fields(node, "an operation", _OPERATION) or {}
         calls = self.calls(fields["sql"], "`sql`") if "sql" in fields else self.http(node, fields)
-        flags = {
-            name: self.word(fields[name], f"`{name}`", ("true", "false")) == "true"
-            for name in ("login", "changes")
-            if name in fields
-        }
         shows = self.text(fields.get("shows"), "`shows`")
         changing = any(call.method not in ("", "get", "head") for call in calls)
         return Operation(
             calls=calls,
             signs=self.signs(fields, signs),
-            login=flags.get("login", False),
-            changes=flags.get("changes", changing),
+            login=self.flag(fields, "login"),
+            changes=self.flag(fields, "changes") if "changes" in fields else changing,
             shows=None if shows is None else shows.value,
         )
+
+    def flag(self, fields: MappingOf[str, Node], key: str) -> bool:
+        """Whether a key says `true`."""
+        return self.word(fields.get(key), f"`{key}`", ("true", "false")) == "true"
 
     def calls(self, node: Node | None, what: str) -> Calls:
         """Statements or requests, one or a list."""
@@ -272,11 +259,8 @@ class _DriverReader(DocumentReader):
         methods = [method for method in METHODS if method in fields]
         if len(methods) != 1:
             if fields:
-                self.report(
-                    "C001",
-                    node,
-                    f"a request has one of {', '.join(f'`{method}`' for method in METHODS)}, with its path",
-                )
+                listed = ", ".join(f"`{method}`" for method in METHODS)
+                self.report("C001", node, f"a request has one of {listed}, with its path")
             return ()
         path = self.text(fields[methods[0]], f"`{methods[0]}`")
         body = self.text(fields.get("body"), "`body`")

@@ -256,7 +256,7 @@ def _packed(
     marked: bool,
 ) -> QuestionPlan:
     """The chosen candidates as questions: those that may change something come last."""
-    reached = {key for row in rows for key in dependencies(program).of(row)}
+    reached = {key for row in rows for key in dependencies(program, row)}
     rules = [rule for key, rule in program.rules.items() if key in reached]
     packing = Packing(program, rules, prefix, _mark(rows, chosen) if marked else "")
     cells: list[Cell] = []

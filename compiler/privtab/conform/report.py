@@ -199,7 +199,7 @@ def _with_causes(plan: QuestionPlan, rows: Sequence[RowReport]) -> list[RowRepor
                 if row.verdict in WRONG
                 and other.verdict is row.verdict
                 and other is not row
-                and reached in dependencies(plan.program).of(key)
+                and reached in dependencies(plan.program, key)
             ),
         )
         for key, row in found.items()

@@ -18,7 +18,7 @@ from privtab.ir.names import condition_text
 from privtab.ir.nodes import ALWAYS, Program, Rule
 from privtab.pipeline import find_policy, program_of
 from privtab.reference.evaluate import Reference
-from privtab.scenarios.masks import Key, Mask, Observed, dependencies
+from privtab.scenarios.masks import Key, Mask, Observed, dependencies, dependents
 from privtab.scenarios.mutants import Mutants
 from privtab.source import SourceFile, load
 from privtab.syntax.keys import OPEN
@@ -151,11 +151,11 @@ class _AnsweredRows:
 
     def wrong_answers(self, rule: Rule) -> int:
         """How many answers a changed row does not give, with those about rows that refer to it."""
-        return sum(self.wrong(key, rule) for key in (_key(rule), *dependencies(self.program).dependents(_key(rule))))
+        return sum(self.wrong(key, rule) for key in (_key(rule), *dependents(self.program, _key(rule))))
 
     def in_order(self) -> list[Key]:
         """The rows with questions, each after those that it refers to."""
-        return sorted(self.rows, key=lambda key: len(dependencies(self.program).of(key)))
+        return sorted(self.rows, key=lambda key: len(dependencies(self.program, key)))
 
 
 def propose(
@@ -191,7 +191,7 @@ def _found(
     changes: Mapping[Key, RowChange],
 ) -> RowChange | None:
     """The change of a row, or of one that it refers to, that gives every answer about both; the best for rows that refer to it."""
-    below = sorted(dependencies(observed.program).of(key) - {key} - set(changes))
+    below = sorted(dependencies(observed.program, key) - {key} - set(changes))
     for culprit in (key, *below):
         fitting: list[tuple[int, int, str, Rule]] = []
         for number, (text, rule) in enumerate(_candidates(observed, culprit, readings)):

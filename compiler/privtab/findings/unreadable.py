@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
+from privtab.diagnostics import Diagnostic, Related, Severity, Span
+from privtab.findings import Said, finding
 from privtab.hints import did_you_mean, listed, nearest
 from privtab.names import small_letters
 
@@ -16,17 +17,11 @@ if TYPE_CHECKING:
     from privtab.source import SourceFile
 
 
-# P001: the file is not UTF-8.
-NOT_UTF8 = FindingKind("P001", "not-utf8", Severity.ERROR)
+@finding("P001")
+def not_utf8() -> Said:
+    """A file with bytes that are not UTF-8; the finding is at the first of them."""
+    return Said("the file is not UTF-8", "save it as UTF-8; this is the first byte that does not fit")
 
-
-def not_utf8(span: Span) -> Diagnostic:
-    """Build the finding; the first byte that is not UTF-8 is at `span`."""
-    return NOT_UTF8.at(span, "the file is not UTF-8", "save it as UTF-8; this is the first byte that does not fit")
-
-
-# P002: the text is not YAML.
-YAML_SYNTAX = FindingKind("P002", "yaml-syntax", Severity.ERROR)
 
 _YAML_SYNTAX_ADVICE = (
     ("mapping values are not allowed", "put text that holds `: ` in quotes, and check the indentation of this line"),
@@ -40,7 +35,7 @@ _YAML_SYNTAX_ADVICE = (
 )
 
 
-def yaml_syntax(source: SourceFile, error: YAMLError) -> Diagnostic:
+def yaml_error(source: SourceFile, error: YAMLError) -> Diagnostic:
     """Build the finding for an `error` of the YAML parser."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     offset = mark.index if mark is not None else getattr(error, "position", 0)
@@ -53,12 +48,14 @@ def yaml_syntax(source: SourceFile, error: YAMLError) -> Diagnostic:
         message, help_ = "a tab cannot indent YAML", "use spaces"
     else:
         help_ = next((advice for sign, advice in _YAML_SYNTAX_ADVICE if sign in problem), None)
-    return YAML_SYNTAX.at(
-        source.span(offset, min(offset + 1, max(offset, len(source.text)))),
-        message,
-        help_,
-        related=_yaml_syntax_opening(source, error, offset),
-    )
+    span = source.span(offset, min(offset + 1, max(offset, len(source.text))))
+    return yaml_syntax(span, message, help_, _yaml_syntax_opening(source, error, offset))
+
+
+@finding("P002")
+def yaml_syntax(message: str, help_: str | None, related: tuple[Related, ...]) -> Said:
+    """A text that is not YAML."""
+    return Said(message, help_, related)
 
 
 def _yaml_syntax_opening(source: SourceFile, error: YAMLError, offset: int) -> tuple[Related, ...]:
@@ -69,118 +66,92 @@ def _yaml_syntax_opening(source: SourceFile, error: YAMLError, offset: int) -> t
     return (Related(message="it begins here", span=source.span(mark.index, mark.index + 1)),)
 
 
-# P003: the file is empty.
-EMPTY_FILE = FindingKind("P003", "empty-file", Severity.ERROR)
 POLICY = "a policy begins with `privtab: 1`, `system: NAME` and `version: NAME`"
 
 
-def empty_file(span: Span, begins: str = POLICY) -> Diagnostic:
-    """Build the finding for a file without any value; `begins` says how such a file begins."""
-    return EMPTY_FILE.at(span, "the file is empty", begins)
+@finding("P003")
+def empty_file(begins: str = POLICY) -> Said:
+    """A file without any value; `begins` says how such a file begins."""
+    return Said("the file is empty", begins)
 
 
-# P004: a feature of YAML that policies do not use.
-YAML_FEATURE = FindingKind("P004", "yaml-feature", Severity.ERROR)
-
-
-def yaml_feature_anchor(span: Span, name: str) -> Diagnostic:
+@finding("P004", name="yaml-feature")
+def yaml_feature_anchor(name: str) -> Said:
     """`&name`."""
-    return _yaml_feature_finding(
-        span, f"anchor `&{name}`", "write the value where it belongs; to share a condition use `can OP (x)`"
-    )
+    return _unread(f"anchor `&{name}`", "write the value where it belongs; to share a condition use `can OP (x)`")
 
 
-def yaml_feature_alias(span: Span, name: str | None) -> Diagnostic:
+@yaml_feature_anchor.also
+def yaml_feature_alias(name: str | None) -> Said:
     """`*name`."""
-    return _yaml_feature_finding(
-        span, f"alias `*{name}`", "write the value out, so that every cell can be reviewed on its own"
-    )
+    return _unread(f"alias `*{name}`", "write the value out, so that every cell can be reviewed on its own")
 
 
-def yaml_feature_merge(span: Span) -> Diagnostic:
+@yaml_feature_anchor.also
+def yaml_feature_merge() -> Said:
     """`<<:`."""
-    return _yaml_feature_finding(
-        span, "merge key `<<`", "write the rows out, or name several operations in one key: `start, stop:`"
-    )
+    return _unread("merge key `<<`", "write the rows out, or name several operations in one key: `start, stop:`")
 
 
-def yaml_feature_tag(span: Span, written: str) -> Diagnostic:
+@yaml_feature_anchor.also
+def yaml_feature_tag(written: str) -> Said:
     """`!!str` and the like."""
-    return _yaml_feature_finding(span, f"tag `{written}`", "drop it; put text in quotes where it looks like a number")
+    return _unread(f"tag `{written}`", "drop it; put text in quotes where it looks like a number")
 
 
-def yaml_feature_complex_key(span: Span) -> Diagnostic:
+@yaml_feature_anchor.also
+def yaml_feature_complex_key() -> Said:
     """A list or a mapping as a key."""
-    return _yaml_feature_finding(
-        span, "a key that is not a word", "keys are words; name several operations as `start, stop:`"
-    )
+    return _unread("a key that is not a word", "keys are words; name several operations as `start, stop:`")
 
 
-def yaml_feature_document(span: Span) -> Diagnostic:
+@yaml_feature_anchor.also
+def yaml_feature_document() -> Said:
     """A second document in the file."""
-    return _yaml_feature_finding(
-        span, "a second document", "one file is one system at one version: put this into a file of its own"
-    )
+    return _unread("a second document", "one file is one system at one version: put this into a file of its own")
 
 
-def yaml_feature_nesting(span: Span) -> Diagnostic:
+@yaml_feature_anchor.also
+def yaml_feature_nesting() -> Said:
     """Values nested too deeply."""
-    return _yaml_feature_finding(span, "nesting as deep as this", "write it flatter")
+    return _unread("nesting as deep as this", "write it flatter")
 
 
-def _yaml_feature_finding(span: Span, what: str, help_: str) -> Diagnostic:
-    return YAML_FEATURE.at(span, f"{what} is not part of the YAML that privtab reads", help_)
+def _unread(what: str, help_: str) -> Said:
+    return Said(f"{what} is not part of the YAML that privtab reads", help_)
 
 
-# P005: a key that occurs twice in one mapping.
-DUPLICATE_KEY = FindingKind("P005", "duplicate-key", Severity.ERROR)
-
-
-def duplicate_key(span: Span, key: str, first: Span) -> Diagnostic:
-    """Build the finding for `key` at `span`, which already occurs at `first`."""
-    return DUPLICATE_KEY.at(
-        span,
+@finding("P005")
+def duplicate_key(key: str, first: Span) -> Said:
+    """`key`, which already occurs at `first`."""
+    return Said(
         f"duplicate key `{key}`",
         f"it already occurs on line {first.line}: merge the two",
         related=(Related(message="first here", span=first),),
     )
 
 
-# P011: a cell that does not parse.
-CELL_SYNTAX = FindingKind("P011", "cell-syntax", Severity.ERROR)
-
-
-def cell_syntax(span: Span, message: str, expected: Sequence[str], advice: str | None = None) -> Diagnostic:
-    """Build the finding; `message` says what is at `span`, `expected` in plain words what could be there."""
+@finding("P011")
+def cell_syntax(message: str, expected: Sequence[str], advice: str | None = None) -> Said:
+    """A cell that does not parse; `message` says what is there, `expected` in plain words what could be."""
     alternatives = " or ".join(filter(None, (", ".join(expected[:-1]), *expected[-1:])))
     parts = [f"expected {alternatives}" if expected else None, advice]
-    return CELL_SYNTAX.at(span, message, "; ".join(p for p in parts if p) or None)
+    return Said(message, "; ".join(p for p in parts if p) or None)
 
 
-# P401: a comment that ignores a finding that does not occur.
-UNUSED_IGNORE = FindingKind("P401", "unused-ignore", Severity.WARNING)
-
-
-def unused_ignore(span: Span, code: str) -> Diagnostic:
-    """Build the finding for the comment at `span`, which names `code` although nothing there has it."""
-    return UNUSED_IGNORE.at(
-        span,
+@finding("P401", severity=Severity.WARNING)
+def unused_ignore(code: str) -> Said:
+    """A comment that names `code` although nothing there has it."""
+    return Said(
         f"nothing here has the finding `{code}`",
         "drop it from the comment, or move the comment to the line that it is for",
     )
 
 
-# P402: an invalid comment that should ignore a finding.
-WRONG_IGNORE = FindingKind("P402", "wrong-ignore", Severity.WARNING)
-
-
-def wrong_ignore(span: Span, message: str, help_: str | None, fix: str | None = None) -> Diagnostic:
-    """Build the finding for an invalid comment: an unknown code, the code of an error, or no reason."""
-    return WRONG_IGNORE.at(span, message, help_, fix=fix)
-
-
-# P006: an unknown key.
-UNKNOWN_KEY = FindingKind("P006", "unknown-key", Severity.ERROR)
+@finding("P402", severity=Severity.WARNING)
+def wrong_ignore(message: str, help_: str | None, fix: str | None = None) -> Said:
+    """An invalid comment: an unknown code, the code of an error, or no reason."""
+    return Said(message, help_, fix=fix)
 
 
 _UNKNOWN_KEY_STATE = (
@@ -210,10 +181,10 @@ UNKNOWN_KEY_INSTEAD: Mapping[str, Mapping[str, str]] = {
 """What to write instead of keys known from other tools, by the kind of mapping."""
 
 
-def unknown_key(span: Span, key: str, where: str, known: Sequence[str]) -> Diagnostic:
-    """Build the finding for `key`, which `where` does not have."""
-    return UNKNOWN_KEY.at(
-        span,
+@finding("P006")
+def unknown_key(key: str, where: str, known: Sequence[str]) -> Said:
+    """`key`, which `where` does not have."""
+    return Said(
         f"unknown key `{key}` in {where}",
         UNKNOWN_KEY_INSTEAD.get(where, {}).get(key)
         or did_you_mean(key, known)
@@ -222,51 +193,39 @@ def unknown_key(span: Span, key: str, where: str, known: Sequence[str]) -> Diagn
     )
 
 
-# P007: a required key is missing.
-MISSING_KEY = FindingKind("P007", "missing-key", Severity.ERROR)
+@finding("P007")
+def missing_key(key: str, where: str, example: str) -> Said:
+    """`where`, which lacks `key`; `example` shows how it could look."""
+    return Said(f"missing key `{key}` in {where}", f"add `{example}`")
 
 
-def missing_key(span: Span, key: str, where: str, example: str) -> Diagnostic:
-    """Build the finding for `where`, which lacks `key`; `example` shows how it could look."""
-    return MISSING_KEY.at(span, f"missing key `{key}` in {where}", f"add `{example}`")
+@finding("P008")
+def wrong_type(what: str, expected: str, actual: str, help_: str | None = None) -> Said:
+    """`what`, which must be `expected` but is `actual`, both in words."""
+    return Said(f"{what} must be {expected}, not {actual}", help_)
 
 
-# P008: a value of the wrong YAML type.
-WRONG_TYPE = FindingKind("P008", "wrong-type", Severity.ERROR)
-
-
-def wrong_type(span: Span, what: str, expected: str, actual: str, help_: str | None = None) -> Diagnostic:
-    """Build the finding for `what`, which must be `expected` but is `actual`, both in words."""
-    return WRONG_TYPE.at(span, f"{what} must be {expected}, not {actual}", help_)
-
-
-# P009: a value that is not one of those allowed.
-WRONG_VALUE = FindingKind("P009", "wrong-value", Severity.ERROR)
-
-
-def wrong_value(span: Span, what: str, value: str, known: Sequence[str]) -> Diagnostic:
-    """Build the finding for `value`, which is not a value of `what`."""
-    return WRONG_VALUE.at(
-        span,
+@finding("P009")
+def wrong_value(what: str, value: str, known: Sequence[str]) -> Said:
+    """`value`, which is not a value of `what`."""
+    return Said(
         f"`{value}` is not a value of {what}",
         did_you_mean(value, known) or f"it is {listed(known, last='or')}",
         fix=nearest(value, known),
     )
 
 
-def wrong_value_intended(span: Span, what: str, value: str, instead: str) -> Diagnostic:
-    """Build the finding for a wrong `value` that clearly stands for `instead`."""
+@wrong_value.also
+def wrong_value_intended(what: str, value: str, instead: str) -> Said:
+    """A wrong `value` that clearly stands for `instead`."""
     message = f"`{value}` is not a value of {what}"
-    return WRONG_VALUE.at(span, message, f"write `{instead}`", fix=instead)
+    return Said(message, f"write `{instead}`", fix=instead)
 
 
-def wrong_value_other(span: Span, message: str, help_: str | None = None) -> Diagnostic:
-    """Build the finding for a value that is wrong in some other way."""
-    return WRONG_VALUE.at(span, message, help_)
-
-
-# P010: a name that is not spelled as names must be.
-BAD_NAME = FindingKind("P010", "bad-name", Severity.ERROR)
+@wrong_value.also
+def wrong_value_other(message: str, help_: str | None = None) -> Said:
+    """A value that is wrong in some other way."""
+    return Said(message, help_)
 
 
 def snake_case(name: str) -> str:
@@ -293,22 +252,20 @@ def several(name: str) -> tuple[str, ...]:
     return parts if len(parts) > 1 and all(parts) else ()
 
 
-def bad_name(span: Span, what: str, name: str, help_: str | None = None) -> Diagnostic:
-    """Build the finding for `name`, which cannot name `what` (in words, with an article)."""
+@finding("P010")
+def bad_name(what: str, name: str, help_: str | None = None) -> Said:
+    """`name`, which cannot name `what` (in words, with an article)."""
     help_ = help_ or _bad_name_instead(
         "names begin with a letter; then come small letters, digits and `_`", snake_case(name)
     )
-    return BAD_NAME.at(span, f"`{name}` cannot be the name of {what}", help_)
+    return Said(f"`{name}` cannot be the name of {what}", help_)
 
 
-def bad_name_of_request(span: Span, what: str, name: str, help_: str | None = None) -> Diagnostic:
-    """As `finding`, for an operation, an attribute or a flag."""
-    return bad_name(
-        span,
-        what,
-        name,
-        help_ or _bad_name_instead("names begin with a letter; then come letters, digits and `_`", as_name(name)),
-    )
+@bad_name.also
+def bad_name_of_request(what: str, name: str, help_: str | None = None) -> Said:
+    """As `bad_name`, for an operation, an attribute or a flag."""
+    help_ = help_ or _bad_name_instead("names begin with a letter; then come letters, digits and `_`", as_name(name))
+    return Said(f"`{name}` cannot be the name of {what}", help_)
 
 
 def _bad_name_instead(rule: str, name: str) -> str:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias, assert_never
+from typing import NamedTuple, TypeAlias, assert_never, cast
 
 from privtab._once import once
 from privtab.errors import Undecided
@@ -147,13 +147,7 @@ class Canonical:
     @property
     def independent(self) -> bool:
         """Whether no atom entails another."""
-        return (
-            not self._inherited
-            and not self._owner_privileges
-            and not self._implied
-            and not self._below
-            and not self._compares
-        )
+        return not (self._inherited or self._owner_privileges or self._ambiguous)
 
     @property
     def _ambiguous(self) -> bool:
@@ -373,21 +367,7 @@ class _Sets(RequestAlgebra[frozenset[AtomSet]]):
 
 
 def _moved(atom: Leaf, slot: str) -> Leaf:
-    moved = move(atom, slot)
-    assert isinstance(
-        moved,
-        ir.Has
-        | ir.Owner
-        | ir.Member
-        | ir.Self
-        | ir.Holds
-        | ir.ServiceAdmin
-        | ir.HasBelow
-        | ir.OwnsBelow
-        | ir.Compare
-        | ir.ByType,
-    )
-    return moved
+    return cast("Leaf", move(atom, slot))  # which is of the same kind
 
 
 @once

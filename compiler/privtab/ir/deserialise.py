@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar, get_args
 
 from privtab.attributes import AttributeKind, Attributes, Operator
@@ -50,7 +51,7 @@ def program_from_json(document: object, shown: str) -> ir.Program:
         privileges=top.each("privileges", _privilege),
         aliases={
             name: ir.Alias(name=name, of=_text(privilege, f"aliases.{name}"))
-            for name, privilege in top.part("aliases").entries()
+            for name, privilege in top.part("aliases").document.items()
         },
         sets=top.part("sets").all_texts(),
         roles=top.each("roles", _role),
@@ -63,7 +64,7 @@ def program_from_json(document: object, shown: str) -> ir.Program:
 
 
 def _filters(top: _JsonObject) -> Iterator[ir.SqlFilter]:
-    filters = top.part("filters") if "filters" in top.document else _JsonObject({}, "")
+    filters = top.optional("filters", top.part, _JsonObject({}, ""))
     for kind in FILTER_KINDS:
         for entity in filters.part(kind).document if kind in filters.document else ():
             for one in filters.part(kind).list(entity):
@@ -89,9 +90,6 @@ class _JsonObject:
         self.document: Mapping[str, Any] = document
         self.where = where
 
-    def entries(self) -> Iterator[tuple[str, Any]]:
-        return iter(self.document.items())
-
     def items(self) -> Iterator[tuple[str, _JsonObject]]:
         return ((name, _JsonObject(value, f"{self.where}.{name}")) for name, value in self.document.items())
 
@@ -99,6 +97,10 @@ class _JsonObject:
         if key not in self.document:
             raise ValueError(f"{self.where} has no `{key}`")
         return self.document[key]
+
+    def optional(self, key: str, read: Callable[[str], T], absent: T) -> T:
+        """What `read` finds at a key that may be absent."""
+        return read(key) if key in self.document else absent
 
     def part(self, key: str) -> _JsonObject:
         return _JsonObject(self.get(key), f"{self.where}.{key}")
@@ -133,9 +135,15 @@ class _JsonObject:
             raise ValueError(f"{self.where}.{key} is not a boolean")
         return value
 
-    def one_of(self, key: str, kind: Any) -> Any:
-        """The member, which must be one of the values of a Literal type."""
+    def one_of(self, key: str, kind: Any, **absent: Any) -> Any:
+        """The member, which must be one of the values of a Literal type; `absent`: the value where there is none."""
+        if absent and key not in self.document:
+            return absent["absent"]
         return _one_of(self.get(key), f"{self.where}.{key}", kind)
+
+    def each_of(self, key: str, kind: Any) -> tuple[Any, ...]:
+        """The members of a list, which must be values of a Literal type."""
+        return tuple(_one_of(value, self.where, kind) for value in self.texts(key))
 
 
 def _text(value: object, where: str) -> str:
@@ -157,10 +165,13 @@ def _one_of(value: object, where: str, kind: Any) -> Any:
 
 
 def _privilege(name: str, part: _JsonObject) -> ir.Privilege:
-    implies = part.texts("implies") if "implies" in part.document else ()
-    inheritance = part.one_of("inheritance", semantics.Inheritance) if "inheritance" in part.document else None
-    granted = "granted" not in part.document or part.flag("granted")
-    return ir.Privilege(name=name, on=part.texts("on"), implies=implies, inheritance=inheritance, granted=granted)
+    return ir.Privilege(
+        name=name,
+        on=part.texts("on"),
+        implies=part.optional("implies", part.texts, ()),
+        inheritance=part.one_of("inheritance", semantics.Inheritance, absent=None),
+        granted=part.optional("granted", part.flag, True),  # noqa: FBT003  the value where there is none
+    )
 
 
 def _entity(name: str, part: _JsonObject) -> ir.EntityType:
@@ -188,35 +199,25 @@ def _role(name: str, part: _JsonObject) -> ir.Role:
 
 
 def _semantics(part: _JsonObject) -> semantics.Semantics:
+    kinds = partial(part.each_of, kind=semantics.OwnerKind)
     return semantics.Semantics(
         inheritance=part.one_of("inheritance", semantics.Inheritance),
         deny=part.one_of("deny", semantics.DenyMode),
         owner=None if part.get("owner") is None else _owner(part.part("owner")),
-        subjects=tuple(part.texts("subjects")) if "subjects" in part.document else ("user",),
-        grantees=_kinds(part, "grantees"),
-        assignees=_kinds(part, "assignees"),
-        groups=tuple(_one_of(group, part.where, semantics.GroupSource) for group in part.texts("groups")),
-        everyone=part.text_or_none("everyone") if "everyone" in part.document else None,
-        hierarchy=tuple(
-            _one_of(kind, part.where, semantics.HierarchyKind)
-            for kind in (part.texts("hierarchy") if "hierarchy" in part.document else ())
-        ),
-        active_roles=part.one_of("active_roles", semantics.RoleNarrowing)
-        if "active_roles" in part.document
-        else "none",
+        subjects=part.optional("subjects", part.texts, ("user",)),
+        grantees=part.optional("grantees", kinds, KINDS),
+        assignees=part.optional("assignees", kinds, KINDS),
+        groups=part.each_of("groups", semantics.GroupSource),
+        everyone=part.optional("everyone", part.text_or_none, None),
+        hierarchy=part.optional("hierarchy", partial(part.each_of, kind=semantics.HierarchyKind), ()),
+        active_roles=part.one_of("active_roles", semantics.RoleNarrowing, absent="none"),
         inactive_owners="inactive_owners" in part.document and part.flag("inactive_owners"),
-    )
-
-
-def _kinds(part: _JsonObject, name: str) -> tuple[semantics.OwnerKind, ...]:
-    return (
-        tuple(_one_of(k, part.where, semantics.OwnerKind) for k in part.texts(name)) if name in part.document else KINDS
     )
 
 
 def _owner(part: _JsonObject) -> semantics.OwnerSemantics:
     return semantics.OwnerSemantics(
-        kinds=tuple(_one_of(kind, part.where, semantics.OwnerKind) for kind in part.texts("kinds")),
+        kinds=part.each_of("kinds", semantics.OwnerKind),
         creator="active_role" if part.get("creator") == "active_role" else part.flag("creator"),
         holds=part.texts("holds"),
     )
@@ -235,7 +236,7 @@ def _rule(entity: str, operation: str, part: _JsonObject, span: Span) -> ir.Rule
         each=each,
         span=span,
         withs=tuple(ir.WithSlot(name=name, types=types) for name, types in part.part("with").all_texts().items()),
-        required_flags=part.texts("required_flags") if "required_flags" in part.document else (),
+        required_flags=part.optional("required_flags", part.texts, ()),
         report=part.text_or_none("report"),
         effects=tuple(map(_effect, part.list("effects"))),
         delegations=tuple(map(_effect, part.list("delegations"))) if "delegations" in part.document else (),
@@ -267,7 +268,7 @@ def _effect(part: _JsonObject) -> ir.Effect:
 
 
 def _target(part: _JsonObject) -> ir.Target:
-    level: Level = part.one_of("level", Level) if "level" in part.document else "nearest"
+    level = part.one_of("level", Level, absent="nearest")
     return ir.Target(slot=part.text("slot"), type=part.text("type"), level=level)
 
 
@@ -287,6 +288,8 @@ def _formula(part: _JsonObject) -> ir.Formula:
     match kind:
         case "service_admin":
             return ir.ServiceAdmin()
+        case "and" | "or":
+            return (ir.And if kind == "and" else ir.Or)(parts=tuple(map(_formula, part.list(kind))))
         case "compare":
             inside = part.part(kind)
             right = inside.get("right")
@@ -295,10 +298,6 @@ def _formula(part: _JsonObject) -> ir.Formula:
                 operator=_one_of(inside.get("operator"), inside.where, Operator),
                 right=tuple(right) if isinstance(right, list) else _term(inside.part("right")),
             )
-        case "and":
-            return ir.And(parts=tuple(map(_formula, part.list(kind))))
-        case "or":
-            return ir.Or(parts=tuple(map(_formula, part.list(kind))))
         case "when":
             return ir.When(flag=part.part(kind).text("flag"), body=_formula(part.part(kind).part("body")))
         case "can":

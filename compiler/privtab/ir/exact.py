@@ -17,7 +17,7 @@ from privtab.ir.facts import FactSemantics
 from privtab.ir.formula import Truth, followed, uses_below, walk, without_name
 from privtab.ir.shapes import condition_flags, depends_on_request, kinds_of_requests, rule_flags
 from privtab.ir.solver import Slots, Solver
-from privtab.ir.unroll import Levels, levels_that_matter, unrolled
+from privtab.ir.unroll import levels_that_matter, unrolled
 
 _RELATED = (ir.HasBelow, ir.OwnsBelow, ir.Compare)
 """Atoms for which entailment between minimal sets is not complete."""
@@ -98,8 +98,17 @@ class ImplicationChecker:
         """As `always_implies`, with the types of the objects in each slot."""
         if self._nests:
             self.check_below(f, g)
+            most = levels_that_matter((self.program, f), (self.other_program, g))
+            first, second = unrolled(self.program), unrolled(self.other_program)
             return all(
-                self._implies_at(levels, most, f, g, flags, slots, unnamed) for levels, most in self._levels(f, g)
+                self.at_most(most).implies_with(
+                    first.formula(f, levels),
+                    second.formula(g, levels),
+                    flags,
+                    {slot: [first.at(type_, levels.get(slot, 1)) for type_ in types] for slot, types in slots.items()},
+                    None if unnamed is None else first.at(unnamed, levels.get(ir.RESOURCE, 1)),
+                )
+                for levels in first.requests((f, g), most)
             )
         if unnamed is not None:
             f, g = without_name(self.program, f, unnamed), without_name(self.other_program, g, unnamed)
@@ -109,31 +118,6 @@ class ImplicationChecker:
         solver.renew()
         assumptions = [solver.literal(f, 0), -solver.literal(g, self.side), solver.requests(slots)]
         return not solver.possible([*assumptions, *(() if flags is None else solver.with_flags(flags))])
-
-    def _levels(self, f: ir.Formula, g: ir.Formula) -> Iterator[tuple[Levels, int]]:
-        """The numbers of levels that a question has to be answered for, each with the largest of them."""
-        most = levels_that_matter((self.program, f), (self.other_program, g))
-        for levels in unrolled(self.program).requests((f, g), most):
-            yield levels, most
-
-    def _implies_at(
-        self,
-        levels: Levels,
-        most: int,
-        f: ir.Formula,
-        g: ir.Formula,
-        flags: frozenset[str] | None,
-        slots: Slots,
-        unnamed: str | None,
-    ) -> bool:
-        first, second = unrolled(self.program), unrolled(self.other_program)
-        return self.at_most(most).implies_with(
-            first.formula(f, levels),
-            second.formula(g, levels),
-            flags,
-            {slot: [first.at(type_, levels.get(slot, 1)) for type_ in types] for slot, types in slots.items()},
-            None if unnamed is None else first.at(unnamed, levels.get(ir.RESOURCE, 1)),
-        )
 
     def at_most(self, levels: int) -> ImplicationChecker:
         """The checker of the unrolled programs, for paths of at most this many levels."""

@@ -14,16 +14,14 @@ from privtab.paths import SEVERAL
 
 P = TypeVar("P", bound=ir.Atom | ir.Can)
 LEVELS_ABOVE = frozenset(
-    {
-        ("first", "nearest"),
-        ("first", "any"),
-        ("parent", "nearest"),
-        ("parent", "any"),
-        ("nearest", "any"),
-        ("every", "nearest"),
-        ("every", "first"),
-        ("every", "any"),
-    }
+    (outer, inner)
+    for outer, inners in {
+        "first": ("nearest", "any"),
+        "parent": ("nearest", "any"),
+        "nearest": ("any",),
+        "every": ("nearest", "first", "any"),
+    }.items()
+    for inner in inners
 )
 """With inheritance: levels of a type on which a privilege entails it on others. `first` and `every`, and `nearest` and `any`, entail
 each other for named entities; one direction is left out, so that entailment has no cycles."""
@@ -67,20 +65,19 @@ ATOMS = (ir.Has, ir.Owner, ir.Member, ir.Self, ir.Holds, ir.ServiceAdmin, ir.Has
 
 def conjunction(*parts: ir.Formula) -> ir.Formula:
     """The conjunction of the parts, flattened and without duplicates; a single part is returned as it is."""
-    flat: dict[ir.Formula, None] = {}
-    for part in parts:
-        for inner in part.parts if isinstance(part, ir.And) else (part,):
-            flat[inner] = None
-    return next(iter(flat)) if len(flat) == 1 else ir.And(parts=tuple(flat))
+    flat = _flattened(ir.And, parts)
+    return flat[0] if len(flat) == 1 else ir.And(parts=flat)
 
 
 def disjunction(*parts: ir.Formula) -> ir.Formula:
     """The disjunction of the parts, flattened and without duplicates; a single part is returned as it is."""
-    flat: dict[ir.Formula, None] = {}
-    for part in parts:
-        for inner in part.parts if isinstance(part, ir.Or) else (part,):
-            flat[inner] = None
-    return ir.ALWAYS if ir.ALWAYS in flat else next(iter(flat)) if len(flat) == 1 else ir.Or(parts=tuple(flat))
+    flat = _flattened(ir.Or, parts)
+    return ir.ALWAYS if ir.ALWAYS in flat else flat[0] if len(flat) == 1 else ir.Or(parts=flat)
+
+
+def _flattened(kind: type[ir.And | ir.Or], parts: Iterable[ir.Formula]) -> tuple[ir.Formula, ...]:
+    inner = (one for part in parts for one in (part.parts if isinstance(part, kind) else (part,)))
+    return tuple(dict.fromkeys(inner))
 
 
 @once_for_each
@@ -104,6 +101,11 @@ def asked_condition(program: ir.Program, rule: ir.Rule, *, named: bool) -> ir.Fo
 def item_condition(rule: ir.Rule) -> ir.Formula:
     """The condition of a named item: gate, `requires` and `each`."""
     return call_condition(rule) if rule.each is None else conjunction(rule.gate, rule.requires, rule.each)
+
+
+def own_condition(rule: ir.Rule) -> ir.Formula:
+    """The condition of a named item without the gate: `requires` and `each`."""
+    return rule.requires if rule.each is None else conjunction(rule.requires, rule.each)
 
 
 def with_conditions(rule: ir.Rule, change: Callable[[ir.Formula], ir.Formula]) -> ir.Rule:

@@ -160,12 +160,8 @@ def atom_words(atom: Leaf, place: Callable[[ir.Target], str]) -> str:
             return atom.text
         case ir.Has():
             return f"{quoted(atom.privilege)} ({place(atom.target)})"
-        case ir.Owner():
-            return f"owner ({place(atom.target)})"
-        case ir.Member():
-            return f"member ({place(atom.target)})"
-        case ir.Holds():
-            return f"holds ({place(atom.target)})"
+        case ir.Owner() | ir.Member() | ir.Holds():
+            return f"{type(atom).__name__.lower()} ({place(atom.target)})"
         case ir.HasBelow():
             return f"{quoted(atom.privilege)} ({place(atom.target)} or below)"
         case ir.OwnsBelow():

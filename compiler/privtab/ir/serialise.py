@@ -50,10 +50,18 @@ def program_json(program: ir.Program, optimised: ir.Program | None = None) -> di
 
 def conditions_json(program: ir.Program) -> dict[str, Any]:
     """The program without what explanations cite, for engines in this process: minimal sets take time to work out."""
+    rules = _by_entity(program, lambda rule: {"id": rule.id, **_requests(program, rule), **_conditions(rule)})
+    return {**_declarations(program), "rules": rules}
+
+
+def _by_entity(
+    program: ir.Program, written: Callable[[ir.Rule], dict[str, Any]]
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """The rules by entity type and operation."""
     rules: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in program.entities}
     for (entity, operation), rule in program.rules.items():
-        rules[entity][operation] = {"id": rule.id, **_requests(program, rule), **_conditions(rule)}
-    return {**_declarations(program), "rules": rules}
+        rules[entity][operation] = written(rule)
+    return rules
 
 
 def _declarations(program: ir.Program) -> dict[str, Any]:
@@ -115,10 +123,7 @@ def _conditions(rule: ir.Rule) -> dict[str, Any]:
 
 @once
 def _rules(program: ir.Program) -> dict[str, dict[str, dict[str, Any]]]:
-    rules: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in program.entities}
-    for (entity, operation), rule in program.rules.items():
-        rules[entity][operation] = _rule(program, rule)
-    return rules
+    return _by_entity(program, partial(_rule, program))
 
 
 def semantics_json(semantics: Semantics) -> dict[str, Any]:
@@ -142,9 +147,6 @@ def semantics_json(semantics: Semantics) -> dict[str, Any]:
 @once
 def vocabulary(program: ir.Program) -> Vocabulary:
     """The names of a program, as a client reads them from its JSON."""
-    rules: dict[str, dict[str, Any]] = {name: {} for name in program.entities}
-    for (entity, operation), rule in program.rules.items():
-        rules[entity][operation] = _requests(program, rule)
     return Vocabulary.from_program(
         {
             "system": program.system,
@@ -152,7 +154,7 @@ def vocabulary(program: ir.Program) -> Vocabulary:
             "attributes": program.attributes.to_json(),
             "filters": _filters(program),
             "semantics": semantics_json(program.semantics),
-            "rules": rules,
+            "rules": _by_entity(program, partial(_requests, program)),
         }
     )
 

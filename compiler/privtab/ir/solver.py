@@ -47,11 +47,23 @@ class Circuits:
     def __init__(self) -> None:
         self._engine: Engine | None = None
         self._delete_engine: Callable[[], object] = lambda: None
-        self._last_variable = self._literals_written = self._literals_at_renewal = self._variables_at_renewal = (
-            self._largest
-        ) = 0
         self._new_circuit()
         self.renew()
+
+    def _new_circuit(self) -> None:
+        from pysat.solvers import Solver as Engine
+
+        # MiniSat tries false first, so that models have few facts; both its budgets are counts, not times.
+        self._engine = Engine(name="minisat-gh")
+        # Also free it at exit, before its module is unloaded.
+        self._delete_engine()
+        self._delete_engine = finalize(self, self._engine.delete)
+        self._last_variable = self._variables_at_renewal = self._largest = 0
+        self._literals_written = self._literals_at_renewal = 0
+        self._gates: dict[tuple[int, ...], int] = {}
+        self._inputs: dict[int, frozenset[int]] = {}
+        self.true = self._new_variable()
+        self._add_clause([self.true])
 
     def renew(self) -> None:
         """Restore the full budget for the next finding or comparison."""
@@ -67,22 +79,6 @@ class Circuits:
         """The share of the budget spent since it was renewed."""
         literals = self._literals_written - self._literals_at_renewal
         return max(1 - self._conflicts / CONFLICTS, 1 - self._propagations / PROPAGATIONS, literals / LITERALS)
-
-    def _new_circuit(self) -> None:
-        from pysat.solvers import Solver as Engine
-
-        # MiniSat tries false first, so that models have few facts; both its budgets are counts, not times.
-        self._engine = Engine(name="minisat-gh")
-        # Also free it at exit, before its module is unloaded.
-        self._delete_engine()
-        self._delete_engine = finalize(self, self._engine.delete)
-        self._last_variable = self._literals_written = self._literals_at_renewal = self._variables_at_renewal = (
-            self._largest
-        ) = 0
-        self._gates: dict[tuple[int, ...], int] = {}
-        self._inputs: dict[int, frozenset[int]] = {}
-        self.true = self._new_variable()
-        self._add_clause([self.true])
 
     def _new_variable(self) -> int:
         self._last_variable += 1

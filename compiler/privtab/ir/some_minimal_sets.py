@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from privtab.errors import Undecided
 from privtab.ir.algebra import Rebuilder
 from privtab.ir.canonical import AtomSet, Canonical, Leaf, Listing
 from privtab.ir.formula import ATOMS, RequestAlgebra, Truth, conjunction, disjunction, leaves
 from privtab.ir.nodes import And, Atom, ByType, Can, Formula, Or
-
-if TYPE_CHECKING:
-    from privtab.ir.canonical import Canonical
-
 
 LISTED = 25
 """How many minimal sets are listed for a condition with too many."""

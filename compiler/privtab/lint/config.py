@@ -162,20 +162,17 @@ class _SettingsReader(DocumentReader):
         """The settings of the whole file, or of the table `tool.privtab`."""
         # Clients read the table `client` themselves.
         top = self.fields(node, "the settings", ("policies", "lint", "client", "store")) or {}
-        policies: tuple[str, ...] = ()
-        if "policies" in top:
-            policies = self.paths(top["policies"], "policies", "paths", "policies")
-        store = self.fields(top["store"], "`store`", ("administrators",)) or {} if "store" in top else {}
-        administrators: tuple[str, ...] = ()
-        if "administrators" in store:
-            administrators = self.paths(store["administrators"], "administrators", "users", "ann")
-        lint: dict[str, Node] = {}
-        if "lint" in top:
-            lint = self.fields(top["lint"], "`lint`", ("fail-on", "format", "severity", "overrides")) or {}
+        store, lint = (
+            self.fields(top[table], f"`{table}`", keys) or {} if table in top else {}
+            for table, keys in (
+                ("store", ("administrators",)),
+                ("lint", ("fail-on", "format", "severity", "overrides")),
+            )
+        )
         return Settings(
             file=file,
-            policies=policies or None,
-            administrators=administrators,
+            policies=self.paths(top.get("policies"), "policies", "paths", "policies") or None,
+            administrators=self.paths(store.get("administrators"), "administrators", "users", "ann"),
             fail_on=self.choice(lint, "fail-on", FailOn),
             format=self.choice(lint, "format", LintFormat),
             severity=self.severities(lint.get("severity")),
@@ -215,8 +212,10 @@ class _SettingsReader(DocumentReader):
             elif paths := self.paths(table["paths"], "paths", "patterns", "policy_src/old/*"):
                 yield Override(paths=paths, severity=severity)
 
-    def paths(self, node: Node, key: str, what: str, example: str) -> tuple[str, ...]:
-        """A list of paths, patterns or names, or a single one; empty if it is neither, which is reported."""
+    def paths(self, node: Node | None, key: str, what: str, example: str) -> tuple[str, ...]:
+        """A list of paths, patterns or names, or a single one; empty if it is neither, which is reported, or is absent."""
+        if node is None:
+            return ()
         items = node.items if isinstance(node, Sequence) else (node,)
         if items and all(isinstance(item, Scalar) and isinstance(item.value, str) and item.value for item in items):
             return tuple(item.text for item in items if isinstance(item, Scalar))

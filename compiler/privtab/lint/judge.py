@@ -93,7 +93,7 @@ def _covered(source: SourceFile, start: int) -> tuple[int, int]:
     line = comment_line
     if not lines[comment_line - 1][: column - 1].strip():
         line = next((n for n in range(comment_line + 1, len(lines) + 1) if _has_content(lines[n - 1])), comment_line)
-    indent = _depth(lines[line - 1])
+    indent = len(lines[line - 1]) - len(lines[line - 1].lstrip(" "))  # of `- a: …` the dash: the whole item is covered
     last = line
     for number in range(line + 1, len(lines) + 1):
         text = lines[number - 1]
@@ -107,16 +107,11 @@ def _covered(source: SourceFile, start: int) -> tuple[int, int]:
     return line, last
 
 
-def _depth(line: str) -> int:
-    """The column of an entry; for `- a: …` the column of the dash, so that the whole item is covered."""
-    return len(line) - len(line.lstrip(" "))
-
-
 def _has_content(line: str) -> bool:
     return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
-_NO_YAML = frozenset(kind.code for kind in (unreadable.NOT_UTF8, unreadable.YAML_SYNTAX, unreadable.EMPTY_FILE))
+_NO_YAML = frozenset(found.kind.code for found in (unreadable.not_utf8, unreadable.yaml_syntax, unreadable.empty_file))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,19 +166,18 @@ def _ignoring_comment(
     """The comment that ignores a finding: the narrowest of those that name its code and cover its line."""
     if finding.code < FIRST_CONFIGURABLE or finding.span.path != source.path:
         return None
-    narrowest: tuple[int, int, int] | None = None
-    for number, comment in enumerate(comments):
-        if comment.first <= finding.span.line <= comment.last:
-            for position, code in enumerate(comment.codes):
-                if code.value == finding.code:
-                    narrowest = min(
-                        narrowest or (comment.last - comment.first, number, position),
-                        (comment.last - comment.first, number, position),
-                    )
-    if narrowest is None:
+    ignoring = [
+        (comment.last - comment.first, number, position)
+        for number, comment in enumerate(comments)
+        if comment.first <= finding.span.line <= comment.last
+        for position, code in enumerate(comment.codes)
+        if code.value == finding.code
+    ]
+    if not ignoring:
         return None
-    used.add(narrowest[1:])
-    return comments[narrowest[1]]
+    _, number, position = min(ignoring)
+    used.add((number, position))
+    return comments[number]
 
 
 def _unused(comments: tuple[Ignore, ...], used: set[tuple[int, int]]) -> list[Diagnostic]:

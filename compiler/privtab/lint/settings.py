@@ -12,7 +12,8 @@ from pathlib import Path
 
 from privtab import _resources
 from privtab.checks import kinds
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span
+from privtab.hints import nearest
 from privtab.report import Suppressed
 
 
@@ -126,13 +127,10 @@ FIRST_CONFIGURABLE = "P300"
 """Findings with smaller codes are errors that stop a policy; they can be neither ignored nor given another severity."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogueEntry:
-    """A finding of the catalogue."""
+class CatalogueEntry(FindingKind):
+    """A kind of findings, with its page."""
 
-    code: str
-    name: str
-    severity: Severity
+    __slots__ = ()
 
     @property
     def configurable(self) -> bool:
@@ -160,13 +158,11 @@ class CatalogueEntry:
 @cache
 def codes() -> dict[str, CatalogueEntry]:
     """Every code, in order."""
-    return {kind.code: CatalogueEntry(code=kind.code, name=kind.name, severity=kind.severity) for kind in kinds()}
+    return {kind.code: CatalogueEntry(kind.code, kind.name, kind.severity) for kind in kinds()}
 
 
 def intended_code(word: str) -> str | None:
     """The code that was most likely meant: another case, a letter for a digit, a digit too many, or a name."""
-    from privtab.hints import nearest
-
     upper = word.upper().translate(_DIGITS)
     for guess in (upper, upper[:4]):
         if guess in codes():

@@ -90,12 +90,12 @@ def _wrong(part: Placeholder, cell: Cell, message: str, advice: str) -> Diagnost
 __all__ = ["Policy", "resolve"]
 
 _UNKNOWN = frozenset(
-    kind.code
-    for kind in (
-        undeclared.UNKNOWN_PRIVILEGE,
-        undeclared.UNKNOWN_TYPE,
-        undeclared.UNDEFINED_OBJECT,
-        undeclared.TARGET_NOT_ON_PATH,
+    builder.kind.code
+    for builder in (
+        undeclared.unknown_privilege,
+        undeclared.unknown_type,
+        undeclared.undefined_object,
+        undeclared.target_not_on_path,
     )
 )
 _MANY = 5
@@ -208,7 +208,7 @@ def _one_per_position(found: list[tuple[Diagnostic, str]]) -> list[Diagnostic]:
 
 
 def _with_other_types(diagnostic: Diagnostic, others: list[str]) -> Diagnostic:
-    if not others or diagnostic.code != undeclared.TARGET_NOT_ON_PATH.code:
+    if not others or diagnostic.code != undeclared.target_not_on_path.kind.code:
         return diagnostic
     return replace(diagnostic, help=f"the same applies to {listed(others)}; {diagnostic.help}")
 
@@ -374,7 +374,7 @@ def _cycle_finding(path: list[m.PairKey], spots: list[m.CellPart]) -> Diagnostic
     spans = [spot.span for spot in spots]
     first = min(range(len(spans)), key=lambda i: (spans[i].line, spans[i].column))
     names = [f"{type_}/{operation}" for type_, operation in path]
-    return unsound_rows.can_cycle([*spans[first:], *spans[:first]], [*names[first:], *names[:first]])
+    return unsound_rows.can_cycle(spans[first], [*names[first:], *names[:first]], [*spans[first + 1 :], *spans[:first]])
 
 
 def _edges(rows: Mapping[m.PairKey, m.Row], pair: m.PairKey) -> Iterator[tuple[m.PairKey, m.CellPart]]:

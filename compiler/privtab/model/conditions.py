@@ -8,7 +8,7 @@ from functools import partial
 from typing import assert_never, cast
 
 from privtab.attributes import Attribute, AttributeKind, Operator
-from privtab.diagnostics import Diagnostic
+from privtab.diagnostics import Diagnostic, Span
 from privtab.findings import undeclared, unreadable, unsound_rows
 from privtab.hints import nearest
 from privtab.ir.nodes import RESOURCE
@@ -64,6 +64,10 @@ class Scope:
         self.found.extend(diagnostics)
         self.poisoned = True
 
+    def refuse(self, span: Span, message: str, advice: str) -> None:
+        """Report a value that is wrong in its own way."""
+        self.fail(unreadable.wrong_value_other(span, message, advice))
+
     def _condition(self, expression: x.Expression, cell: Cell) -> m.Condition | None:
         match expression:
             case x.PrivilegeTerm():
@@ -86,21 +90,17 @@ class Scope:
             case x.Required(body=body, flag=flag, word=word):
                 inner = self._condition(body, cell)
                 if flag.text in _NO_FLAGS:
-                    message = (
-                        f"`{flag.text}` cannot be a flag: the context holds {_NO_FLAGS[flag.text]} under this name"
-                    )
-                    self.fail(
-                        unreadable.wrong_value_other(cell.part(flag.start, flag.end), message, "choose another word")
-                    )
+                    holds = f"the context holds {_NO_FLAGS[flag.text]} under this name"
+                    self.refuse(cell.at(flag), f"`{flag.text}` cannot be a flag: {holds}", "choose another word")
                 if flag.text in self.names.attributes.request:
-                    self.fail(unsound_rows.attribute_hides_flag(cell.part(flag.start, flag.end), flag.text))
+                    self.fail(unsound_rows.attribute_hides_flag(cell.at(flag), flag.text))
                 spot = m.CellPart(cell, word.start, flag.end)
                 if inner is not None and flag.text in self.optional:
                     return m.AnyOf((m.LeftOut(flag.text, self.objects[flag.text], spot), inner))
                 if flag.text in self.objects:
                     advice = f"write `[{', '.join(self.objects[flag.text])}, {NO_OBJECT}]` where it is declared"
                     message = f"`{flag.text}` is an object that every request has"
-                    self.fail(unreadable.wrong_value_other(cell.part(flag.start, flag.end), message, advice))
+                    self.refuse(cell.at(flag), message, advice)
                 return None if inner is None else m.Required(inner, flag.text, spot)
             case x.Comparison():
                 condition = _compared(self, expression, cell)
@@ -195,7 +195,7 @@ class Scope:
         members = self.names.members(name.text)
         if members is None or any(member in self.names.poisoned for member in members):
             if self.names.unknown(name.text):
-                span = cell.part(name.start, name.end)
+                span = cell.at(name)
                 known = self.names.declared
                 make = partial(undeclared.unknown_privilege, span, name.text, known)
                 self.found.append(self.names.finding_for(("privilege", name.text), span, make))
@@ -271,9 +271,11 @@ class Scope:
             return undeclared.unknown_type(spot.span, name, entities)
         return undeclared.undefined_object(spot.span, name, tuple(self.objects), targets)
 
-    def _related(self, kind: str, targets: tuple[x.Name, ...], word: x.Name, cell: Cell) -> m.Condition | None:
+    def _related(
+        self, kind: x.RelatedKind, targets: tuple[x.Name, ...], word: x.Name, cell: Cell
+    ) -> m.Condition | None:
         if kind == "owner" and not self.owners:
-            self.fail(unsound_rows.no_owners(cell.part(word.start, word.end), "the condition"))
+            self.fail(unsound_rows.no_owners(cell.at(word), "the condition"))
             return None
         places = self._places(targets, cell)
         if kind != "owner":
@@ -285,22 +287,17 @@ class Scope:
                     continue
                 if not any(self.names.entities[t].principal == "role" for t in place.types):
                     self._principal(x.Name("holds", place.spot.start, place.spot.end), place.types[0], "role", cell)
-        match kind:
-            case "owner" | "member" | "holds":
-                return m.Related(kind, places) if places else None
-            case _:
-                raise AssertionError(kind)
+        return m.Related(kind, places) if places else None
 
     def refuse_below(self, what: str, targets: tuple[x.Name, ...], cell: Cell) -> None:
         """Report targets with `or below` where only privileges and owners may have it."""
         for target in targets:
             if target.below:
-                span = cell.part(target.start, target.end)
-                self.fail(unsound_rows.below_not_exact_not_of(span, what, target.text))
+                self.fail(unsound_rows.below_not_exact_not_of(cell.at(target), what, target.text))
 
     def _principal(self, word: x.Name, type_: str, kind: str, cell: Cell) -> None:
         if self.names.entities[type_].principal != kind:
-            self.fail(unsound_rows.not_a_principal(cell.part(word.start, word.end), word.text, type_, kind))
+            self.fail(unsound_rows.not_a_principal(cell.at(word), word.text, type_, kind))
 
     def _can(self, term: x.CanDo, cell: Cell) -> m.Condition | None:
         operation = term.operation.text
@@ -376,8 +373,7 @@ def _compared(scope: Scope, comparison: x.Comparison, cell: Cell) -> m.Compared 
     spot = m.CellPart(cell, comparison.left.start, comparison.left.end)
     several = [use for use in (left, right) if isinstance(use, m.TermUse) and use.place and use.place.level in SEVERAL]
     if len(several) > 1:
-        span = cell.part(comparison.left.start, comparison.left.end)
-        scope.fail(unsound_rows.misplaced_nested_compared_twice(span, comparison.left.text))
+        scope.fail(unsound_rows.misplaced_nested_compared_twice(spot.span, comparison.left.text))
         return None
     wrong = _mismatch(comparison, left, right, cell)
     if wrong is not None:
@@ -393,7 +389,7 @@ def term(scope: Scope, written: x.Name, cell: Cell) -> m.TermUse | None:
         scope.poisoned = True
         return None
     head, _, name = written.text.partition(".")
-    span = cell.part(written.start, written.end)
+    span = cell.at(written)
     place = None
     kind: AttributeKind = "entity"
     if head in ("user", "request") and head not in scope.objects:
@@ -428,29 +424,23 @@ def _mismatch(
 ) -> Diagnostic | None:
     """The finding for values that do not compare."""
     word, relation = comparison.left, comparison.relation
-    span = cell.part(word.start, word.end)
+    span = cell.at(word)
     own = left.type
-    if isinstance(right, tuple):
-        [first, *_] = right
-        if first.word == word and own.type != "bool":
-            return undeclared.wrong_comparison_truth(span, word.text, own.describe())
-        refused = _refused(own, relation, word.text)
-        if refused is not None:
-            return undeclared.wrong_comparison_relation(span, word.text, own.describe(), relation, refused)
-        for constant in right:
-            if not own.compares_to_constant(relation, constant.value):
-                where = cell.part(constant.word.start, constant.word.end)
-                return undeclared.wrong_comparison_constant(where, word.text, constant.word.text, own.describe())
-        return None
-    other = right.type
-    assert isinstance(comparison.right, x.Name)
-    different_types = undeclared.wrong_comparison_different_types(
-        span, word.text, own.describe(), comparison.right.text, other.describe()
-    )
-    refused = _refused(own, relation, word.text) if relation != "in" else None
+    if isinstance(right, tuple) and right[0].word == word and own.type != "bool":
+        return undeclared.wrong_comparison_truth(span, word.text, own.describe())
+    refused = _refused(own, relation, word.text) if isinstance(right, tuple) or relation != "in" else None
     if refused is not None:
         return undeclared.wrong_comparison_relation(span, word.text, own.describe(), relation, refused)
-    return None if own.compares_to(relation, other) else different_types
+    if isinstance(right, tuple):
+        wrong = (constant.word for constant in right if not own.compares_to_constant(relation, constant.value))
+        return next(
+            (undeclared.wrong_comparison_constant(cell.at(w), word.text, w.text, own.describe()) for w in wrong), None
+        )
+    if own.compares_to(relation, right.type):
+        return None
+    assert isinstance(comparison.right, x.Name)
+    texts = own.describe(), comparison.right.text, right.type.describe()
+    return undeclared.wrong_comparison_different_types(span, word.text, *texts)
 
 
 def _refused(type_: Attribute, relation: str, written: str) -> str | None:

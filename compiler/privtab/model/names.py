@@ -13,7 +13,7 @@ from privtab.ir.nodes import Alias, EntityType, Privilege, Role
 from privtab.ir.semantics import OwnerKind, OwnerSemantics, Semantics
 from privtab.model.nodes import Hierarchy
 from privtab.names import ANY_PRIVILEGE, PRIVILEGE_ATTRIBUTE
-from privtab.syntax.nodes import PrivilegeDecl, RoleDecl, SetDecl, Tables, Word
+from privtab.syntax.nodes import PrivilegeDecl, RoleDecl, SetDecl, Tables, TypeDecl, Word
 
 _PRINCIPALS: dict[str, OwnerKind] = {"user": "user", "group": "group", "role": "role"}
 
@@ -122,19 +122,17 @@ def _entities(tables: Tables, found: list[Diagnostic]) -> dict[str, EntityType]:
     entities: dict[str, EntityType] = {}
     for decl in tables.entities:
         name = decl.name.value
-        detail = details.get(name)
-        principal: OwnerKind | None = _PRINCIPALS.get(name)
-        if detail is not None and detail.principal is not None:
-            principal = None if detail.principal == "none" else detail.principal
+        detail = details.get(name) or TypeDecl(name=decl.name)
+        principal = detail.principal or _PRINCIPALS.get(name)
         entities[name] = EntityType(
             name=name,
             parent=decl.parent,
-            single=detail is not None and detail.single,
-            title=None if detail is None else detail.title,
-            renamed_from=None if detail is None else detail.renamed_from,
-            principal=principal,
-            nested=0 if detail is None or detail.nested is None else detail.nested.value,
-            flat=detail is not None and detail.flat is not None,
+            single=detail.single,
+            title=detail.title,
+            renamed_from=detail.renamed_from,
+            principal=None if principal == "none" else principal,
+            nested=0 if detail.nested is None else detail.nested.value,
+            flat=detail.flat is not None,
         )
     if "entities" not in tables.unreadable:
         unknown = (t.name for t in tables.types if t.name.value not in entities and t.name.value not in tables.lost)
@@ -242,7 +240,8 @@ def _aliases(aliases: dict[str, PrivilegeDecl], names: DeclaredNames, found: lis
             current = target.value if target is not None else ""
         if current in path:
             cycle = path[path.index(current) :]
-            found.append(unsound_rows.alias_cycle([cast(Word, aliases[n].alias_of) for n in cycle], cycle))
+            first, *others = (cast(Word, aliases[n].alias_of).span for n in cycle)
+            found.append(unsound_rows.alias_cycle(first, cycle, others))
             names.poisoned.update(path)
         elif current in names.poisoned:
             names.poisoned.update(path)
@@ -318,11 +317,11 @@ def _implications(decls: Iterable[PrivilegeDecl], names: DeclaredNames, found: l
         for word in decl.implies:
             members = names.members(word.value)
             if word.value in listed:
-                message = f"`{own}` implies `{word.value}` twice"
-                found.append(unreadable.wrong_value_other(word.span, message, "leave one of them out"))
+                twice = f"`{own}` implies `{word.value}` twice", "leave one of them out"
+                found.append(unreadable.wrong_value_other(word.span, *twice))
             elif members == (own,):
-                message = f"`{own}` implies itself"
-                found.append(unreadable.wrong_value_other(word.span, message, "leave it out: a grant gives it anyway"))
+                itself = f"`{own}` implies itself", "leave it out: a grant gives it anyway"
+                found.append(unreadable.wrong_value_other(word.span, *itself))
             elif members is not None:
                 if own in names.privileges:
                     on = names.privileges[own].on
@@ -386,7 +385,10 @@ def resolve_semantics(tables: Tables, names: DeclaredNames, found: list[Diagnost
             holds=names.with_implied(holds),
         )
         if creator is not None and owner.creator == "active_role":
-            found.extend(unsound_rows.creator_without_role(creator.span, owner.kinds, decl.active_roles))
+            if "role" not in owner.kinds:
+                found.append(unsound_rows.creator_without_role(creator.span, owner.kinds))
+            if decl.active_roles == "none":
+                found.append(unsound_rows.creator_without_active_role(creator.span))
     return Semantics(
         inheritance=decl.inheritance,
         deny=decl.deny,

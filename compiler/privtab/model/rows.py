@@ -164,7 +164,7 @@ class Rows:
                     scope.fail(unsound_rows.effect_on_level(place.spot.span, place.written))
                 elif place is not None and place.optional:
                     message, advice = f"`{place.written}` may be left out", "name an object that each request has"
-                    scope.fail(unreadable.wrong_value_other(place.spot.span, message, advice))
+                    scope.refuse(place.spot.span, message, advice)
                 elif place is not None and len(place.types) > 1:
                     scope.fail(unsound_rows.effect_on_many_types(place.spot.span, place.written, place.types))
                 elif place is not None and delegates and (place.slot, place.types[0]) != (RESOURCE, scope.entity):
@@ -182,43 +182,35 @@ class Rows:
             return self._delegation(cell, name, type_, scope)
         if name.text in ("owner", "member") and name.text not in self.names.declared:
             if cell.kind == "grant":
-                span = cell.cell.part(name.start, name.end)
-                scope.fail(
-                    unreadable.wrong_value_other(
-                        span, f"`{name.text}` cannot be granted", f"write `becomes: {name.text}`"
-                    )
-                )
+                advice = f"write `becomes: {name.text}`"
+                scope.refuse(cell.cell.at(name), f"`{name.text}` cannot be granted", advice)
                 return None
             if name.text == "owner" and not scope.owners:
-                scope.fail(unsound_rows.no_owners(cell.cell.part(name.start, name.end), "the effect"))
+                scope.fail(unsound_rows.no_owners(cell.cell.at(name), "the effect"))
                 return None
             return m.ResolvedEffect(cell.kind, name.text, None, slot, type_)
         if cell.kind == "revoke" and name.text in PRINCIPAL_TABLES:
             if name.text in self.names.declared:
-                span = cell.cell.part(name.start, name.end)
                 advice = "rename the privilege: decisions could not say which of the two they revoke"
-                scope.fail(unreadable.wrong_value_other(span, f"`{name.text}` is also a table of the state", advice))
+                scope.refuse(cell.cell.at(name), f"`{name.text}` is also a table of the state", advice)
                 return None
             if self.names.entities[type_].principal is None:
-                span = cell.cell.part(name.start, name.end)
-                scope.fail(unsound_rows.not_a_principal_without_rows(span, name.text, type_))
+                scope.fail(unsound_rows.not_a_principal_without_rows(cell.cell.at(name), name.text, type_))
                 return None
             return m.ResolvedEffect(cell.kind, name.text, None, slot, type_)
         if cell.kind == "become":
-            span = cell.cell.part(name.start, name.end)
-            scope.fail(unreadable.wrong_value(span, "`becomes`", name.text, ("owner", "member")))
+            scope.fail(unreadable.wrong_value(cell.cell.at(name), "`becomes`", name.text, ("owner", "member")))
             return None
         use = scope.privilege(name, cell.cell)
         if use is None:
             return None
-        wrong = unbound(self.names, use.written, use.members, (type_,), lambda: cell.cell.part(name.start, name.end))
-        if wrong:
+        if wrong := unbound(self.names, use.written, use.members, (type_,), lambda: cell.cell.at(name)):
             scope.fail(*wrong)
         return m.ResolvedEffect(cell.kind, name.text, use, slot, type_)
 
     def _delegation(self, cell: EffectCell, name: Name, type_: str, scope: Scope) -> m.ResolvedEffect | None:
         """A delegation of rows of the state, or of whichever privilege the request names."""
-        span = cell.cell.part(name.start, name.end)
+        span = cell.cell.at(name)
         if name.text == ANY_PRIVILEGE:
             if not any(type_ in privilege.on for privilege in self.names.privileges.values()):
                 scope.fail(unsound_rows.privilege_cannot_bind(span, name.text, (name.text,), (type_,), ()))

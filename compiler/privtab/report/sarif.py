@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from privtab import __version__
-from privtab.diagnostics import Diagnostic, Severity, Span
+from privtab.diagnostics import Diagnostic, Span
 from privtab.printable import printable_json
 from privtab.report import Rule, Suppressed
 
@@ -82,7 +82,7 @@ class _Run:
         result: Json = {
             "ruleId": finding.code,
             "ruleIndex": self.index[finding.code],
-            "level": _level(finding.severity),
+            "level": str(finding.severity),
             "message": {"text": text},
             "locations": [self.location(finding.span)],
             "partialFingerprints": {FINGERPRINT: self.fingerprint(finding)},
@@ -126,16 +126,12 @@ def _rule(rule: Rule) -> Json:
         "name": "".join(word.capitalize() for word in rule.name.split("-")),
         "shortDescription": {"text": rule.summary},
         "fullDescription": {"text": rule.summary},
-        "defaultConfiguration": {"level": _level(rule.severity)},
+        "defaultConfiguration": {"level": str(rule.severity)},
         "properties": {"tags": ["access-control", rule.name]},
     }
     if rule.page:
         descriptor["help"] = {"text": rule.page, "markdown": rule.page}
     return descriptor
-
-
-def _level(severity: Severity) -> str:
-    return str(severity)
 
 
 def _file(path: str) -> Json:

@@ -16,7 +16,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.locations import Locations
 from privtab.request import Entity, Request, flag_name
 from privtab.scenarios import Because, Case, Expected
-from privtab.scenarios.tree import Combinations, Fields, Params, ScenarioReader
+from privtab.scenarios.tree import Combinations, Fields, Params, ScenarioReader, Values
 from privtab.scenarios.ways import WaysReader
 from privtab.state.load import load, validate
 from privtab.state.nodes import ALL_TABLES, Placement, RowLocation, State, StateFinding
@@ -33,12 +33,13 @@ class Worlds:
         self.program = program
         self.folder = folder
         self._files: dict[Path, State | None] = {}
+        self._empty = State()
 
     def state(self, node: Node | None) -> State | None:
         """The state that `state:` names or contains; empty without a node; None after a finding."""
         match node:
             case None:
-                return State()
+                return self._empty
             case yaml_tree.Mapping():
                 return self.rows(node)
             case _:
@@ -116,21 +117,15 @@ def read_given(
 ) -> GivenAttributes:
     """The values of a node, by their declared types; what is not of its type stays a text, which the request's check reports."""
     fields = reader.fields(node, "`attributes`", KINDS) or {}
-    found: dict[str, object] = {}
-    for kind, value in fields.items():
-        match kind:
-            case "user":
-                found[kind] = _values(reader, value, declared.user)
-            case "request":
-                found[kind] = _values(reader, value, declared.request)
-            case "entity":
-                found[kind] = _values(reader, value, declared.declared_on(resource.type))
-            case _:
-                of_objects = reader.fields(value, "`with` of `attributes`", tuple(objects)) or {}
-                found[kind] = {
-                    slot: _values(reader, part, declared.declared_on(objects[slot].type))
-                    for slot, part in of_objects.items()
-                }
+    kinds = {"user": declared.user, "request": declared.request, "entity": declared.declared_on(resource.type)}
+    found: dict[str, object] = {
+        kind: _values(reader, value, kinds[kind]) for kind, value in fields.items() if kind in kinds
+    }
+    if "with" in fields:
+        of_objects = reader.fields(fields["with"], "`with` of `attributes`", tuple(objects)) or {}
+        found["with"] = {
+            slot: _values(reader, part, declared.declared_on(objects[slot].type)) for slot, part in of_objects.items()
+        }
     return given_attributes(found)
 
 
@@ -176,7 +171,6 @@ class Author:
         self.states: list[State] = []
         self.cases: list[Case] = []
         self._numbers: dict[int, int] = {}
-        self._empty_states: list[State] = []
 
     def world(self, state: State) -> int:
         """The position of a state among those of the file."""
@@ -187,12 +181,17 @@ class Author:
 
     def state(self, fields: Fields) -> State | None:
         """The state of an entry: its own, else the file's."""
-        node = fields.get("state", self.file_state)
-        if node is None:
-            if not self._empty_states:
-                self._empty_states.append(State())
-            return self._empty_states[0]
-        return self.worlds.state(node)
+        return self.worlds.state(fields.get("state", self.file_state))
+
+    def entries(
+        self, node: Node, section: str, what: str, keys: Iterable[str], required: Iterable[str] = ()
+    ) -> Iterator[tuple[Fields, Span, Values]]:
+        """The fields of each entry of a section, with its place, for each combination of the parameters that it uses."""
+        for item in self.reader.items(node, f"`{section}`"):
+            for entry, values in self.combinations.of(item):
+                fields = self.reader.fields(entry, what, keys, required=required)
+                if fields is not None:
+                    yield fields, self.reader.span(entry), values
 
     def placements(self) -> tuple[Placement, ...] | None:
         """Where entities with flat ids lie by the file's state; None after a finding."""

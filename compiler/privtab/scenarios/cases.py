@@ -39,11 +39,8 @@ KEYS = (
 
 def read_cases(author: Author, node: Node) -> None:
     """Read the entries of `cases`."""
-    for item in author.reader.items(node, "`cases`"):
-        for entry, _ in author.combinations.of(item):
-            fields = author.reader.fields(entry, "a case", KEYS, required=("user", "action", "resource"))
-            if fields is not None:
-                _case(author, fields, author.reader.span(entry))
+    for fields, span, _ in author.entries(node, "cases", "a case", KEYS, ("user", "action", "resource")):
+        _case(author, fields, span)
 
 
 def _case(author: Author, fields: Fields, span: Span) -> None:
@@ -166,30 +163,15 @@ def items_of(author: Author, state: State, request: Request) -> tuple[str, ...]:
 
 WALKTHROUGH_KEYS = ("name", "state", "steps", "params", "tags", "why", "source", "note")
 STEP_KEYS = (
-    "say",
-    "user",
-    "action",
-    "resource",
-    *CONTEXT_KEYS,
-    "decision",
-    *FROZEN_KEYS,
-    "then",
-    "gone",
-    "tags",
-    "why",
-    "source",
-    "note",
-)
+    "say", "user", "action", "resource", *CONTEXT_KEYS, "decision", *FROZEN_KEYS, "then", "gone", "tags", "why", "source", "note",
+)  # fmt: skip
 
 
 def read_walkthroughs(author: Author, node: Node) -> None:
     """Read the entries of `walkthroughs`."""
-    for item in author.reader.items(node, "`walkthroughs`"):
-        for entry, _ in author.combinations.of(item):
-            fields = author.reader.fields(entry, "a walkthrough", WALKTHROUGH_KEYS, required=("name", "steps"))
-            state = None if fields is None else author.state(fields)
-            if fields is not None and state is not None:
-                _steps(author, fields, state)
+    for fields, _, _ in author.entries(node, "walkthroughs", "a walkthrough", WALKTHROUGH_KEYS, ("name", "steps")):
+        if (state := author.state(fields)) is not None:
+            _steps(author, fields, state)
 
 
 def _steps(author: Author, fields: Fields, state: State) -> None:
@@ -253,22 +235,18 @@ def _apply_effect(author: Author, state: State, effect: str, request: Request, n
     try:
         change = Effect.of(effect, request.user, request.active_roles).change
     except ValueError:
-        author.reader.report(
-            "T004", node, f"`{effect}` is not an effect", "write `grant READ (type:path)` or `become owner (type:path)`"
-        )
+        instead = "write `grant READ (type:path)` or `become owner (type:path)`"
+        author.reader.report("T004", node, f"`{effect}` is not an effect", instead)
         return state
     assert change is not None
     key = effect.partition(" (")[2].removesuffix(")")
     entity = author.ways.names.entity(key)
     if isinstance(entity, Problem):
-        is_type_only = key == request.resource.type
-        message = (
-            f"`{effect}` does not say of which `{key}`, so it cannot become a row" if is_type_only else entity.message
-        )
-        shape = author.ways.names.shape(key) if is_type_only else ""
-        author.reader.report(
-            "T103", node, message, f"name it in `resource`: `{shape}`" if is_type_only else entity.help
-        )
+        message, advice = entity.message, entity.help
+        if key == request.resource.type:
+            message = f"`{effect}` does not say of which `{key}`, so it cannot become a row"
+            advice = f"name it in `resource`: `{author.ways.names.shape(key)}`"
+        author.reader.report("T103", node, message, advice)
         return state
     if change.row is None:
         return without(state, about_principal(state, change.table, entity, author.ways.names.program))
@@ -295,11 +273,8 @@ AXES = ("users", "operations", "entities")
 
 def read_suites(author: Author, node: Node) -> None:
     """Read the entries of `suites`."""
-    for item in author.reader.items(node, "`suites`"):
-        for entry, _ in author.combinations.of(item):
-            fields = author.reader.fields(entry, "a suite", SUITE_KEYS, required=AXES)
-            if fields is not None:
-                author.cases += _Suite(author, fields, author.reader.span(entry)).cases()
+    for fields, span, _ in author.entries(node, "suites", "a suite", SUITE_KEYS, AXES):
+        author.cases += _Suite(author, fields, span).cases()
 
 
 class _Suite:
@@ -311,9 +286,7 @@ class _Suite:
         self.fields = fields
         self.span = span
         self.stated: dict[Cell, tuple[bool, Span]] = {}
-        unlisted = (
-            self.reader.word(fields["unlisted"], "`unlisted`", ("deny", "ignore")) if "unlisted" in fields else ""
-        )
+        unlisted = self.reader.word(fields.get("unlisted"), "`unlisted`", ("deny", "ignore"))
         self.is_unlisted_denied = unlisted != "ignore"
         self.entities = [text.value for text in self._axis("entities")]
         self.operation_texts = self._axis("operations")

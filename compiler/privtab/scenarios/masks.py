@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, reduce
 from operator import or_
 from typing import TypeAlias, TypeVar
 
-from privtab._once import once
+from privtab._once import once, once_within
 from privtab.errors import Undecided
 from privtab.ir.algebra import Algebra
 from privtab.ir.exact import ImplicationChecker
@@ -23,37 +23,25 @@ Key: TypeAlias = tuple[str, str]
 Mask: TypeAlias = int
 
 
-class RuleDependencies:
-    """Which rules refer to which others by `can`."""
+@once_within
+def dependencies(program: Program, key: Key) -> frozenset[Key]:
+    """A rule and every rule that it refers to by `can`."""
+    referred = references(item_condition(program.rules[key]))
+    return frozenset({key}).union(*(dependencies(program, (can.target.type, can.operation)) for can in referred))
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self._known: dict[Key, frozenset[Key]] = {}
-        self._dependents: dict[Key, list[Key]] | None = None
 
-    def of(self, key: Key) -> frozenset[Key]:
-        """The rule and every rule that it refers to."""
-        if key not in self._known:
-            keys = {key}
-            for reference in references(item_condition(self.program.rules[key])):
-                keys |= self.of((reference.target.type, reference.operation))
-            self._known[key] = frozenset(keys)
-        return self._known[key]
-
-    def dependents(self, key: Key) -> list[Key]:
-        """The other rules that refer to this one."""
-        if self._dependents is None:
-            self._dependents = {}
-            for other in self.program.rules:
-                for dependency in self.of(other) - {other}:
-                    self._dependents.setdefault(dependency, []).append(other)
-        return self._dependents.get(key, [])
+def dependents(program: Program, key: Key) -> list[Key]:
+    """The other rules that refer to a rule."""
+    return _dependents(program).get(key, [])
 
 
 @once
-def dependencies(program: Program) -> RuleDependencies:
-    """The dependencies among the rules of a program, looked up once."""
-    return RuleDependencies(program)
+def _dependents(program: Program) -> dict[Key, list[Key]]:
+    found: dict[Key, list[Key]] = {}
+    for other in program.rules:
+        for dependency in dependencies(program, other) - {other}:
+            found.setdefault(dependency, []).append(other)
+    return found
 
 
 class Observed:
@@ -68,29 +56,30 @@ class Observed:
         self.cases = cases
         self.contexts = tuple(EvaluationContext(reference, request) for request, reference in asked)
         self.all_cases: Mask = (1 << len(self.contexts)) - 1
-        self._atoms: dict[Atom, Mask] = {}
+        self._masks: dict[Hashable, Mask] = {}
         self._cans: dict[Can, Mask] = {}
         self._replacement: tuple[Rule | None, dict[Can, Mask]] = (None, {})
-        self._flags: dict[str, Mask] = {}
-        self._types: dict[tuple[str, str], Mask] = {}
 
     @cached_property
     def allowed(self) -> Mask:
         """The cases that the rule allows."""
         return self.outcome(self.rule)
 
-    @cached_property
+    @property
     def named(self) -> Mask:
         """The cases that name their resource."""
-        return self._where(lambda context: RESOURCE in context.complete)
+        return self._where("named", lambda context: RESOURCE in context.complete)
 
-    @cached_property
+    @property
     def placed(self) -> Mask:
         """The cases whose objects lie somewhere; the others are denied whatever the rule says."""
-        return self._where(lambda context: not context.unplaced)
+        return self._where("placed", lambda context: not context.unplaced)
 
-    def _where(self, condition: Callable[[EvaluationContext], bool]) -> Mask:
-        return sum(1 << number for number, context in enumerate(self.contexts) if condition(context))
+    def _where(self, key: Hashable, condition: Callable[[EvaluationContext], bool]) -> Mask:
+        """The cases of which a condition is true, which is looked up once for each key."""
+        if key not in self._masks:
+            self._masks[key] = sum(1 << n for n, context in enumerate(self.contexts) if condition(context))
+        return self._masks[key]
 
     def outcome(self, rule: Rule, replacement: Rule | None = None) -> Mask:
         """The cases that a rule allows, which may be a changed version of their own. `replacement`: as for `holds`."""
@@ -118,7 +107,7 @@ class Observed:
         """The cases in which the rule that a `can` refers to holds for its object."""
         key = can.target.type, can.operation
         replaced = None if replacement is None else (replacement.entity, replacement.operation)
-        if replacement is None or replaced not in dependencies(self.program).of(key):
+        if replacement is None or replaced not in dependencies(self.program, key):
             cache, rule, replacement = self._cans, self.program.rules[key], None
         else:
             if self._replacement[0] is not replacement:
@@ -130,21 +119,16 @@ class Observed:
 
     def atom(self, atom: Atom) -> Mask:
         """The cases in which an atom holds."""
-        if atom not in self._atoms:
-            self._atoms[atom] = self._where(lambda context: context.holds(atom))
-        return self._atoms[atom]
+        known = self._masks.get(atom)
+        return self._where(atom, lambda context: context.holds(atom)) if known is None else known
 
     def flag(self, flag: str) -> Mask:
         """The cases that set a flag."""
-        if flag not in self._flags:
-            self._flags[flag] = self._where(lambda context: flag in context.flags)
-        return self._flags[flag]
+        return self._where(("flag", flag), lambda context: flag in context.flags)
 
     def of_type(self, slot: str, type_: str) -> Mask:
         """The cases whose object in a slot has a type."""
-        if (slot, type_) not in self._types:
-            self._types[slot, type_] = self._where(lambda context: context.types.get(slot, LEFT_OUT) == type_)
-        return self._types[slot, type_]
+        return self._where(("type", slot, type_), lambda context: context.types.get(slot, LEFT_OUT) == type_)
 
     def setting(self, flags: frozenset[str], rule_flags: Iterable[str], types: Mapping[str, str]) -> Mask:
         """The cases with exactly these of the flags that the rule depends on, and objects of these types."""
@@ -195,7 +179,7 @@ class _HoldsAlgebra(Algebra[Mask]):
 def noticing(program: Program, observed: Mapping[Key, Observed], changed: Rule) -> Iterator[tuple[Key, Mask]]:
     """The rules of which cases get another answer if one is changed, with these cases: itself, then those that refer to it."""
     key = changed.entity, changed.operation
-    for other in (key, *dependencies(program).dependents(key)):
+    for other in (key, *dependents(program, key)):
         differing = observed[other].differing(changed) if other in observed else 0
         if differing:
             yield other, differing

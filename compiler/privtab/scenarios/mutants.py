@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias, assert_never
 
 from privtab.attributes import Attribute, Operator, Scalar
 from privtab.effects import PRINCIPAL_TABLES, EffectKind
 from privtab.ir import nodes as ir
-from privtab.ir.formula import conjunction, disjunction, item_condition, leaves
+from privtab.ir.formula import conjunction, disjunction, item_condition, leaves, on_entity
 from privtab.ir.names import condition_text
 from privtab.paths import Level
 from privtab.scenarios.masks import dependencies
@@ -76,28 +76,29 @@ class Mutants:
         return (mutant for mutant in self.of(rule) if mutant.change not in ("effect", "report"))
 
     def _of(self, rule: ir.Rule) -> Iterator[Mutant]:
+        def mutant(change: Change, text: str, **changed: Any) -> Mutant:
+            return Mutant(change=change, text=text, original=rule, rule=replace(rule, **changed))
+
         point = _PointMutation(self, rule)
         types = {ir.RESOURCE: rule.entity, **{slot.name: slot.types[0] for slot in rule.withs if not slot.polymorphic}}
         for change, text, formula in point.whole_cell_mutants(rule.requires, types):
-            yield Mutant(change=change, text=text, original=rule, rule=replace(rule, requires=formula))
+            yield mutant(change, text, requires=formula)
         if rule.each is not None:
             # Dropping all of `each` is the same as `each` dropped, which is reported once.
             for change, text, formula in point.whole_cell_mutants(rule.each, types):
                 if formula != ir.ALWAYS:
-                    yield Mutant(change=change, text=text, original=rule, rule=replace(rule, each=formula))
-            yield Mutant(change="each", text="`each` dropped", original=rule, rule=replace(rule, each=None))
+                    yield mutant(change, text, each=formula)
+            yield mutant("each", "`each` dropped", each=None)
             if rule.report is not None:
-                yield Mutant(change="report", text="`report` dropped", original=rule, rule=replace(rule, report=None))
+                yield mutant("report", "`report` dropped", report=None)
         if rule.gate != ir.ALWAYS:
-            yield Mutant(change="gate", text="the gate dropped", original=rule, rule=replace(rule, gate=ir.ALWAYS))
+            yield mutant("gate", "the gate dropped", gate=ir.ALWAYS)
         for number, effect in enumerate(rule.effects):
             before, after = rule.effects[:number], rule.effects[number + 1 :]
-            dropped = replace(rule, effects=(*before, *after))
-            yield Mutant(change="effect", text=f"without `{_effect(effect)}`", original=rule, rule=dropped)
+            yield mutant("effect", f"without `{_effect(effect)}`", effects=(*before, *after))
             for other in self._effects(effect):
-                changed = replace(rule, effects=(*before, other, *after))
                 text = f"`{_effect(other)}` for `{_effect(effect)}`"
-                yield Mutant(change="effect", text=text, original=rule, rule=changed)
+                yield mutant("effect", text, effects=(*before, other, *after))
 
     def _effects(self, effect: ir.Effect) -> Iterator[ir.Effect]:
         """The effect with another kind, privilege or target; or with another table of a principal's rows."""
@@ -153,18 +154,6 @@ class _PointMutation:
     def changes(self, formula: ir.Formula, types: Types) -> Iterator[tuple[Change, str, ir.Formula]]:
         """Every change of one point in a condition."""
         match formula:
-            case (
-                ir.Has()
-                | ir.Owner()
-                | ir.Member()
-                | ir.Self()
-                | ir.Holds()
-                | ir.ServiceAdmin()
-                | ir.HasBelow()
-                | ir.OwnsBelow()
-                | ir.Compare()
-            ):
-                yield from self._atom(formula, types)
             case ir.And() | ir.Or():
                 yield from self._parts(formula, types)
             case ir.When():
@@ -176,11 +165,7 @@ class _PointMutation:
                     key = target.type, formula.operation
                     referred = self.program.rules.get(key)
                     this_key = self.rule.entity, self.rule.operation
-                    if (
-                        referred is not None
-                        and not referred.withs
-                        and this_key not in dependencies(self.program).of(key)
-                    ):
+                    if referred is not None and not referred.withs and this_key not in dependencies(self.program, key):
                         changed = replace(formula, target=target)
                         yield "target", self._replaced(changed, formula), changed
             case ir.ByType():
@@ -191,7 +176,7 @@ class _PointMutation:
                         cases = (*formula.cases[:number], (type_, body), *formula.cases[number + 1 :])
                         yield change, text + of_type, replace(formula, cases=cases)
             case _:
-                assert_never(formula)
+                yield from self._atom(formula, types)
 
     def _case(self, formula: ir.Formula, types: Types) -> Iterator[tuple[Change, str, ir.Formula]]:
         yield "drop", "never", ir.NEVER
@@ -218,19 +203,11 @@ class _PointMutation:
                 for name in self.mutants.neighbours(privilege, target.type, self.used.get(target, set())):
                     changed: ir.Atom = replace(atom, privilege=name)
                     yield "privilege", self._replaced(changed, atom), changed
-                on = self.program.privileges[privilege].on
-                for other in (*self._targets(target, types, frozenset(on)), *self._levels(target)):
-                    changed = replace(atom, target=other)
-                    yield "target", self._replaced(changed, atom), changed
-            case ir.Owner(target=target) | ir.Member(target=target):
-                for other in (*self._targets(target, types), *self._levels(target)):
-                    changed = replace(atom, target=other)
-                    yield "target", self._replaced(changed, atom), changed
-            case ir.HasBelow(privilege=privilege, target=target):
-                changed = ir.Has(privilege=privilege, target=target)
-                yield "target", self._replaced(changed, atom), changed
-            case ir.OwnsBelow(target=target):
-                changed = ir.Owner(target=target)
+                yield from self._elsewhere(atom, types, frozenset(self.program.privileges[privilege].on))
+            case ir.Owner() | ir.Member():
+                yield from self._elsewhere(atom, types)
+            case ir.HasBelow() | ir.OwnsBelow():
+                changed = on_entity(atom)
                 yield "target", self._replaced(changed, atom), changed
             case ir.Compare():
                 for changed in self._compared(atom):
@@ -239,6 +216,13 @@ class _PointMutation:
                 return
             case _:
                 assert_never(atom)
+
+    def _elsewhere(
+        self, atom: ir.Has | ir.Owner | ir.Member, types: Types, on: frozenset[str] | None = None
+    ) -> Iterator[tuple[Change, str, ir.Formula]]:
+        for other in (*self._targets(atom.target, types, on), *self._levels(atom.target)):
+            changed = replace(atom, target=other)
+            yield "target", self._replaced(changed, atom), changed
 
     def _compared(self, compare: ir.Compare) -> Iterator[ir.Compare]:
         """The comparison with the bound moved, with another word of an enumeration, or with one constant more or less."""

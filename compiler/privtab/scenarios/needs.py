@@ -378,11 +378,8 @@ def read_needs(author: Author, node: Node) -> None:
         return
     generated = CallerStates(author.program, placed)
     cases_before = len(author.cases)
-    for item in author.reader.items(node, "`needs`"):
-        for entry, values in author.combinations.of(item):
-            fields = author.reader.fields(entry, "an entry of `needs`", KEYS)
-            if fields is not None:
-                _need(author, fields, author.reader.span(entry), values, generated)
+    for fields, span, values in author.entries(node, "needs", "an entry of `needs`", KEYS):
+        _need(author, fields, span, values, generated)
     if len(author.cases) > cases_before:
         for state in generated.states():
             author.world(state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
@@ -23,7 +23,6 @@ from privtab.scenarios.mutants import CHANGES, Mutant
 from privtab.scenarios.prove import Cell, Coverage, Score
 from privtab.scenarios.prove import undecided as undecided_by
 from privtab.scenarios.run import Failure, reasons
-from privtab.syntax.nodes import RowDecl, Tables, VariantDecl
 
 MAX_LINES = 8
 """How many lines of a row are shown."""
@@ -72,15 +71,9 @@ def _readings(policy: Path) -> dict[tuple[Span, str], Span]:
     tables, _ = syntax.read(source.load(policy))
     return {
         (decl.span, reading.name.value): reading.name.span
-        for decl in (_rows(tables) if tables is not None else ())
-        for reading in (decl.ambiguous.readings if decl.ambiguous is not None else ())
+        for decl in (() if tables is None else tables.all_rows)
+        for reading in decl.readings
     }
-
-
-def _rows(tables: Tables) -> Iterator[RowDecl]:
-    layers: tuple[Tables | VariantDecl, ...] = (tables, *tables.variants)
-    for layer in layers:
-        yield from (*layer.core, *layer.any, *(row for table in layer.tables for row in table.rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +143,8 @@ def result_json(result: Result) -> dict[str, Any]:
 
 def _failure_json(result: Result, failure: Failure) -> dict[str, Any]:
     """The case and its position, the expected and actual answers, and the row that decided."""
-    case = failure.case
-    context = failure.decision.context
+    case, rule = failure.case, result.rule(failure.case)
+    context, reading = failure.decision.context, result.chosen_reading(case)
     return {
         "name": case.name,
         "kind": case.kind,
@@ -167,13 +160,9 @@ def _failure_json(result: Result, failure: Failure) -> dict[str, Any]:
         "got": failure.got,
         "missing": context.get("missing", []),
         "reasons": context.get("reasons", []),
-        "row": row_json(result.rule(case)) | {"text": "\n".join(row_lines(result.rule(case).span))},
-        "reading": _reading_json(result.chosen_reading(case)),
+        "row": row_json(rule) | {"text": "\n".join(row_lines(rule.span))},
+        "reading": reading and {"name": reading.name, "text": reading.text, "line": reading.span.line},
     }
-
-
-def _reading_json(reading: ChosenReading | None) -> dict[str, Any] | None:
-    return None if reading is None else {"name": reading.name, "text": reading.text, "line": reading.span.line}
 
 
 def row_json(rule: Rule) -> dict[str, Any]:

@@ -97,14 +97,9 @@ class OpaEngine:
         if self._current_state is not state:
             self._put_state(state)
             self._current_state = state
-        explained = iter(
-            self._client.decide_many([request for request, in_full in zip(requests, explain, strict=True) if in_full])
-        )
-        brief = iter(
-            self._client.check_many(
-                [request for request, in_full in zip(requests, explain, strict=True) if not in_full]
-            )
-        )
+        asked = [*zip(requests, explain, strict=True)]
+        explained = iter(self._client.decide_many([request for request, in_full in asked if in_full]))
+        brief = iter(self._client.check_many([request for request, in_full in asked if not in_full]))
         return [next(explained) if in_full else Decision(allowed=next(brief)) for in_full in explain]
 
     def _put_state(self, state: State) -> None:

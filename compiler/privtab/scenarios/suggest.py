@@ -25,6 +25,8 @@ Tree: TypeAlias = "str | list[list[str]] | dict[str, list[Tree]]"
 """Ways as written: an atom or a name, sets, or parts under `all` or `any`."""
 Value: TypeAlias = "Tree | ir.Atom"
 """The value of a condition before it is written."""
+Merged: TypeAlias = ir.Has | ir.Owner | ir.Member | ir.Holds
+"""Atoms of which several are written as one."""
 ANYONE: Tree = "anyone"
 NOBODY: Tree = []
 MOST_LEVELS = 3
@@ -211,10 +213,8 @@ class _WaysWriter(RequestAlgebra[Value]):
 
     def any_of(self, values: Iterable[Value]) -> Tree:
         parts = list(values)
-        atoms = [part for part in parts if isinstance(part, ir.Has | ir.Owner | ir.Member | ir.Holds)]
-        others = [
-            self._as_tree(part) for part in parts if not isinstance(part, ir.Has | ir.Owner | ir.Member | ir.Holds)
-        ]
+        atoms = [part for part in parts if isinstance(part, Merged)]
+        others = [self._as_tree(part) for part in parts if not isinstance(part, Merged)]
         alternatives = [*self.names.merged(atoms), *(part for part in others if part != NOBODY)]
         alternatives = [part for number, part in enumerate(alternatives) if part not in alternatives[:number]]
         if ANYONE in alternatives:
@@ -290,15 +290,13 @@ class RequestNames:
         """An atom with names."""
         return atom_words(atom, self.key)
 
-    def merged(self, atoms: Sequence[ir.Has | ir.Owner | ir.Member | ir.Holds]) -> Iterator[Tree]:
+    def merged(self, atoms: Sequence[Merged]) -> Iterator[Tree]:
         """Merge alternatives: `READ/WRITE (x)`, `owner (x, y)`."""
         by_key: dict[str, list[str]] = {}
         for atom in atoms:
-            what, _, target = self.atom(atom).partition(" (")
-            word = what if isinstance(atom, ir.Has) else f" {what}"
-            by_key.setdefault(target.removesuffix(")") if isinstance(atom, ir.Has) else word, []).append(
-                word if isinstance(atom, ir.Has) else target.removesuffix(")")
-            )
+            what, _, target = self.atom(atom).removesuffix(")").partition(" (")
+            key, value = (target, what) if isinstance(atom, ir.Has) else (f" {what}", target)
+            by_key.setdefault(key, []).append(value)
         for key, values in by_key.items():
             if key.startswith(" "):
                 yield f"{key[1:]} ({', '.join(dict.fromkeys(values))})"

@@ -30,9 +30,7 @@ _COMPARISON = re.compile(rf"(?P<left>{_TERM})(?:\s*(?P<relation><=|>=|=|<|>|\bin
 _CONTAINED = re.compile(rf"(?P<word>\"[^\"\n]*\"|[^\W\d]\w*)\s+in\s+(?P<set>{_TERM})")
 _CODE = "T104"
 _KINDS: Mapping[str, type[ir.Owner | ir.Member | ir.Holds]] = {
-    "owner": ir.Owner,
-    "member": ir.Member,
-    "holds": ir.Holds,
+    kind.__name__.lower(): kind for kind in (ir.Owner, ir.Member, ir.Holds)
 }
 _SPACES = re.compile(r"\s+")
 T = TypeVar("T")
@@ -108,12 +106,8 @@ class WaysReader:
         if part is None:
             if "(" in node.text or node.text in {"self", "service admin"} or is_comparison(node.text.strip()):
                 return self.atom(node)
-            self.reader.report(
-                "T105",
-                node,
-                f"`{node.text}` is neither an atom nor a name of `let`",
-                near(node.text, self.lets, "names"),
-            )
+            message = f"`{node.text}` is neither an atom nor a name of `let`"
+            self.reader.report("T105", node, message, near(node.text, self.lets, "names"))
             return None
         key = node.text, tuple(sorted(values.items()))
         if key not in self._read_parts:
@@ -139,18 +133,11 @@ class WaysReader:
                 if comparable is None:
                     found.append(atoms)
                 elif valid:
-                    larger, smaller = (atoms, comparable) if comparable <= atoms else (comparable, atoms)
-                    message = (
-                        f"{set_text(larger)} is not a minimal set"
-                        if larger != smaller
-                        else f"{set_text(atoms) or 'anyone'} occurs twice"
-                    )
-                    self.reader.report(
-                        "T201",
-                        item,
-                        message,
-                        None if larger == smaller else f"{set_text(smaller) or 'anyone'} is enough",
-                    )
+                    smaller, larger = (set_text(rights) or "anyone" for rights in sorted((atoms, comparable), key=len))
+                    if atoms == comparable:
+                        self.reader.report("T201", item, f"{larger} occurs twice")
+                    else:
+                        self.reader.report("T201", item, f"{larger} is not a minimal set", f"{smaller} is enough")
                     valid = False
         return tuple(found) if valid else None
 

@@ -66,7 +66,7 @@ def _privilege(reader: PolicyReader, name: Word, node: Node | None) -> Privilege
     if alias is not None:
         for key in {"on", "implies", "inheritance"} & fields.keys():
             message, advice = f"the alias `{name.value}` has an `{key}` of its own", f"write it at `{alias.value}`"
-            reader.take(unreadable.wrong_value_other(reader.span(fields[key][0]), message, advice))
+            reader.refuse(fields[key][0], message, advice)
     title = reader.optional_text(fields, "title")
     reader.optional_text(fields, "note")
     deprecated = read_deprecated(reader, fields)
@@ -116,7 +116,7 @@ def read_attributes(reader: PolicyReader, node: Node, rejected: set[str]) -> tup
             if (kind, name.value) in _TAKEN:
                 where = "properties of a subject" if kind == "user" else "context of a request"
                 message = f"`{name.value}` has a meaning of its own in the {where}"
-                reader.take(unreadable.wrong_value_other(name.span, message, "choose another name"))
+                reader.refuse(name.span, message, "choose another name")
                 continue
             if name.value in first:
                 reader.take(unsound_rows.duplicate_name(name.span, "attribute", name.value, first[name.value].span))
@@ -146,20 +146,14 @@ def _attribute(reader: PolicyReader, kind: AttributeKind, name: Word, node: Node
     types = [type_ for type_ in _TYPES if type_ in fields]
     if len(types) != 1:
         message = f"{what} has {'no type' if not types else 'two types'}"
-        reader.take(
-            unreadable.wrong_value_other(reader.span(node), message, f"give it one of {listed(_TYPES, last='or')}")
-        )
+        reader.refuse(node, message, f"give it one of {listed(_TYPES, last='or')}")
         return None
     sources = reader.choices(fields["from"][1], "from", "`from`") if "from" in fields else None
     if kind == "request" and "from" in fields:
-        span = reader.span(fields["from"][0])
-        reader.take(unreadable.wrong_value_other(span, "an attribute of the request has no `from`", "leave it out"))
+        reader.refuse(fields["from"][0], "an attribute of the request has no `from`", "leave it out")
     on = reader.words(fields["on"][1], "`on`") if "on" in fields else None
     if kind != "entity" and "on" in fields:
-        span = reader.span(fields["on"][0])
-        reader.take(
-            unreadable.wrong_value_other(span, f"{what} is not of an entity, so it has no `on`", "leave it out")
-        )
+        reader.refuse(fields["on"][0], f"{what} is not of an entity, so it has no `on`", "leave it out")
     attribute = _type(reader, types[0], fields[types[0]][1])
     if attribute is None:
         return None
@@ -176,9 +170,7 @@ def _with_default(
     """The attribute with its default, which only attributes of requests have: rows of the state say what others are."""
     if kind != "request" or attribute.type == "set":
         why = "is a set" if kind == "request" else "is not of the request"
-        reader.take(
-            unreadable.wrong_value_other(reader.span(key), f"{what} {why}, so it has no `default`", "leave it out")
-        )
+        reader.refuse(key, f"{what} {why}, so it has no `default`", "leave it out")
         return attribute
     value = node.value if isinstance(node, Scalar) and node.style != "*" else None
     if not isinstance(value, str | int) or not attribute.fits(value):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
 from importlib import resources
-from typing import Any, Literal, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias, assert_never, cast
 
 import yaml
 from lark import Lark, Token, Transformer
@@ -93,6 +93,8 @@ def _plain_words(expected: set[str]) -> tuple[str, ...]:
     return (*words, *(_WORDS[name] for name in _WORDS if name in expected))
 
 
+RelatedKind: TypeAlias = Literal["owner", "member", "holds"]
+WordKind: TypeAlias = Literal["self", "service_admin", "anyone"]
 _COMMENT = re.compile(r"#[^\r\n]*")
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
@@ -144,7 +146,7 @@ class PrivilegeTerm:
 class Related:
     """`owner (…)`, `member (…)` or `holds (…)`: of any of the targets."""
 
-    kind: Literal["owner", "member", "holds"]
+    kind: RelatedKind
     targets: tuple[Name, ...]
     word: Name
 
@@ -162,7 +164,7 @@ class CanDo:
 class Word:
     """`self`, `service admin` or `anyone`."""
 
-    kind: Literal["self", "service_admin", "anyone"]
+    kind: WordKind
     word: Name
 
 
@@ -294,26 +296,14 @@ class _Tree(Transformer[Token, Expression]):
         names = tuple(_name(t) for t in tokens if t.type in _NAMES)
         return PrivilegeTerm(names, any(t.type == "PLUS" for t in tokens), targets)
 
-    def owner(self, children: list[Any]) -> Expression:
-        return Related("owner", children[1], _name(children[0]))
-
-    def member(self, children: list[Any]) -> Expression:
-        return Related("member", children[1], _name(children[0]))
-
-    def holds(self, children: list[Any]) -> Expression:
-        return Related("holds", children[1], _name(children[0]))
+    def related(self, children: list[Any]) -> Expression:
+        return Related(cast("RelatedKind", str(children[0])), children[1], _name(children[0]))
 
     def can(self, children: list[Any]) -> Expression:
         return CanDo(_name(children[1]), children[2], _name(children[0]))
 
-    def self_(self, children: list[Any]) -> Expression:
-        return Word("self", _name(children[0]))
-
-    def service_admin(self, children: list[Any]) -> Expression:
-        return Word("service_admin", _name(children[0]))
-
-    def anyone(self, children: list[Any]) -> Expression:
-        return Word("anyone", _name(children[0]))
+    def word(self, children: list[Any]) -> Expression:
+        return Word(cast("WordKind", "_".join(children[0].split())), _name(children[0]))
 
     def attribute(self, children: list[Token | None]) -> Name:
         return self.level(children if children[0] is not None else [children[1], None])

@@ -12,7 +12,7 @@ from privtab.diagnostics import Located, Span
 from privtab.effects import EffectKind
 from privtab.names import KINDS, PrincipalKind
 from privtab.source import SourceFile
-from privtab.syntax.expression import Effects, Expression
+from privtab.syntax.expression import Effects, Expression, Name
 
 _ESCAPES = {"x": 4, "u": 6, "U": 10}
 
@@ -90,6 +90,10 @@ class Cell:
     def span(self) -> Span:
         """The span of the whole cell."""
         return self.source.span(self.start, self.end)
+
+    def at(self, name: Name) -> Span:
+        """The span of a name in the cell."""
+        return self.part(name.start, name.end)
 
     def part(self, start: int, end: int) -> Span:
         """The span of `text[start:end]`."""

@@ -52,6 +52,11 @@ class PolicyReader(NodeReader):
         del what
         self.take(unreadable.duplicate_key(self.span(key), key.text, self.span(first)))
 
+    def refuse(self, at: Node | Span, message: str, advice: str | None = None) -> None:
+        """Report a value that is wrong in its own way."""
+        span = at if isinstance(at, Span) else self.span(at)
+        self.take(unreadable.wrong_value_other(span, message, advice))
+
     def fields(self, node: Node, kind: str, where: str | None = None, example: str | None = None) -> Fields | None:
         """The entries of a mapping by key, checked against the keys of `kind`."""
         where = where or f"a {kind}"
@@ -150,7 +155,7 @@ class PolicyReader(NodeReader):
         ):
             if node.text.strip():
                 return Located(node.text, self.span(node))
-            self.take(unreadable.wrong_value_other(self.span(node), "`version` is empty", "name it: `version: final`"))
+            self.refuse(node, "`version` is empty", "name it: `version: final`")
             return None
         self.wrong(node, "`version`", "text")
         return None
@@ -173,7 +178,7 @@ class PolicyReader(NodeReader):
             if 1 <= node.value <= MOST_LEVELS:
                 return Located(node.value, self.span(node))
             advice = f"a type may nest to 1 to {MOST_LEVELS} levels"
-            self.take(unreadable.wrong_value_other(self.span(node), f"`{node.text}` is not a value of {what}", advice))
+            self.refuse(node, f"`{node.text}` is not a value of {what}", advice)
             return None
         self.wrong(node, what, f"`true`, or a number from 1 to {MOST_LEVELS}")
         return None
@@ -197,7 +202,7 @@ class PolicyReader(NodeReader):
         items = node.items if isinstance(node, Sequence) else (node,)
         words = [(self.choice(item, shape, what), item) for item in items]
         if not items:
-            self.take(unreadable.wrong_value_other(self.span(node), f"{what} is empty", "leave the key out"))
+            self.refuse(node, f"{what} is empty", "leave the key out")
             return None
         return tuple(Located(word, self.span(item)) for word, item in words if word is not None)
 
@@ -234,7 +239,7 @@ class PolicyReader(NodeReader):
             if text is not None:
                 found.append(Located(text, self.span(item)))
         if not items:
-            self.take(unreadable.wrong_value_other(self.span(node), f"{what} is an empty list", "leave the key out"))
+            self.refuse(node, f"{what} is an empty list", "leave the key out")
         return tuple(found) if found or self.mistakes == mistakes_before else None
 
     def cell(self, node: Node, what: str, expected: str, instead: str) -> Cell | None:

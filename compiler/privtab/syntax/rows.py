@@ -166,7 +166,7 @@ def read_source(reader: PolicyReader, node: Node) -> tuple[nodes.SourceRef, ...]
             return (nodes.SourceRef(name=match["name"], line=int(match["line"]), span=span),)
         if node.value is not None:
             advice = "a line number, or `name:line`, as in `source: final:15`"
-            reader.take(unreadable.wrong_value_other(span, f"`{node.text}` is not a position in a source", advice))
+            reader.refuse(span, f"`{node.text}` is not a position in a source", advice)
             return ()
     reader.wrong(node, "`source`", "a line number or `name:line`")
     return ()

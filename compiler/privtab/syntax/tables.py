@@ -38,7 +38,7 @@ def _conflict(reader: PolicyReader, node: Node) -> nodes.ConflictDecl | None:
     if len(operations) <= at_most:
         message = f"{len(operations)} operation{'s' if len(operations) != 1 else ''}, of which {at_most} may be held"
         advice = "name two at least, and more than `at_most`"
-        reader.take(unreadable.wrong_value_other(reader.span(fields["operations"][1]), message, advice))
+        reader.refuse(fields["operations"][1], message, advice)
         return None
     return nodes.ConflictDecl(operations=operations, at_most=at_most, span=operations[0].span, why=why)
 
@@ -49,9 +49,7 @@ def _count(reader: PolicyReader, node: Node) -> int | None:
             return number
         case Scalar(value=int()) if not isinstance(node.value, bool):
             message = f"`{node.text}` operations cannot be held"
-            reader.take(
-                unreadable.wrong_value_other(reader.span(node), message, "a number from 1 on; left off, it is 1")
-            )
+            reader.refuse(node, message, "a number from 1 on; left off, it is 1")
         case _:
             reader.wrong(node, "`at_most`", "a number")
     return None
@@ -68,11 +66,9 @@ def _operations(reader: PolicyReader, node: Node) -> tuple[nodes.Word, ...] | No
         type_, slash, operation = word.value.partition("/")
         if not (type_ and slash and operation) or "/" in operation:
             advice = "an operation of a type is written `TYPE/OPERATION`"
-            reader.take(unreadable.wrong_value_other(word.span, f"`{word.value}` is not an operation", advice))
+            reader.refuse(word.span, f"`{word.value}` is not an operation", advice)
         elif word.value in valid:
-            reader.take(
-                unreadable.wrong_value_other(word.span, f"`{word.value}` occurs twice", "name another, or drop it")
-            )
+            reader.refuse(word.span, f"`{word.value}` occurs twice", "name another, or drop it")
         else:
             valid[word.value] = word
     return tuple(valid.values()) if reader.mistakes == mistakes_before else None
@@ -88,11 +84,7 @@ def read_tables(reader: PolicyReader, root: Node) -> nodes.Tables | None:
     if isinstance(root, Mapping) and not {key.text for key, _ in root.entries} & {"privtab", "system", "entities"}:
         start = reader.source.span(root.start, root.start + 1)
         if root.entries and all(key.text in _STATE_TABLES for key, _ in root.entries):
-            reader.take(
-                unreadable.wrong_value_other(
-                    start, "this is a state, not a policy", "give it as the state: `--state FILE`"
-                )
-            )
+            reader.refuse(start, "this is a state, not a policy", "give it as the state: `--state FILE`")
             return None
         reader.take(unreadable.missing_key(start, "privtab", "a policy file", "privtab: 1"))
         return None
@@ -160,9 +152,7 @@ def _format(reader: PolicyReader, node: Node) -> None:
         reader.wrong(node, "`privtab`", "the number of the format", "write `privtab: 1`")
     elif node.value != 1:
         message = f"unknown format {node.value}"
-        reader.take(
-            unreadable.wrong_value_other(reader.span(node), message, "this privtab reads format 1: `privtab: 1`")
-        )
+        reader.refuse(node, message, "this privtab reads format 1: `privtab: 1`")
 
 
 def _sources(reader: PolicyReader, node: Node, rejected: set[str]) -> tuple[tuple[nodes.Word, nodes.Word], ...]:

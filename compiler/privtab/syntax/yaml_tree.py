@@ -171,7 +171,7 @@ def compose(source: SourceFile, found: list[Diagnostic], begins: str = unreadabl
         for event, start, end in events(source.text):
             builder.take(event, start, end)
     except yaml.YAMLError as error:
-        found.append(unreadable.yaml_syntax(source, error))
+        found.append(unreadable.yaml_error(source, error))
         return None
     if builder.root is None and not builder.broken:
         found.append(unreadable.empty_file(source.span(0, 0), begins))

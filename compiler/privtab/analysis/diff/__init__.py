@@ -9,7 +9,16 @@ from privtab._lazy import renamed
 from privtab._worker import Worker, spare_processes
 from privtab.analysis.diff.compare import Comparison, cell
 from privtab.analysis.diff.declared import compare_declared
-from privtab.analysis.diff.nodes import DeclarationChange, Detail, Diff, Pair, PolicyName, RowChange, Verdict
+from privtab.analysis.diff.nodes import (
+    DeclarationChange,
+    DeclarationKind,
+    Detail,
+    Diff,
+    Pair,
+    PolicyName,
+    RowChange,
+    Verdict,
+)
 from privtab.analysis.diff.renames import Renames, declared_renames
 from privtab.ir.nodes import Program
 from privtab.ir.support import Tool, check_support
@@ -92,21 +101,14 @@ def _row(comparison: Comparison, pair: Pair, old_pairs: dict[Pair, Pair], recogn
 
 
 def _renamed(recognised: Renames) -> Iterator[DeclarationChange]:
-    for old, new in recognised.names.types.items():
-        yield DeclarationChange(
-            kind="type",
-            name=new,
-            verdict=Verdict.RENAMED,
-            was=old,
-            recognised=recognised.types_by[old],
-            details=(Detail(what="", before=old, after=new),),
-        )
-    for old, new in recognised.names.privileges.items():
-        yield DeclarationChange(
-            kind="privilege",
-            name=new,
-            verdict=Verdict.RENAMED,
-            was=old,
-            recognised=recognised.privileges_by[old],
-            details=(Detail(what="", before=old, after=new),),
-        )
+    names = recognised.names
+    kinds: tuple[tuple[DeclarationKind, Mapping[str, str], Mapping[str, str]], ...] = (
+        ("type", names.types, recognised.types_by),
+        ("privilege", names.privileges, recognised.privileges_by),
+    )
+    for kind, changed, by in kinds:
+        for old, new in changed.items():
+            details = (Detail(what="", before=old, after=new),)
+            yield DeclarationChange(
+                kind=kind, name=new, verdict=Verdict.RENAMED, was=old, recognised=by[old], details=details
+            )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Literal, NamedTuple, assert_never
@@ -64,15 +64,15 @@ class Comparison:
     def row(self, pair: Pair) -> RowChange:
         """The change of an operation that both sides have."""
         before, after = self.before.rules[pair], self.after.rules[pair]
-        if not self._same_ids(before, after):
-            return self._unknown(before, after, pair)
+        known = self._same_ids(before, after)
         same = (before.effects, before.delegations) == (after.effects, after.delegations)
         effects = Verdict.EQUAL if same else compare_effects(before, after)
         if sql(self.before, before) != sql(self.after, after):
             effects = Verdict.INCOMPARABLE
-        unchanged = self.same(pair)
-        condition, witnesses = (Verdict.EQUAL, ()) if unchanged else self._condition(pair)
-        if effects is not Verdict.EQUAL:
+        unchanged = known and self.same(pair)
+        condition, witnesses = self._condition(pair) if known and not unchanged else (Verdict.EQUAL, ())
+        condition = condition if known else Verdict.UNKNOWN
+        if known and effects is not Verdict.EQUAL:
             try:
                 effects_witness = self._effects_witness(pair)
             except Undecided:
@@ -102,19 +102,6 @@ class Comparison:
         types = {before.entity, *(t for rule in (before, after) for slot in rule.withs for t in slot.named)}
         known = types & self.before.entities.keys() & self.after.entities.keys()
         return all(_flat_links(self.before, type_) == _flat_links(self.after, type_) for type_ in known)
-
-    def _unknown(self, before: ir.Rule, after: ir.Rule, pair: Pair) -> RowChange:
-        return RowChange(
-            entity=pair[0],
-            operation=pair[1],
-            verdict=Verdict.UNKNOWN,
-            condition=Verdict.UNKNOWN,
-            effects=compare_effects(before, after),
-            parts=tuple(parts(before, after)),
-            because=(*self._changed_references(pair), *self._declarations(pair)),
-            before=cell(self.before, before),
-            after=cell(self.after, after),
-        )
 
     def same(self, pair: Pair) -> bool:
         """Whether a row and all rows that it reaches by `can` are the same on both sides and need no comparison."""
@@ -287,28 +274,25 @@ def _flat_links(program: ir.Program, type_: str) -> list[tuple[str, str | None]]
 
 def parts(before: ir.Rule, after: ir.Rule) -> Iterator[str]:
     """The parts of a row that differ, in the order in which a row is written."""
-    if before.withs != after.withs:
-        yield "with"
-    if before.required_flags != after.required_flags:
-        yield "flags"
-    if before.gate != after.gate:
-        yield "gate"
-    if before.requires != after.requires:
-        yield "requires"
-    if before.each != after.each:
-        yield "each"
-    if before.unnamed != after.unnamed:
-        yield "creates"
-    if before.report != after.report:
-        yield "report"
-    if compare_effects(before, after) is not Verdict.EQUAL:
-        yield "effects"
-    if (before.destructive, before.sensitive) != (after.destructive, after.sensitive):
-        yield "sensitive"
-    if before.note != after.note:
-        yield "note"
-    if before.deprecated != after.deprecated:
-        yield "deprecated"
+    for part, attributes in _PARTS.items():
+        if part == "effects":
+            differ = compare_effects(before, after) is not Verdict.EQUAL
+        else:
+            differ = any(getattr(before, name) != getattr(after, name) for name in attributes)
+        if differ:
+            yield part
+
+
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "with": ("withs",),
+    "flags": ("required_flags",),
+    **{name: (name,) for name in ("gate", "requires", "each")},
+    "creates": ("unnamed",),
+    **{name: (name,) for name in ("report", "effects")},
+    "sensitive": ("destructive", "sensitive"),
+    **{name: (name,) for name in ("note", "deprecated")},
+}
+"""The parts of a row, and what a rule has of each."""
 
 
 def cell(program: ir.Program, rule: ir.Rule) -> Cell:

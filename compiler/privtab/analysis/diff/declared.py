@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
-from privtab.analysis.diff.nodes import DeclarationChange, Detail, Verdict
+from privtab.analysis.diff.nodes import DeclarationChange, DeclarationKind, Detail, Verdict
 from privtab.attributes import KINDS, Attribute, Attributes
 from privtab.ir.names import filter_lists
 from privtab.ir.nodes import Alias, Effect, EntityType, Privilege, Program, Role, Rule, Target
@@ -81,9 +81,7 @@ def _pairs(before: Mapping[str, T], after: Mapping[str, T]) -> Iterator[tuple[st
         yield name, before.get(name), after.get(name)
 
 
-def _text_change(
-    kind: Literal["alias", "set", "privilege", "type", "role", "attribute"], name: str, old: str | None, new: str | None
-) -> Iterator[DeclarationChange]:
+def _text_change(kind: DeclarationKind, name: str, old: str | None, new: str | None) -> Iterator[DeclarationChange]:
     """The change of a declaration that is shown as one text."""
     if old != new:
         state = Verdict.ADDED if old is None else Verdict.REMOVED if new is None else Verdict.CHANGED
@@ -96,9 +94,8 @@ def _semantics(before: Semantics, after: Semantics) -> Iterator[DeclarationChang
     def change(
         name: str, old: str | None, new: str | None, state: Verdict = Verdict.CHANGED
     ) -> Iterator[DeclarationChange]:
-        if old != new and state is not Verdict.EQUAL:
-            detail = Detail(what="", before=old, after=new)
-            yield DeclarationChange(kind="semantics", name=name, verdict=state, details=(detail,))
+        if state is not Verdict.EQUAL and (details := _details(("", old, new))):
+            yield DeclarationChange(kind="semantics", name=name, verdict=state, details=details)
 
     # With denials, wider inheritance or more callers also mean wider denials.
     inheritance_verdict = (
@@ -156,16 +153,14 @@ def _types(before: Program, after: Program) -> Iterator[DeclarationChange]:
         if old is None or new is None:
             yield from _text_change("type", name, _type_text(old), _type_text(new))
             continue
-        details = [
-            Detail(what="parent", before=old.parent, after=new.parent),
-            Detail(what="nested", before=_levels(old), after=_levels(new)),
-            Detail(what="flat", before=_yes_no(old.flat or old.opaque), after=_yes_no(new.flat or new.opaque)),
-            Detail(what="single", before=_yes_no(old.single), after=_yes_no(new.single)),
-            Detail(what="principal", before=old.principal, after=new.principal),
-        ]
-        changed = tuple(detail for detail in details if detail.before != detail.after)
-        title = Detail(what="title", before=old.title, after=new.title)
-        yield from _changed("type", name, changed, title if old.title != new.title else None)
+        details = _details(
+            ("parent", old.parent, new.parent),
+            ("nested", _levels(old), _levels(new)),
+            ("flat", _yes_no(old.flat or old.opaque), _yes_no(new.flat or new.opaque)),
+            ("single", _yes_no(old.single), _yes_no(new.single)),
+            ("principal", old.principal, new.principal),
+        )
+        yield from _changed("type", name, details, ("title", old.title, new.title))
 
 
 def _privileges(before: Program, after: Program) -> Iterator[DeclarationChange]:
@@ -174,29 +169,20 @@ def _privileges(before: Program, after: Program) -> Iterator[DeclarationChange]:
         if old is None or updated is None:
             yield from _text_change("privilege", name, _privilege_text(old), _privilege_text(updated))
             continue
-        removed, added = (
-            [type_ for type_ in old.on if type_ not in updated.on],
-            [type_ for type_ in updated.on if type_ not in old.on],
-        )
+        removed, added = {*old.on} - {*updated.on}, {*updated.on} - {*old.on}
         # If the other side lacks the whole type, the change is reported there, not here.
-        reported = [type_ for type_ in (*removed, *added) if type_ in known]
-        changed: tuple[Detail, ...] = (Detail(what="on", before=_list(old.on), after=_list(updated.on)),)
-        changed = changed if reported else ()
+        changed = _details(("on", _list(old.on), _list(updated.on))) if known & (removed | added) else ()
         more = bool(added) or not set(updated.implies) <= set(old.implies)
         less = bool(removed) or not set(old.implies) <= set(updated.implies)
         if set(updated.implies) != set(old.implies):
-            changed += (Detail(what="implies", before=_list(old.implies), after=_list(updated.implies)),)
+            changed += _details(("implies", _list(old.implies), _list(updated.implies)))
         further = after.inherits(name)
         if old.inheritance != updated.inheritance and before.inherits(name) != further:
-            words = ("none", "down") if further else ("down", "none")
-            changed += (Detail(what="inheritance", before=words[0], after=words[1]),)
+            changed += _details(("inheritance", *(("none", "down") if further else ("down", "none"))))
             denies = "overrides" in {before.semantics.deny, after.semantics.deny}
             more, less = more or further or denies, less or not further or denies
-        deprecation = Detail(what="deprecated", before=old.deprecated, after=updated.deprecated)
-        state = verdict(more=more, less=less)
-        yield from _changed(
-            "privilege", name, changed, deprecation if old.deprecated != updated.deprecated else None, state
-        )
+        deprecated = "deprecated", old.deprecated, updated.deprecated
+        yield from _changed("privilege", name, changed, deprecated, verdict(more=more, less=less))
 
 
 def _sets(before: Program, after: Program) -> Iterator[DeclarationChange]:
@@ -216,27 +202,19 @@ def _roles(before: Program, after: Program) -> Iterator[DeclarationChange]:
         if old is None or new is None:
             yield from _text_change("role", name, _role_text(old), _role_text(new))
             continue
-        details = [Detail(what="scope", before=old.scope, after=new.scope)] if old.scope != new.scope else []
-        old_grants, new_grants = (
-            {granted_type: frozenset(granted) for granted_type, granted in role.grants} for role in (old, new)
+        old_grants, new_grants = ({type_: sorted({*granted}) for type_, granted in role.grants} for role in (old, new))
+        details = _details(
+            ("scope", old.scope, new.scope),
+            *((type_, _list(was or ()), _list(now or ())) for type_, was, now in _pairs(old_grants, new_grants)),
         )
-        for type_ in dict.fromkeys([*new_grants, *old_grants]):
-            privileges_before, privileges_after = old_grants.get(type_, frozenset()), new_grants.get(type_, frozenset())
-            if privileges_before != privileges_after:
-                details.append(
-                    Detail(what=type_, before=_list(sorted(privileges_before)), after=_list(sorted(privileges_after)))
-                )
         pairs = [
-            {(granted_type, privilege) for granted_type, granted in grants.items() for privilege in granted}
+            {(type_, privilege) for type_, granted in grants.items() for privilege in granted}
             for grants in (old_grants, new_grants)
         ]
         more = not pairs[1] <= pairs[0] or (new.scope is None and old.scope is not None)
         less = not pairs[0] <= pairs[1] or (old.scope is None and new.scope is not None)
         state = verdict(more=more, less=less) if old.scope == new.scope or None in {old.scope, new.scope} else None
-        title = Detail(what="title", before=old.title, after=new.title)
-        yield from _changed(
-            "role", name, tuple(details), title if old.title != new.title else None, state or Verdict.CHANGED
-        )
+        yield from _changed("role", name, details, ("title", old.title, new.title), state or Verdict.CHANGED)
 
 
 def _attributes(before: Attributes, after: Attributes) -> Iterator[DeclarationChange]:
@@ -245,18 +223,21 @@ def _attributes(before: Attributes, after: Attributes) -> Iterator[DeclarationCh
             yield from _text_change("attribute", f"{kind}.{name}", _attribute_text(old), _attribute_text(new))
 
 
+def _details(*parts: tuple[str, str | None, str | None]) -> tuple[Detail, ...]:
+    """The parts whose texts differ: what it is, before, after."""
+    return tuple(Detail(what=what, before=old, after=new) for what, old, new in parts if old != new)
+
+
 def _changed(
-    kind: Literal["type", "privilege", "role"],
+    kind: DeclarationKind,
     name: str,
     details: tuple[Detail, ...],
-    wording: Detail | None,
+    wording: tuple[str, str | None, str | None],
     state: Verdict = Verdict.CHANGED,
 ) -> Iterator[DeclarationChange]:
-    if details:
-        all_details = (*details, *(() if wording is None else (wording,)))
-        yield DeclarationChange(kind=kind, name=name, verdict=state, details=all_details)
-    elif wording is not None:
-        yield DeclarationChange(kind=kind, name=name, verdict=Verdict.CHANGED, details=(wording,), meaning=False)
+    if all_details := (*details, *_details(wording)):
+        state = state if details else Verdict.CHANGED
+        yield DeclarationChange(kind=kind, name=name, verdict=state, details=all_details, meaning=bool(details))
 
 
 def _alias_text(alias: Alias | None) -> str | None:

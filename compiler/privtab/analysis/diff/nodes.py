@@ -18,6 +18,9 @@ Pair: TypeAlias = tuple[str, str]
 """(entity type, operation)"""
 Decided: TypeAlias = Literal["allow", "deny", "invalid"]
 Tables: TypeAlias = Mapping[str, list[dict[str, str]]]
+DeclarationKind: TypeAlias = Literal["semantics", "type", "privilege", "alias", "set", "role", "attribute"]
+Shows: TypeAlias = Literal["wider", "narrower", "effects"]
+"""What a witness shows."""
 
 
 class Verdict(StrEnum):
@@ -78,7 +81,7 @@ class Cell:
 class Witness:
     """A state and a request that the two programs decide differently or (`effects`) allow with different effects."""
 
-    shows: Literal["wider", "narrower", "effects"]
+    shows: Shows
     request: Request
     state: Tables
     before: Decided
@@ -166,7 +169,7 @@ class Detail:
 class DeclarationChange:
     """A change outside of the rows: semantics, entity types, privileges, aliases, sets, roles, attributes."""
 
-    kind: Literal["semantics", "type", "privilege", "alias", "set", "role", "attribute"]
+    kind: DeclarationKind
     name: str
     verdict: Verdict
     details: tuple[Detail, ...] = ()

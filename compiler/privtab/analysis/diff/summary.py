@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeAlias
 
 from privtab.analysis.diff import nodes
-from privtab.diagnostics import Diagnostic, Related, Severity, Span
+from privtab.diagnostics import Diagnostic, FindingKind, Related, Severity, Span
 from privtab.ir.names import value_text
 from privtab.request import Request
 
@@ -270,22 +270,21 @@ def effects_text(effects: Iterable[str]) -> str:
 
 def cell_lines(cell: nodes.Cell) -> Iterator[tuple[str, str]]:
     """The lines of a row as written: (key, text), the condition first."""
-    if cell.withs:
-        yield "with", ", ".join(cell.withs)
-    if cell.flags:
-        yield "flags", ", ".join(cell.flags)
-    if cell.requires is not None or cell.each is None:
-        yield "requires", cell.requires or "anyone"
-    if cell.each is not None:
-        yield "each", cell.each
-    if cell.gate is not None:
-        yield "gate", cell.gate
-    if cell.effects:
-        yield "effects", effects_text(cell.effects)
-    if cell.report is not None:
-        yield "report", cell.report
-    if cell.sql is not None:
-        yield "sql", cell.sql
+    lines = {
+        "with": ", ".join(cell.withs) or None,
+        "flags": ", ".join(cell.flags) or None,
+        "requires": cell.requires or ("anyone" if cell.each is None else cell.requires),
+        "each": cell.each,
+        "gate": cell.gate,
+        "effects": effects_text(cell.effects) if cell.effects else None,
+        "report": cell.report,
+        "sql": cell.sql,
+    }
+    return ((key, text) for key, text in lines.items() if text is not None)
+
+
+_LINES = ("with", "flags", "requires", "each", "gate", "effects", "report", "sql")
+"""The keys of lines, in their order."""
 
 
 def cell_pairs(row: nodes.RowChange, *, anywhere: bool = False) -> list[Pair]:
@@ -297,12 +296,7 @@ def cell_pairs(row: nodes.RowChange, *, anywhere: bool = False) -> list[Pair]:
         {key: _anywhere(row, cell, text) if anywhere else text for key, text in cell_lines(cell)} if cell else {}
         for cell in (row.before, row.after)
     )
-    keys = [
-        key
-        for key in ("with", "flags", "requires", "each", "gate", "effects", "report", "sql")
-        if key in before or key in after
-    ]
-    pairs: list[Pair] = [(key, before.get(key), after.get(key)) for key in keys]
+    pairs: list[Pair] = [(key, before.get(key), after.get(key)) for key in _LINES if key in before or key in after]
     changed = [pair for pair in pairs if pair[1] != pair[2]]
     return changed or [pair for pair in pairs if pair[0] in {"requires", "each"}]
 
@@ -348,21 +342,10 @@ def row_json(row: nodes.RowChange) -> dict[str, Any]:
 
 
 def _cell(cell: nodes.Cell) -> dict[str, Any]:
-    return {
-        "rule": cell.rule,
-        "requires": cell.requires,
-        "each": cell.each,
-        "gate": cell.gate,
-        "with": list(cell.withs),
-        "flags": list(cell.flags),
-        "effects": list(cell.effects),
-        "report": cell.report,
-        "unnamed": cell.unnamed,
-        "note": cell.note,
-        "source": cell.source,
-        **({} if cell.sql is None else {"sql": cell.sql}),
-        **_place(cell.span),
-    }
+    left_out = {"parent", "span", *(["sql"] if cell.sql is None else [])}
+    values = {field.name: getattr(cell, field.name) for field in fields(cell) if field.name not in left_out}
+    found = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return {"with" if name == "withs" else name: value for name, value in found.items()} | _place(cell.span)
 
 
 def _witness(witness: nodes.Witness) -> dict[str, Any]:
@@ -405,21 +388,19 @@ def _place(span: Span) -> dict[str, Any]:
 
 
 CODES = {
-    nodes.Verdict.WIDER: ("D101", "operation-wider", "An operation is allowed to more callers, or gives them more."),
-    nodes.Verdict.NARROWER: (
-        "D102",
-        "operation-narrower",
-        "An operation is allowed to fewer callers, or gives them less.",
-    ),
-    nodes.Verdict.INCOMPARABLE: (
-        "D103",
-        "operation-incomparable",
-        "An operation gained callers or effects, and lost others.",
-    ),
-    nodes.Verdict.ADDED: ("D104", "operation-added", "An operation is new."),
-    nodes.Verdict.REMOVED: ("D105", "operation-removed", "An operation is gone."),
-    nodes.Verdict.RENAMED: ("D106", "operation-renamed", "An operation or its entity has another name."),
-    nodes.Verdict.UNKNOWN: ("D107", "operation-unknown", "Whether an operation is allowed to others was not decided."),
+    verdict: (f"D{number}", f"operation-{verdict}", meaning)
+    for number, (verdict, meaning) in enumerate(
+        (
+            (nodes.Verdict.WIDER, "An operation is allowed to more callers, or gives them more."),
+            (nodes.Verdict.NARROWER, "An operation is allowed to fewer callers, or gives them less."),
+            (nodes.Verdict.INCOMPARABLE, "An operation gained callers or effects, and lost others."),
+            (nodes.Verdict.ADDED, "An operation is new."),
+            (nodes.Verdict.REMOVED, "An operation is gone."),
+            (nodes.Verdict.RENAMED, "An operation or its entity has another name."),
+            (nodes.Verdict.UNKNOWN, "Whether an operation is allowed to others was not decided."),
+        ),
+        start=101,
+    )
 }
 """For each verdict, the code, the name and the meaning of its finding."""
 
@@ -428,21 +409,10 @@ def findings(diff: nodes.Diff, failing: Collection[nodes.Verdict]) -> Iterator[t
     """One finding for each changed operation, at its row: an error if it fails the run, else a note."""
     file = next((row.after.span.path for row in diff.rows if row.after is not None), None)
     for row in diff.changes:
-        span = _span(row, file)
         code, name, _ = CODES[row.verdict]
-        yield (
-            Diagnostic(
-                code=code,
-                name=name,
-                severity=Severity.ERROR
-                if row.verdict in failing or (failing and row.verdict is nodes.Verdict.UNKNOWN)
-                else Severity.NOTE,
-                message=message(row),
-                span=span,
-                related=_related(row),
-            ),
-            row,
-        )
+        fails = row.verdict in failing or (failing and row.verdict is nodes.Verdict.UNKNOWN)
+        kind = FindingKind(code, name, Severity.ERROR if fails else Severity.NOTE)
+        yield kind.at(_span(row, file), message(row), related=_related(row)), row
 
 
 def message(row: nodes.RowChange) -> str:

@@ -8,7 +8,7 @@ from datetime import date
 from typing import ClassVar
 
 from privtab.analysis.diff.nodes import OPERATION_VERDICTS, Diff, Verdict, Waiver
-from privtab.diagnostics import Diagnostic, Severity, Span, in_order
+from privtab.diagnostics import Diagnostic, FindingKind, Severity, Span, in_order
 from privtab.source import SourceFile
 from privtab.syntax.node_reader import DocumentProblem, DocumentReader
 from privtab.syntax.yaml_tree import Node, compose
@@ -126,25 +126,15 @@ def apply_waivers(
 
 
 def _expired(waiver: Waiver) -> Diagnostic:
-    return Diagnostic(
-        code="D202",
-        name="expired-waiver",
-        severity=Severity.WARNING,
-        message=f"the waiver for `{waiver.operation}` held until {waiver.until}",
-        span=waiver.span,
-        help=f"ask {waiver.who}, then extend or remove the waiver",
-    )
+    kind = FindingKind("D202", "expired-waiver", Severity.WARNING)
+    message = f"the waiver for `{waiver.operation}` held until {waiver.until}"
+    return kind.at(waiver.span, message, f"ask {waiver.who}, then extend or remove the waiver")
 
 
 def _unused(waiver: Waiver) -> Diagnostic:
-    return Diagnostic(
-        code="D203",
-        name="unused-waiver",
-        severity=Severity.WARNING,
-        message=f"nothing makes `{waiver.operation}` {waiver.change} here",
-        span=waiver.span,
-        help="remove the waiver after the change is merged",
-    )
+    kind = FindingKind("D203", "unused-waiver", Severity.WARNING)
+    message = f"nothing makes `{waiver.operation}` {waiver.change} here"
+    return kind.at(waiver.span, message, "remove the waiver after the change is merged")
 
 
 def failing(diff: Diff, verdicts: Collection[Verdict]) -> bool:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
 
-from privtab.analysis.diff.nodes import Decided, PathForm, Shape, Tables, Types, Witness
+from privtab.analysis.diff.nodes import Decided, PathForm, Shape, Shows, Tables, Types, Witness
 from privtab.errors import InvalidRequest
 from privtab.ir.canonical import Listing
 from privtab.ir.comparisons import Comparisons, Values
@@ -35,39 +34,21 @@ class Separation:
     """Values of attributes under which the comparisons among the facts hold, and no others that matter."""
 
 
-class RefusedAttributes:
-    """Comparisons of attributes that a request of one side gives, and that make it invalid for the other."""
+def _without_refused(exact: ImplicationChecker, condition: Formula) -> Formula:
+    """A condition of the first side for requests that the second does not refuse."""
+    if not exact.program.attributes:
+        return condition
 
-    def __init__(self, exact: ImplicationChecker) -> None:
-        self.first = exact.program
-        self.second = exact.other_program
+    def leaf(part: Atom | Can) -> Formula:
+        if isinstance(part, Can):
+            return mapped(resolve(exact.program, part), leaf)
+        return NEVER if _refused(exact.program, exact.other_program, [part]) else part
 
-    def __bool__(self) -> bool:
-        """Whether the sides declare different attributes."""
-        return self.first.attributes != self.second.attributes
-
-    def by_second(self, conditions: Iterable[Formula]) -> list[Compare]:
-        """Those of the first side that hold only for requests which the second refuses."""
-        return _refused(self.first, self.second, conditions)
-
-    def by_first(self, conditions: Iterable[Formula]) -> list[Compare]:
-        """Those of the second side that hold only for requests which the first refuses."""
-        return _refused(self.second, self.first, conditions)
-
-    def without_those(self, condition: Formula) -> Formula:
-        """A condition of the first side for requests that the second does not refuse."""
-        if not self.first.attributes:
-            return condition
-
-        def leaf(part: Atom | Can) -> Formula:
-            if isinstance(part, Can):
-                return mapped(resolve(self.first, part), leaf)
-            return NEVER if self.by_second([part]) else part
-
-        return mapped(condition, leaf)
+    return mapped(condition, leaf)
 
 
 def _refused(own: Program, other: Program, conditions: Iterable[Formula]) -> list[Compare]:
+    """Comparisons that hold only where a request gives an attribute of one side, which makes it invalid for the other."""
     if not own.attributes:
         return []
     return [
@@ -95,7 +76,7 @@ def _with_values(
         return found
     true = {fact.compare for fact in found.facts if isinstance(fact, Holding)}
     false: set[Compare] = set()
-    if not RefusedAttributes(exact).by_second(true):
+    if not _refused(exact.program, exact.other_program, true):
         atoms = (*leaves(exact.other_program, denied_by), *leaves(exact.program, unless))
         false = {atom for atom in atoms if isinstance(atom, Compare)} - true
     values = Comparisons(exact.program, exact.other_program).values(true, false)
@@ -112,14 +93,15 @@ def separation(exact: ImplicationChecker, first: Shape, second: Shape, *, denied
     best: Separation | None = None
     solver = exact.solver
     solver.renew()
-    refused = RefusedAttributes(exact)
     slots = {slot.name: slot.types for slot in first.rule.withs}
     other_slots = {slot.name: slot.types for slot in second.rule.withs}
     # A request may omit a flag that only the other side requires; a flag that is set is never omitted.
     omitted = {flag: solver.flag(f"{flag} left off") for flag in second.required_flags - first.required_flags}
     flag_constraints = [solver.any_of([-solver.flag(flag), -omission]) for flag, omission in omitted.items()]
     # What only one side lets requests give makes a request invalid for the other.
-    only_second = [solver.literal(c, exact.side) for c in refused.by_first(second.conditions.values())]
+    only_second = [
+        solver.literal(c, exact.side) for c in _refused(exact.other_program, exact.program, second.conditions.values())
+    ]
     constraints = [*flag_constraints, *(-literal for literal in only_second)]
     for form, condition in first.conditions.items():
         other, unless, other_unless = (c.get(form, NEVER) for c in (second.conditions, first.unless, second.unless))
@@ -128,7 +110,7 @@ def separation(exact: ImplicationChecker, first: Shape, second: Shape, *, denied
         other_holds = -solver.true
         if form in second.conditions and other_slots.keys() <= slots.keys():
             other_condition = solver.literal(second.conditions[form], exact.side)
-            acceptable = solver.literal(refused.without_those(condition), 0)
+            acceptable = solver.literal(_without_refused(exact, condition), 0)
             other_holds = solver.all_of(
                 [
                     other_condition,
@@ -191,7 +173,6 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
         original_types: Mapping[str, str],
         separation: Separation,
         *,
-        values: Values,
         separate_ancestors: bool,
     ) -> None:
         """`original_types`: the original names of types that were renamed for the comparison."""
@@ -201,7 +182,7 @@ class ProgramPairWitnessBuilder(WitnessBuilder):
             shape.rule,
             separation.types,
             separation.facts,
-            values=values,
+            values=separation.values,
             unnamed=unnamed,
             separate_ancestors=separate_ancestors,
             slash=separation.form.slash,
@@ -242,24 +223,14 @@ class WitnessCheck:
         self._needs_role = any(rule.needs_active_role for rule in rules)
 
     def witness(
-        self,
-        shows: Literal["wider", "narrower", "effects"],
-        shape: Shape,
-        other: Program,
-        original_types: Mapping[str, str],
-        separation: Separation,
+        self, shows: Shows, shape: Shape, other: Program, original_types: Mapping[str, str], separation: Separation
     ) -> Witness:
         """Return the facts as a state and a request. Raises AssertionError unless both sides answer as expected."""
         expected = {"wider": (False, True), "narrower": (True, False), "effects": (True, True)}[shows]
         witness: Witness | None = None
         for separate_ancestors in (False, True) if shape.rule.withs else (True,):
             builder = ProgramPairWitnessBuilder(
-                shape,
-                other,
-                original_types,
-                separation,
-                values=separation.values,
-                separate_ancestors=separate_ancestors,
+                shape, other, original_types, separation, separate_ancestors=separate_ancestors
             )
             witness = self._decide(shows, *self._as_role(builder.request(separation.flags), builder.tables()))
             if (witness.before == "allow", witness.after == "allow") == expected:
@@ -295,7 +266,7 @@ class WitnessCheck:
                     break
         return witness
 
-    def _decide(self, shows: Literal["wider", "narrower", "effects"], request: Request, state: Tables) -> Witness:
+    def _decide(self, shows: Shows, request: Request, state: Tables) -> Witness:
         before, effects_before = answer(self.before, state, request)
         after, effects_after = answer(self.after, state, request)
         return Witness(

@@ -45,14 +45,10 @@ class Causes:
                     key = row.cells["entity"]
                     if key in addresses.moved:  # and not only called something else
                         self._moves[key] = (*self._moves.get(key, ()), row)
-                case "grants" | "owners":
-                    self._by_path[row.cells["entity"].partition(":")[2]].append(row)
-                case "members":
-                    self._by_path[row.cells["of"].partition(":")[2]].append(row)
-                case "attributes" if "entity" in row.cells:
-                    self._by_path[row.cells["entity"].partition(":")[2]].append(row)
                 case "assignments":
                     self._assigned[row.cells["principal"]].append(row)
+                case table if entity := row.cells.get("of" if table == "members" else "entity"):
+                    self._by_path[entity.partition(":")[2]].append(row)
                 case _:
                     user = row.cells["user"]
                     self._of_user[user if user.startswith(GROUP) else f"user:{user}"].append(row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
 from math import prod
@@ -94,6 +94,6 @@ class StateDiff:
     """What was not compared, and why; empty if the difference is complete."""
     notes: tuple[str, ...] = ()
 
-    def count(self, *, gained: bool, among: Sequence[ChangedAccess] | None = None) -> int:
+    def count(self, *, gained: bool) -> int:
         """The number of permissions gained or lost."""
-        return sum(change.count for change in (self.access if among is None else among) if change.gained is gained)
+        return sum(change.count for change in self.access if change.gained is gained)

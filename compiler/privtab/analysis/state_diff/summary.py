@@ -179,16 +179,12 @@ def state_diff_json(diff: StateDiff, *, policy: bool = True, most: int = MOST_NA
 
 
 def _row(row: ChangedRow) -> dict[str, Any]:
-    place = row.place
-    where = None
-    if place is not None:
-        where = {"path": place.path, "table": place.table, "row": place.row, "line": place.line}
     return {
         "change": "added" if row.added else "removed",
         "table": row.table,
         "row": dict(row.cells),
         "text": row.text,
-        "place": where,
+        "place": row.place and asdict(row.place),
     }
 
 
