@@ -68,6 +68,11 @@ class Circuits:
         literals = self._literals_written - self._literals_at_renewal
         return max(1 - self._conflicts / CONFLICTS, 1 - self._propagations / PROPAGATIONS, literals / LITERALS)
 
+    @property
+    def facts(self) -> Iterable[Fact]:
+        """The facts of all conditions so far."""
+        return self._facts
+
     def _new_circuit(self) -> None:
         from pysat.solvers import Solver as Engine
 
