@@ -185,6 +185,11 @@ class Solver(Circuits):
         self._comparisons = Comparisons(*(semantics.program for semantics in sides))
         super().__init__()
 
+    @property
+    def facts(self) -> Iterable[Fact]:
+        """The facts of all conditions so far."""
+        return self._facts
+
     def _new_circuit(self) -> None:
         super()._new_circuit()
         self._facts: dict[Fact, int] = {}

@@ -148,6 +148,8 @@ class WitnessBuilder:
     def _placements(self) -> Iterator[Placement]:
         """Where the entities with flat ids lie that the request is about, or that lie below these."""
         for slot, type_ in self.types.items():
+            if type_ == LEFT_OUT:
+                continue
             unnamed = slot == RESOURCE and self.unnamed
             names = self.path_names(Target(slot=slot, type=type_))
             yield from self._placed(type_, names[:-1] if unnamed else names)
@@ -220,11 +222,21 @@ class WitnessBuilder:
             case Administers():
                 return State(service_admins=(self.user,))
             case GrantedBelow(privilege=privilege, target=target):
-                return self._grant("allow", privilege, self._elsewhere(target, privilege), "user")
+                return merged(self._granted_below(privilege, target))
             case OwnedBelow(target=target):
                 return State(owners=((self._elsewhere(target), f"user:{self.user}"),))
             case _:
                 assert_never(fact)
+
+    def _granted_below(self, privilege: str, target: Target) -> Iterator[State]:
+        """A grant somewhere below a target, and denials of what it implies, unless that is held there as well."""
+        semantics, place = FactSemantics(self.program), self._elsewhere(target, privilege)
+        yield self._grant("allow", privilege, place, "user")
+        type_ = semantics.elsewhere(target, privilege)[0]
+        for implied in self.program.privileges[privilege].implies if semantics.denies else ():
+            denied = semantics.privileges_of(implied, type_, "deny")
+            if denied and privilege not in denied and GrantedBelow(privilege=implied, target=target) not in self.facts:
+                yield self._grant("deny", implied, place, "user")
 
     def _grant(self, effect: Effect, privilege: str, entity: Entity, carrier: Carrier) -> State:
         """A grant to the caller or their group; to a role that these hold, or to the other of both, where the policy refuses other grantees."""

@@ -256,7 +256,7 @@ class Shape:
             slash = program.entities[rule.entity].flat
         conditions = {PathForm(depth): asked_condition(program, rule, named=True)}
         if program.unnamed(rule):
-            forms = [PathForm(depth, slash=True)] if slash else []
+            forms = [PathForm(depth, slash=True)] if slash and depth > 1 else []  # a `/` alone names nothing
             forms += [] if slash and nests else [PathForm(depth - 1)]
             conditions |= dict.fromkeys(forms, asked_condition(program, rule, named=False))
         return cls(

@@ -138,7 +138,8 @@ def separation(exact: ImplicationChecker, first: Shape, second: Shape, *, denied
 def _plainest_first(exact: ImplicationChecker, first: Formula, second: Formula) -> list[Fact]:
     """The facts that two conditions depend on, first those that take one row, about the caller alone, and by privileges.
 
-    Grants are near their object. Who owns is the owner of the root, which objects of a request may share.
+    Grants are near their object. Who owns is the owner of the root, which objects of a request may share. Last are comparisons in other
+    conditions, which these may imply.
     """
     found: dict[Fact, tuple[object, ...]] = {}
     for semantics, condition in ((exact.semantics, first), (exact.other_semantics, second)):
@@ -149,7 +150,8 @@ def _plainest_first(exact: ImplicationChecker, first: Formula, second: Formula) 
                 depth = 0 if target is None else len(semantics.program.chain(target.type))
                 place = depth if isinstance(fact, Owned) else -depth
                 found.setdefault(fact, (*_oddity(semantics.program, fact), 0 if fact in denials else place, repr(fact)))
-    return sorted(found, key=found.__getitem__)
+    others = (fact for fact in exact.solver.facts if isinstance(fact, Holding) and fact not in found)
+    return [*sorted(found, key=found.__getitem__), *others]
 
 
 def _oddity(program: Program, fact: Fact) -> tuple[int, bool, bool, bool, bool]:
