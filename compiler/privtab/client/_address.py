@@ -186,9 +186,7 @@ class Token:
         if self._token is not None and now - self._checked_at < _CHECK_SECONDS:
             return self._token
         try:
-            status = Path(self._file).stat()
-            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-            if stamp != self._stamp:
+            if (stamp := file_stamp(self._file)) != self._stamp:
                 self._token = _clean(Path(self._file).read_text(encoding="utf-8").strip(), "token_file")
                 self._stamp = stamp
         except (OSError, UnicodeDecodeError, UsageError) as error:
@@ -199,6 +197,12 @@ class Token:
 
     def __repr__(self) -> str:
         return "Token(…)"
+
+
+def file_stamp(path: str | Path) -> tuple[int, int, int]:
+    """What changes with the content of a file; raises OSError."""
+    status = Path(path).stat()
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _clean(token: str, label: str) -> str:

@@ -176,11 +176,9 @@ class Sender:
             answer, content = transport.exchange(
                 method, target, body, self._timeout, self._seconds, lines.encode("ascii")
             )
-        except TimeoutError as error:
-            reason = "no answer, or not all of it, came in time"
-            raise SendError(f"{shown(url)} did not answer: {reason}", reason) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise SendError(f"{shown(url)} did not answer: {_reason(error)}", _reason(error)) from error
+            why = _reason(error)
+            raise SendError(f"{shown(url)} did not answer: {why}", why) from error
         except PolicyError as error:
             raise SendError(f"{shown(url)} sent more than {self._largest:,} bytes") from error
         return HttpReply(url=url, status=answer.status, reason=answer.reason, headers=answer.headers, body=content)
@@ -212,6 +210,8 @@ def _origin(url: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer, or not all of it, came in time"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
