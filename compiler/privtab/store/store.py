@@ -37,7 +37,17 @@ from privtab.store.database import (
     version,
 )
 from privtab.store.excerpt import Excerpt
-from privtab.store.journal import MOST_CHANGES, Entry, Head, Journal, Writer, entries, read_head, row_of_request
+from privtab.store.journal import (
+    MOST_CHANGES,
+    Entry,
+    Head,
+    Journal,
+    Writer,
+    entries,
+    read_head,
+    replayed,
+    row_of_request,
+)
 from privtab.store.lookups import Reader, Rows, about, checked
 from privtab.store.planning import ChangeRequest, Plan, Proposal, Tables, plan, raw, replaced
 
@@ -294,7 +304,7 @@ class Store(Journal):
         with self.database.reading() as connection:
             if read_head(connection).number == number:
                 return Rows.read(connection)
-        return self.replayed(number)
+            return replayed(connection, self.database.shown, number)
 
     def _write_together(self, take: Take[_PendingChange]) -> None:
         """Carry out changes in one transaction, so that one synchronisation of the disk is for all of them.
