@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from privtab.client import Revision
+from privtab.client._arguments import Details
 from privtab.engines.index import Index
 from privtab.errors import UnsupportedError
 from privtab.locations import Locations
@@ -132,13 +133,7 @@ class LocalDecisionPoint(ClientDecisionPoint):
         return await asyncio.to_thread(self._allowed, request, paths)
 
     def _allowed(self, request: Request, paths: Sequence[str]) -> Sequence[str] | None:
-        details: dict[str, Any] = {
-            "groups": request.groups,
-            "with_": request.with_,
-            "flags": request.flags,
-            "active_roles": request.active_roles,
-            "attributes": request.attributes,
-        }
+        details: dict[str, Any] = {name: getattr(request, name) for name in Details.__annotations__}
         try:
             found: Any = self._embedded.filter(request.user, request.action, request.resource.type, **details)
             allowed: Sequence[str] = found.among(paths)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import time
 from dataclasses import dataclass
@@ -155,8 +156,6 @@ def tls_context(verify: Verify, cert: Cert) -> ssl.SSLContext:
 
 def authorities() -> str:
     """The file or folder of the CA certificates that are trusted by default."""
-    import os
-
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
         if found := os.environ.get(name):
             return found

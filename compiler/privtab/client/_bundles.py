@@ -292,10 +292,7 @@ class HttpLocation(BundleLocation):
         self, where: str, *, timeout: tuple[float, float], token: Token, verify: bool | str, cert: Cert
     ) -> None:
         super().__init__(where)
-        self._timeout = timeout
-        self._token = token
-        self._verify = verify
-        self._cert = cert
+        self._settings: dict[str, Any] = {"timeout": timeout, "token": token.value, "verify": verify, "cert": cert}
 
     def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
         """As BundleLocation.read. A caller waits for the download, so its total time is bounded."""
@@ -304,14 +301,7 @@ class HttpLocation(BundleLocation):
         cached = before.get(self.where)
         headers = {"If-None-Match": str(cached.mark)} if cached is not None and cached.mark else {}
         try:
-            with Sender(
-                timeout=self._timeout,
-                seconds=LONGEST,
-                largest=LARGEST,
-                token=self._token.value,
-                verify=self._verify,
-                cert=self._cert,
-            ) as sender:
+            with Sender(seconds=LONGEST, largest=LARGEST, **self._settings) as sender:
                 answer = sender.get(self.where, headers)
         except SendError as error:
             raise DecisionUnavailable(str(error)) from error

@@ -266,12 +266,8 @@ class AsyncOpaFlows(OpaFlows):
 
     async def _answer(self, waiting: Sequence[_PendingCheck]) -> None:
         context = CallContext()
-        deadlines = [
-            check.context.deadline
-            for check in waiting
-            if check.context is not None and check.context.deadline is not None
-        ]
-        context.deadline = min(deadlines, default=None)
+        deadlines = (check.context.deadline for check in waiting if check.context is not None)
+        context.deadline = min((deadline for deadline in deadlines if deadline is not None), default=None)
         CURRENT.set(context)
         try:
             if len(waiting) == 1:
