@@ -19,9 +19,9 @@ def test_a_lone_surrogate_does_not_go_out() -> None:
 
 def test_an_undefined_program_is_no_bundle_and_a_wrong_one_is_an_error() -> None:
     with pytest.raises(DecisionUnavailable, match="no bundle is active for system `x`"):
-        protocol.read_program(b"{}", "x")
+        protocol.program("x").read(b"{}")
     with pytest.raises(PolicyError, match="not a program"):
-        protocol.read_program(b'{"result": {"system": "x"}}', "x")
+        protocol.program("x").read(b'{"result": {"system": "x"}}')
 
 
 def test_an_allow_is_asked_with_the_whole_request() -> None:

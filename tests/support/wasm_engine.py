@@ -13,7 +13,7 @@ from typing import Any
 import wasmtime
 
 from privtab.client import Asker
-from privtab.client._protocol import ActiveSystem, Revision, read_active_system, read_applied
+from privtab.client._protocol import ActiveSystem, Revision, applied, read_active_system
 from privtab.errors import UsageError
 from privtab.filters.filter import Filter
 from privtab.ir.nodes import Program
@@ -173,7 +173,7 @@ class WasmEngine:
     def applied(self, requests: Sequence[Request]) -> list[AppliedFilter]:
         """As ClientEngine.applied."""
         answers = self.ask("filters/applied_many", {"requests": [request.to_json() for request in requests]})
-        return read_applied(json.dumps({"result": answers}).encode(), requests)
+        return applied(self.vocabulary.system, requests).read(json.dumps({"result": answers}).encode())
 
     def visible(self, request: Request, items: Sequence[Entity]) -> list[int]:
         """The positions of the allowed items, ascending; only the type of the request's resource is used."""

@@ -114,7 +114,7 @@ def evaluation(body: Body) -> Body:
     """Check the body of one evaluation (§6.1); raises Malformed."""
     for part in ("subject", "action", "resource"):
         _part(body, part, _NEEDED[part])
-    _context(body)
+    _object(body.get("context", {}), "`context`")
     return body
 
 
@@ -124,7 +124,7 @@ def search(kind: SearchKind, body: Body) -> Search:
     for part in parts:
         needed = ("type",) if part == kind.value else _NEEDED[part]
         _part(body, part, needed)
-    _context(body)
+    _object(body.get("context", {}), "`context`")
     limit, token = _page(body)
     return Search(kind=kind, body=body, limit=limit, token=token)
 
@@ -185,10 +185,6 @@ def _part(body: Body, part: str, needed: Sequence[str]) -> None:
         if not isinstance(value[key], str):
             raise Malformed(f"`{part}.{key}` is {_shown(value[key])}; it must be a string")
     _object(value.get("properties", {}), f"`{part}.properties`")
-
-
-def _context(body: Body) -> None:
-    _object(body.get("context", {}), "`context`")
 
 
 def _page(body: Body) -> tuple[int | None, str | None]:

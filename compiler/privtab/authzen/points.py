@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from privtab.client import Revision
+from privtab.client._arguments import Details
 from privtab.engines.index import Index
 from privtab.errors import UnsupportedError
 from privtab.locations import Locations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from privtab.client.aio import AsyncClient
     from privtab.client.embedded import Embedded
 
+T = TypeVar("T")
 
 FEW = 50
 """Maximum decisions made in the event loop; more are made in a thread."""
@@ -67,53 +69,71 @@ class DecisionPoint(ABC):
         """Release all resources."""
 
 
-class LocalDecisionPoint(DecisionPoint):
-    """A PDP in process."""
+class ClientDecisionPoint(DecisionPoint):
+    """A client, in process or of an OPA, which keeps itself current. Without a state to list, only actions can be searched."""
 
-    searches = True
-
-    def __init__(self, embedded: Embedded) -> None:
-        self._embedded = embedded
-        self._directory: tuple[object, Directory] | None = None
-        self._lock = asyncio.Lock()
+    def __init__(self, client: Embedded | AsyncClient) -> None:
+        self._client = client
 
     async def vocabulary(self) -> Vocabulary:
         """As DecisionPoint.vocabulary."""
-        return self._embedded.vocabulary()
+        return await _settled(self._client.vocabulary())
 
     async def check_many(self, requests: Sequence[Request]) -> list[bool]:
         """As DecisionPoint.check_many."""
         if len(requests) == 1:
-            return [self._embedded.check(requests[0])]
-        if len(requests) <= FEW:
-            return self._embedded.check_many(requests)
-        return await asyncio.to_thread(self._embedded.check_many, requests)
+            # Checks of an OPA in the same iteration of the event loop share one exchange.
+            return [await _settled(self._client.check(requests[0]))]
+        return await self._many(self._client.check_many, requests)
 
     async def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
         """As DecisionPoint.decide_many."""
         if len(requests) == 1:
             # For a single request, errors have no position.
-            return [self._embedded.decide(requests[0])]
-        if len(requests) <= FEW:
-            return self._embedded.decide_many(requests)
-        return await asyncio.to_thread(self._embedded.decide_many, requests)
+            return [await _settled(self._client.decide(requests[0]))]
+        return await self._many(self._client.decide_many, requests)
 
     async def revision(self) -> Revision:
         """As DecisionPoint.revision."""
-        return self._embedded.revision()
+        return await _settled(self._client.revision())
+
+    async def ready(self) -> bool:
+        """As DecisionPoint.ready."""
+        return await _settled(self._client.health())
+
+    async def close(self) -> None:
+        """As DecisionPoint.close."""
+        await _settled(self._client.close())
+
+    async def _many(self, ask: Callable[[Sequence[Request]], T | Awaitable[T]], requests: Sequence[Request]) -> T:
+        return await _settled(ask(requests))
+
+
+async def _settled(answer: T | Awaitable[T]) -> T:
+    """The answer of a client, which one of an OPA gives later."""
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+class LocalDecisionPoint(ClientDecisionPoint):
+    """A PDP in process."""
+
+    searches = True
+
+    def __init__(self, embedded: Embedded) -> None:
+        super().__init__(embedded)
+        self._embedded = embedded
+        self._directory: tuple[object, Directory] | None = None
+        self._lock = asyncio.Lock()
+
+    async def _many(self, ask: Callable[[Sequence[Request]], T | Awaitable[T]], requests: Sequence[Request]) -> T:
+        return await _settled(ask(requests) if len(requests) <= FEW else await asyncio.to_thread(ask, requests))
 
     async def allowed(self, request: Request, paths: Sequence[str]) -> Sequence[str] | None:
         """As DecisionPoint.allowed, by the filter of the request, in a thread."""
         return await asyncio.to_thread(self._allowed, request, paths)
 
     def _allowed(self, request: Request, paths: Sequence[str]) -> Sequence[str] | None:
-        details: dict[str, Any] = {
-            "groups": request.groups,
-            "with_": request.with_,
-            "flags": request.flags,
-            "active_roles": request.active_roles,
-            "attributes": request.attributes,
-        }
+        details: dict[str, Any] = {name: getattr(request, name) for name in Details.__annotations__}
         try:
             found: Any = self._embedded.filter(request.user, request.action, request.resource.type, **details)
             allowed: Sequence[str] = found.among(paths)
@@ -129,53 +149,9 @@ class LocalDecisionPoint(DecisionPoint):
                 self._directory = index, await asyncio.to_thread(Directory, program, index)
             return self._directory[1]
 
-    async def ready(self) -> bool:
-        """As DecisionPoint.ready."""
-        return self._embedded.health()
-
     async def refresh(self) -> None:
         """As DecisionPoint.refresh."""
         await asyncio.to_thread(self._embedded.refresh)
-
-    async def close(self) -> None:
-        """As DecisionPoint.close."""
-        self._embedded.close()
-
-
-class OpaDecisionPoint(DecisionPoint):
-    """An OPA, which keeps itself current. Its state cannot be listed, so users and resources cannot be searched."""
-
-    def __init__(self, client: AsyncClient) -> None:
-        self._client = client
-
-    async def vocabulary(self) -> Vocabulary:
-        """As DecisionPoint.vocabulary."""
-        return await self._client.vocabulary()
-
-    async def check_many(self, requests: Sequence[Request]) -> list[bool]:
-        """As DecisionPoint.check_many."""
-        if len(requests) == 1:
-            # Checks in the same iteration of the event loop share one exchange.
-            return [await self._client.check(requests[0])]
-        return await self._client.check_many(requests)
-
-    async def decide_many(self, requests: Sequence[Request]) -> list[Decision]:
-        """As DecisionPoint.decide_many."""
-        if len(requests) == 1:
-            return [await self._client.decide(requests[0])]
-        return await self._client.decide_many(requests)
-
-    async def revision(self) -> Revision:
-        """As DecisionPoint.revision."""
-        return await self._client.revision()
-
-    async def ready(self) -> bool:
-        """As DecisionPoint.ready."""
-        return await self._client.health()
-
-    async def close(self) -> None:
-        """As DecisionPoint.close."""
-        await self._client.close()
 
 
 class Directory:

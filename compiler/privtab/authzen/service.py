@@ -347,8 +347,8 @@ def subject_plan(search: Search, vocabulary: Vocabulary, directory: Directory) -
     """Subject search (§8.4): all users that the state or the objects of the request name."""
     if search.type not in vocabulary.subjects:
         return SearchPlan(names=(), request_for=_no_request)
-    body = dict(search.body)
-    template = _with_subject(body, _NOBODY, vocabulary)
+    subject = {**search.body["subject"], "id": _NOBODY}
+    template = request({**search.body, "subject": subject}, vocabulary)
     vocabulary.check(template)
     objects = (template.resource, *template.with_.values())
     named_users = {last_name(entity.id) for entity in objects if entity.type in directory.people} - {""}
@@ -428,10 +428,6 @@ def entries(search: Search, results: Page, vocabulary: Vocabulary) -> list[dict[
     if search.kind is SearchKind.SUBJECT:
         return [{"type": search.type, "id": name} for name in results.names]
     return [{"type": search.type, "id": vocabulary.written(Entity(search.type, name))} for name in results.names]
-
-
-def _with_subject(body: dict[str, Any], user: str, vocabulary: Vocabulary) -> Request:
-    return request({**body, "subject": {**body["subject"], "id": user}}, vocabulary)
 
 
 def _no_request(name: str) -> Request:

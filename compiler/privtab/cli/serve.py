@@ -189,13 +189,13 @@ def _local(
 
 
 def _remote(url: str, systems: list[str] | None, make: Callable[..., Service]) -> list[Service]:
-    from privtab.authzen.points import OpaDecisionPoint
+    from privtab.authzen.points import ClientDecisionPoint
 
     with needing("`privtab serve --opa`", "compiler", "serve"):
         from privtab.client.aio import AsyncClient
 
         clients = [(name, AsyncClient(url, system=name, mode="enforce")) for name in _names(systems)]
-    return [make(OpaDecisionPoint(client), system=name or "") for name, client in clients]
+    return [make(ClientDecisionPoint(client), system=name or "") for name, client in clients]
 
 
 def _names(systems: list[str] | None) -> Sequence[str | None]:

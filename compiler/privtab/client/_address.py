@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import time
 from dataclasses import dataclass
@@ -155,8 +156,6 @@ def tls_context(verify: Verify, cert: Cert) -> ssl.SSLContext:
 
 def authorities() -> str:
     """The file or folder of the CA certificates that are trusted by default."""
-    import os
-
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
         if found := os.environ.get(name):
             return found
@@ -186,9 +185,7 @@ class Token:
         if self._token is not None and now - self._checked_at < _CHECK_SECONDS:
             return self._token
         try:
-            status = Path(self._file).stat()
-            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-            if stamp != self._stamp:
+            if (stamp := file_stamp(self._file)) != self._stamp:
                 self._token = _clean(Path(self._file).read_text(encoding="utf-8").strip(), "token_file")
                 self._stamp = stamp
         except (OSError, UnicodeDecodeError, UsageError) as error:
@@ -199,6 +196,12 @@ class Token:
 
     def __repr__(self) -> str:
         return "Token(…)"
+
+
+def file_stamp(path: str | Path) -> tuple[int, int, int]:
+    """What changes with the content of a file; raises OSError."""
+    status = Path(path).stat()
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _clean(token: str, label: str) -> str:

@@ -15,7 +15,7 @@ from privtab import moments, strict_json
 from privtab._staged import locked, write
 from privtab.client import _plan as plan
 from privtab.client import _protocol as protocol
-from privtab.client._bundles import BundleLocation, JsonObject, ReadBundle
+from privtab.client._bundles import BundleLocation, ReadBundle
 from privtab.client._observe import LOG
 from privtab.client._protocol import ActiveSystem, Revision
 from privtab.engines.python import NAME, OpenEngine, Opener, PythonEngine, Shortcuts
@@ -67,8 +67,8 @@ class RollbackGuard:
             if signed is None:
                 continue
             sequence = signed.sequence
+            text = "no sequence" if sequence is None else f"the sequence {sequence}"
             if self._least is not None and (sequence is None or sequence < self._least):
-                text = "no sequence" if sequence is None else f"the sequence {sequence}"
                 raise SignatureRefused(
                     f"the bundle {bundle.where} is refused: its signature has {text}, and min_sequence is {self._least}"
                 )
@@ -79,7 +79,6 @@ class RollbackGuard:
                 if before >= 0 and (
                     sequence is None or sequence < before or (sequence == before and known_revision != revision)
                 ):
-                    text = "no sequence" if sequence is None else f"the sequence {sequence}"
                     raise SignatureRefused(
                         f"the bundle {bundle.where} is refused: it is older than what runs: its signature has {text}, "
                         f"and that of the {key[0]} of `{key[1]}` was {before} before"
@@ -305,21 +304,20 @@ class BundledEngine:
             try:
                 bundles: dict[str, ReadBundle] = {}
                 for location in self.locations:
-                    bundles |= {bundle.where: bundle for bundle in location.read_beside(bundles, before, self._keep)}
+                    bundles |= {
+                        bundle.where: bundle for bundle in location.read_beside(bundles, before, self._opener.keep)
+                    }
                 changed = list(bundles.values()) != list(before.values())
                 if changed:
                     order = self._order.check(bundles.values())
                     opened = self._opened(bundles)
                     self._order.keep(order)
                     self._activate(opened)
-            except SignatureRefused as error:
-                self.problem = str(error)
-                raise
-            except PolicyError as error:
-                self.problem = f"the bundles cannot be used: {error}"
-                raise DecisionUnavailable(self.problem) from error
             except PrivtabError as error:
-                self.problem = str(error)
+                unusable = isinstance(error, PolicyError) and not isinstance(error, SignatureRefused)
+                self.problem = f"the bundles cannot be used: {error}" if unusable else str(error)
+                if unusable:
+                    raise DecisionUnavailable(self.problem) from error
                 raise
             finally:
                 if self._refresh is not None:
@@ -363,9 +361,6 @@ class BundledEngine:
                 LOG.warning("bundles were not refreshed, the last good ones stay in force: %s", error)
         finally:
             self._lock.release()
-
-    def _keep(self, document: JsonObject) -> Any:
-        return self._opener.keep(document)
 
     def _opened(self, bundles: Mapping[str, ReadBundle]) -> ActiveBundles:
         """Open an engine on these bundles; raises if the policy or its state is missing or ambiguous."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import resources
@@ -16,7 +17,7 @@ from privtab import strict_json
 from privtab._collection import no_collection
 from privtab.bundle.archive import LARGEST_READ, MOST_ENTRIES, entries, read_object
 from privtab.bundle.sign import verify
-from privtab.client._address import Cert, Token
+from privtab.client._address import Cert, Token, file_stamp
 from privtab.client._observe import LOG
 from privtab.errors import BrokenBundle, DecisionUnavailable, FileError, PolicyError, SignatureRefused, UsageError
 from privtab.signatures import PEM, Signed, Trust
@@ -132,7 +133,7 @@ class Trusted:
     def __init__(self, sources: Sequence[str], scope: str) -> None:
         self._sources = tuple(sources)
         self._scope = scope
-        self._stamps = self._file_stamps()
+        self._stamps = [*map(_stamp, self._sources)]
         try:
             self._trust = Trust.of(self._sources, scope)
         except (FileError, UsageError) as error:
@@ -140,7 +141,7 @@ class Trusted:
 
     def now(self) -> Trust:
         """The current keys."""
-        stamps = self._file_stamps()
+        stamps = [*map(_stamp, self._sources)]
         if stamps != self._stamps:
             try:
                 self._trust = Trust.of(self._sources, self._scope)
@@ -149,18 +150,12 @@ class Trusted:
             self._stamps = stamps
         return self._trust
 
-    def _file_stamps(self) -> list[tuple[int, int, int] | None]:
-        return [_stamp(source) for source in self._sources]
-
 
 def _stamp(source: str) -> tuple[int, int, int] | None:
-    if source.lstrip().startswith(PEM):
-        return None
-    try:
-        status = Path(source).stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    """What changes with a file of keys; None for keys as text, and for a file that is not there."""
+    with suppress(OSError):
+        return None if source.lstrip().startswith(PEM) else file_stamp(source)
+    return None
 
 
 class BundleLocation:
@@ -241,11 +236,10 @@ class LocalLocation(BundleLocation):
             raise FileError(f"{self.path / SHARDS} is not a list of bundles: {error!r}") from None
 
     def _file(self, path: Path, before: Mapping[str, ReadBundle], keep: Keep) -> ReadBundle:
-        status = path.stat()
-        mark = status.st_mtime_ns, status.st_size, status.st_ino
+        mark = file_stamp(path)
 
         def load() -> Content:
-            _check_packed(status.st_size)
+            _check_packed(mark[1])
             return self.content(path.read_bytes(), keep)
 
         return _read_if_changed(str(path), mark, before, load)
@@ -298,10 +292,7 @@ class HttpLocation(BundleLocation):
         self, where: str, *, timeout: tuple[float, float], token: Token, verify: bool | str, cert: Cert
     ) -> None:
         super().__init__(where)
-        self._timeout = timeout
-        self._token = token
-        self._verify = verify
-        self._cert = cert
+        self._settings: dict[str, Any] = {"timeout": timeout, "token": token.value, "verify": verify, "cert": cert}
 
     def read(self, before: Mapping[str, ReadBundle], keep: Keep) -> list[ReadBundle]:
         """As BundleLocation.read. A caller waits for the download, so its total time is bounded."""
@@ -310,14 +301,7 @@ class HttpLocation(BundleLocation):
         cached = before.get(self.where)
         headers = {"If-None-Match": str(cached.mark)} if cached is not None and cached.mark else {}
         try:
-            with Sender(
-                timeout=self._timeout,
-                seconds=LONGEST,
-                largest=LARGEST,
-                token=self._token.value,
-                verify=self._verify,
-                cert=self._cert,
-            ) as sender:
+            with Sender(seconds=LONGEST, largest=LARGEST, **self._settings) as sender:
                 answer = sender.get(self.where, headers)
         except SendError as error:
             raise DecisionUnavailable(str(error)) from error

@@ -49,16 +49,7 @@ class HttpTransport(BlockingTransport):
         accept: str = "application/json",
         headers: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
-        self._settings = {
-            "token": token,
-            "token_file": token_file,
-            "verify": verify,
-            "cert": cert,
-            "pool_size": pool_size,
-            "max_body": max_body,
-            "accept": accept,
-            "headers": headers,
-        }
+        self._settings = {name: value for name, value in locals().items() if name not in ("self", "url")}
         self._address = _address.parse(url)
         self.url = self._shown = self._address.url
         self._token = Token(token, token_file)

@@ -62,24 +62,38 @@ def allow(system: str, request: Request) -> Call[bool]:
 
 def decision(system: str, request: Request) -> Call[Decision]:
     """The decision on a request, with its explanation."""
-    return _asked(system, "decision", request.to_json(), lambda body: read_decision(body, request))
+
+    def read(body: bytes) -> Decision:
+        result, decision_id = _result(body, "decision")
+        return _decision(result, body, request, decision_id)
+
+    return _asked(system, "decision", request.to_json(), read)
 
 
 def decisions(system: str, requests: Sequence[Request]) -> Call[list[bool]]:
     """Whether each request is allowed, by position; operations and types may differ."""
-    return _batch(system, {"requests": [request.to_json() for request in requests]}, len(requests))
+    return _batch(system, _documents(requests), len(requests))
 
 
 def explained(system: str, requests: Sequence[Request]) -> Call[list[Decision]]:
     """Decisions with explanations, by position; operations and types may differ."""
-    document = {"requests": [request.to_json() for request in requests]}
-    return _asked(system, "explained", document, lambda body: read_explained(body, requests))
+
+    def read(body: bytes) -> list[Decision]:
+        result, decision_id = _listed(body, "explained", len(requests), "decisions")
+        return [_decision(value, body, request, decision_id) for value, request in zip(result, requests, strict=True)]
+
+    return _asked(system, "explained", _documents(requests), read)
 
 
 def applied(system: str, requests: Sequence[Request]) -> Call[list[AppliedFilter]]:
     """The row filter or column mask that applies to each request, by position."""
-    document = {"requests": [request.to_json() for request in requests]}
-    return _asked(system, "filters/applied_many", document, lambda body: read_applied(body, requests))
+    rule = "filters/applied_many"
+
+    def read(body: bytes) -> list[AppliedFilter]:
+        result, _ = _listed(body, rule, len(requests), "answers")
+        return [_applied(value, body, request) for value, request in zip(result, requests, strict=True)]
+
+    return _asked(system, rule, _documents(requests), read)
 
 
 def item_decisions(system: str, requests: Sequence[Request], vocabulary: Vocabulary) -> Call[list[bool]]:
@@ -107,27 +121,38 @@ def concern(system: str, request: Request) -> Call[dict[str, Any]]:
     """What the state says that concerns the caller of a request, as `privtab.filters.concern.of_opa` reads it."""
     document = request.to_json()
     del document["resource"]["id"]
-    return _asked(system, "concern", document, read_concern)
+    return _asked(system, "concern", document, lambda body: _object(_result(body, "concern")[0], body, "concern"))
 
 
 def programs() -> Call[dict[str, ActiveSystem]]:
-    """All systems that the OPA has a policy for."""
-    return Call(path="/v1/data/privtab_program", body=None, read=read_programs)
+    """All systems by name that the OPA has a policy for."""
+
+    def read(found: Any, body: bytes) -> dict[str, ActiveSystem]:
+        systems = {} if found is None else _object(found, body, "privtab_program")
+        return {name: read_active_system(name, value) for name, value in systems.items()}
+
+    return _data("privtab_program", read)
 
 
 def program(system: str) -> Call[ActiveSystem]:
-    """The vocabulary of one system."""
-    return Call(path=f"/v1/data/privtab_program/{system}", body=None, read=lambda body: read_program(body, system))
+    """The vocabulary of one system; its reader raises DecisionUnavailable if OPA has no program of it."""
+
+    def read(found: Any, _: bytes) -> ActiveSystem:
+        if found is None:
+            raise no_bundle(system)
+        return read_active_system(system, found)
+
+    return _data(f"privtab_program/{system}", read)
 
 
 def policy_revision(system: str) -> Call[str | None]:
     """The revision of the active policy, or None."""
-    return Call(path=f"/v1/data/privtab_program/{system}/revision", body=None, read=read_revision)
+    return _data(f"privtab_program/{system}/revision", _revision)
 
 
 def system_name(system: str) -> Call[str | None]:
     """The name of the system that a package was compiled from, or None."""
-    return Call(path=f"/v1/data/privtab_program/{system}/system", body=None, read=read_system)
+    return _data(f"privtab_program/{system}/system", _system)
 
 
 def status() -> Call[dict[str, float]]:
@@ -142,32 +167,41 @@ def state_revision(active: ActiveSystem) -> Call[str | None]:
 
 def own_state_revision(system: str) -> Call[str | None]:
     """The revision of an unsharded state, by the name of the system."""
-    return Call(path=f"/v1/data/privtab_state/{system}/revision", body=None, read=read_revision)
+    return _data(f"privtab_state/{system}/revision", _revision)
 
 
 def windowed_revision(system: str) -> Call[str | None]:
     """The revision of a state in which rows hold for a time, by the name of the system, or None."""
-    return Call(path=f"/v1/data/privtab_state/{system}/{WINDOWED}/revision", body=None, read=read_revision)
+    return _data(f"privtab_state/{system}/{WINDOWED}/revision", _revision)
 
 
 def combined_revision(system: str) -> Call[str | None]:
     """The combined revision of the active shards of a state, by the name of the package."""
-    return Call(path=f"/v1/data/privtab/{system}/state_revision", body=None, read=read_revision)
+    return _data(f"privtab/{system}/state_revision", _revision)
 
 
 def windowed(active: ActiveSystem) -> Call[bool]:
     """Whether rows of the active shards of a state hold for a time."""
-    return Call(path=f"/v1/data/privtab/{active.system}/state_windowed", body=None, read=read_truth)
+    return _data(f"privtab/{active.system}/state_windowed", lambda found, _: found is True)
 
 
 def layout(system: str) -> Call[bool]:
     """Whether the active policy reads a sharded state."""
-    return Call(path=f"/v1/data/privtab_program/{system}/state", body=None, read=read_layout)
+    return _data(f"privtab_program/{system}/state", lambda found, _: found == SHARDED)
 
 
 def inactive(system: str, body: bytes) -> Call[list[str]]:
-    """Which shards needed by the request `body`, a JSON body, are not active."""
-    return Call(path=f"/v1/data/privtab/{system}/inactive", body=body, read=read_inactive)
+    """The root entities whose shards the request `body`, a JSON body, needs and OPA lacks; empty if undefined."""
+    return _data(f"privtab/{system}/inactive", _inactive, body)
+
+
+def _data(path: str, read: Callable[[Any, bytes], T], body: bytes | None = None) -> Call[T]:
+    """A call for a document; `read` gets None for one that is undefined."""
+    return Call(path=f"/v1/data/{path}", body=body, read=lambda body: read(_document(body).get("result"), body))
+
+
+def _documents(requests: Sequence[Request]) -> dict[str, Any]:
+    return {"requests": [request.to_json() for request in requests]}
 
 
 def _batch(system: str, document: dict[str, Any], count: int) -> Call[list[bool]]:
@@ -252,13 +286,8 @@ class Undefined(PolicyError):
     """A rule is undefined in OPA; a bundle may not be active yet."""
 
 
-def read_result(body: bytes, rule: str) -> Any:
-    """The `result` of a data document; raises PolicyError if it is undefined or not JSON."""
-    return _result(body, rule)[0]
-
-
 def _result(body: bytes, rule: str) -> tuple[Any, str | None]:
-    """The `result` and OPA's id of the decision."""
+    """The `result` and OPA's id of the decision; raises PolicyError if it is undefined or not JSON."""
     document = _document(body)
     decision_id = document.get("decision_id")
     note_id(decision_id)
@@ -273,16 +302,10 @@ def read_allow(body: bytes) -> bool:
     """A boolean; raises PolicyError for anything else."""
     if body in _PLAIN:
         return _PLAIN[body]
-    result = read_result(body, "allow")
+    result, _ = _result(body, "allow")
     if not isinstance(result, bool):
         raise PolicyError(f"`allow` is not a boolean{excerpt(body)}")
     return result
-
-
-def read_decision(body: bytes, request: Request) -> Decision:
-    """A decision; raises PolicyError if its explanation has an unexpected shape."""
-    result, decision_id = _result(body, "decision")
-    return _decision(result, body, request, decision_id)
 
 
 def read_status(body: bytes) -> dict[str, float]:
@@ -297,21 +320,12 @@ def read_status(body: bytes) -> dict[str, float]:
         raise PolicyError(f"OPA's status does not tell how old its bundles are: {error!r}") from None
 
 
-def read_explained(body: bytes, requests: Sequence[Request]) -> list[Decision]:
-    """One decision for each request; raises PolicyError for anything else."""
-    count = len(requests)
-    result, decision_id = _result(body, "explained")
+def _listed(body: bytes, rule: str, count: int, noun: str) -> tuple[list[Any], str | None]:
+    """One value for each request, and OPA's id of the decision; raises PolicyError for anything else."""
+    result, decision_id = _result(body, rule)
     if not isinstance(result, list) or len(result) != count:
-        raise PolicyError(f"`explained` is not a list of {count} decisions{excerpt(body)}")
-    return [_decision(value, body, request, decision_id) for value, request in zip(result, requests, strict=True)]
-
-
-def read_applied(body: bytes, requests: Sequence[Request]) -> list[AppliedFilter]:
-    """One answer for each request; raises PolicyError for anything else."""
-    result = read_result(body, "filters/applied_many")
-    if not isinstance(result, list) or len(result) != len(requests):
-        raise PolicyError(f"`filters/applied_many` is not a list of {len(requests)} answers{excerpt(body)}")
-    return [_applied(value, body, request) for value, request in zip(result, requests, strict=True)]
+        raise PolicyError(f"`{rule}` is not a list of {count} {noun}{excerpt(body)}")
+    return result, decision_id
 
 
 def _applied(value: object, body: bytes, request: Request) -> AppliedFilter:
@@ -326,25 +340,21 @@ def _applied(value: object, body: bytes, request: Request) -> AppliedFilter:
 
 def read_decisions(body: bytes, count: int) -> list[bool]:
     """One boolean for each request; raises PolicyError for anything else."""
-    result = read_result(body, "decisions")
-    if not isinstance(result, list) or len(result) != count:
-        raise PolicyError(f"`decisions` is not a list of {count} answers{excerpt(body)}")
+    result, _ = _listed(body, "decisions", count, "answers")
     if not all(isinstance(answer, bool) for answer in result):
         raise PolicyError(f"`decisions` holds more than booleans{excerpt(body)}")
     return result
 
 
-def read_concern(body: bytes) -> dict[str, Any]:
-    """An object; raises PolicyError for anything else."""
-    result = read_result(body, "concern")
-    if not isinstance(result, dict):
-        raise PolicyError(f"`concern` is not an object{excerpt(body)}")
-    return result
+def _object(value: object, body: bytes, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise PolicyError(f"`{name}` is not an object{excerpt(body)}")
+    return value
 
 
 def read_visible(body: bytes, count: int) -> list[int]:
     """Positions of a listing in ascending order; raises PolicyError for anything else."""
-    result = read_result(body, "visible")
+    result, _ = _result(body, "visible")
     if not isinstance(result, list) or not all(type(position) is int and 0 <= position < count for position in result):
         raise PolicyError(f"`visible` is not a list of positions below {count}{excerpt(body)}")
     if not all(a < b for a, b in pairwise(result)):
@@ -352,46 +362,16 @@ def read_visible(body: bytes, count: int) -> list[int]:
     return result
 
 
-def read_programs(body: bytes) -> dict[str, ActiveSystem]:
-    """The systems by name; empty if OPA has no program."""
-    result = _document(body).get("result", {})
-    if not isinstance(result, dict):
-        raise PolicyError(f"`privtab_program` is not an object{excerpt(body)}")
-    return {name: read_active_system(name, value) for name, value in result.items()}
-
-
-def read_program(body: bytes, system: str) -> ActiveSystem:
-    """A system; raises DecisionUnavailable if OPA has no program of it."""
-    document = _document(body)
-    if "result" not in document:
-        raise no_bundle(system)
-    return read_active_system(system, document["result"])
-
-
-def read_revision(body: bytes) -> str | None:
-    """A revision, or None if it is undefined."""
-    revision = _document(body).get("result")
-    if revision is not None and not isinstance(revision, str):
+def _revision(found: Any, body: bytes) -> str | None:
+    if found is not None and not isinstance(found, str):
         raise PolicyError(f"a revision is not a text{excerpt(body)}")
-    return revision
+    return found
 
 
-def read_inactive(body: bytes) -> list[str]:
-    """The keys of the root entities whose shards a request needs and OPA lacks; empty if undefined."""
-    roots = _document(body).get("result", [])
-    if not _texts(roots):
+def _inactive(found: Any, body: bytes) -> list[str]:
+    if found is not None and not _texts(found):
         raise PolicyError(f"`inactive` is not a list of entities{excerpt(body)}")
-    return list(roots)
-
-
-def read_layout(body: bytes) -> bool:
-    """Whether the policy reads a sharded state."""
-    return _document(body).get("result") == SHARDED
-
-
-def read_truth(body: bytes) -> bool:
-    """Whether a rule is true."""
-    return _document(body).get("result") is True
+    return found or []
 
 
 def no_shard(system: str, roots: Iterable[str]) -> Inactive:
@@ -456,11 +436,10 @@ def _decision(value: object, body: bytes, request: Request, decision_id: str | N
     return answer if decision_id is None else replace(answer, id=decision_id)
 
 
-def read_system(body: bytes) -> str | None:
-    name = _document(body).get("result")
-    if name is not None and not (isinstance(name, str) and SYSTEM.fullmatch(name)):
+def _system(found: Any, body: bytes) -> str | None:
+    if found is not None and not (isinstance(found, str) and SYSTEM.fullmatch(found)):
         raise PolicyError(f"`system` is not a name{excerpt(body)}")
-    return name
+    return found
 
 
 def _texts(value: object) -> bool:

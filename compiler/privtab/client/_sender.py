@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -110,8 +111,7 @@ class Sender:
         self._token = token if callable(token) else lambda: token
         self._headers = dict(headers or {})
         self._accept = accept
-        self._verify = verify
-        self._cert = cert
+        self._connected = partial(HttpTransport, verify=verify, cert=cert, max_body=largest, accept="")
         self._transports: dict[str, HttpTransport] = {}
 
     def __enter__(self) -> Self:
@@ -169,18 +169,14 @@ class Sender:
             lines += header("Accept", self._accept)
         transport = self._transports.get(origin)
         if transport is None:
-            transport = self._transports[origin] = HttpTransport(
-                origin, verify=self._verify, cert=self._cert, max_body=self._largest, accept=""
-            )
+            transport = self._transports[origin] = self._connected(origin)
         try:
             answer, content = transport.exchange(
                 method, target, body, self._timeout, self._seconds, lines.encode("ascii")
             )
-        except TimeoutError as error:
-            reason = "no answer, or not all of it, came in time"
-            raise SendError(f"{shown(url)} did not answer: {reason}", reason) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise SendError(f"{shown(url)} did not answer: {_reason(error)}", _reason(error)) from error
+            why = _reason(error)
+            raise SendError(f"{shown(url)} did not answer: {why}", why) from error
         except PolicyError as error:
             raise SendError(f"{shown(url)} sent more than {self._largest:,} bytes") from error
         return HttpReply(url=url, status=answer.status, reason=answer.reason, headers=answer.headers, body=content)
@@ -212,6 +208,8 @@ def _origin(url: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer, or not all of it, came in time"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 from urllib.parse import urlsplit
 
@@ -149,6 +150,7 @@ class RequestsTransport(BlockingTransport):
 
     def _open(self) -> None:
         import requests
+        from requests.adapters import HTTPAdapter
         from urllib3.exceptions import HTTPError
 
         self._pid = os.getpid()
@@ -157,17 +159,12 @@ class RequestsTransport(BlockingTransport):
         self._headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         if (token := self._settings["token"]) is not None:
             self._headers["Authorization"] = f"Bearer {token}"
-        self._session = self._caller_session if self._caller_session is not None else self._create_session()
-
-    def _create_session(self) -> requests.Session:
-        import requests
-        from requests.adapters import HTTPAdapter
-
-        session = restricted(requests.Session(), self.url)
-        session.mount(
-            self.url, HTTPAdapter(pool_connections=1, pool_maxsize=self._settings["pool_size"], max_retries=0)
-        )
-        return session
+        if self._caller_session is not None:
+            self._session = self._caller_session
+            return
+        self._session = restricted(requests.Session(), self.url)
+        pool = HTTPAdapter(pool_connections=1, pool_maxsize=self._settings["pool_size"], max_retries=0)
+        self._session.mount(self.url, pool)
 
     def close(self) -> None:
         """Close the connections, unless they belong to the caller's session."""
@@ -210,7 +207,9 @@ class RequestsTransport(BlockingTransport):
         raw = response.raw
         pieces: list[bytes] = []
         size = 0
-        for piece in arriving(raw):
+        # As they arrive, so that a slow one can be abandoned.
+        read = partial(getattr(raw, "read1", raw.read), _PIECE)
+        for piece in iter(read, b""):
             pieces.append(piece)
             size += len(piece)
             if size > self._max_body:
@@ -247,10 +246,3 @@ def restricted(session: requests.Session, url: str, *, verify: bool | str = True
     session.proxies = {"all": proxy} if proxy else {}
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
     return session
-
-
-def arriving(raw: Any) -> Iterator[bytes]:
-    """The pieces of a urllib3 body as they arrive, so that a slow one can be abandoned."""
-    read = getattr(raw, "read1", raw.read)
-    while piece := read(_PIECE):
-        yield piece

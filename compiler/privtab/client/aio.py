@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from copy import copy
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from privtab.client import _config
@@ -75,9 +74,7 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __repr__(self) -> str:
@@ -269,12 +266,8 @@ class AsyncOpaFlows(OpaFlows):
 
     async def _answer(self, waiting: Sequence[_PendingCheck]) -> None:
         context = CallContext()
-        deadlines = [
-            check.context.deadline
-            for check in waiting
-            if check.context is not None and check.context.deadline is not None
-        ]
-        context.deadline = min(deadlines, default=None)
+        deadlines = (check.context.deadline for check in waiting if check.context is not None)
+        context.deadline = min((deadline for deadline in deadlines if deadline is not None), default=None)
         CURRENT.set(context)
         try:
             if len(waiting) == 1:

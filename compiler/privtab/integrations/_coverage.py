@@ -39,7 +39,12 @@ class Status(StrEnum):
     """Something should guard it, and does not."""
 
 
-_FINDINGS = {Status.UNGATED: UNGATED, Status.UNREACHED: UNREACHED, Status.UNGUARDED: UNGUARDED}
+_FINDINGS = {
+    Status.UNGATED: (UNGATED, "guard it, or list it in the file of routes: `{open: why}`"),
+    Status.UNREACHED: (UNREACHED, "remove it, or move it before the other one"),
+    Status.UNGUARDED: (UNGUARDED, "guard the handler itself, and check what stands before the guard"),
+}
+"""The finding about a route with a status, and its advice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +94,8 @@ def covered(
         span = one.route.span or where
         said = entries.get(one.route.name)
         if one.status in _FINDINGS:
-            found.append(_FINDINGS[one.status].at(span, f"`{one.route.name}`: {one.why}", _ADVICE[one.status]))
+            kind, advice = _FINDINGS[one.status]
+            found.append(kind.at(span, f"`{one.route.name}`: {one.why}", advice))
         elif said is not None and said.open is not None and one.status is not Status.OPEN:
             found.append(
                 UNUSED_ENTRY.at(said.span, f"`{said.route}` is guarded, and listed as open", "remove the entry")
@@ -104,13 +110,6 @@ def covered(
         used = {row for one in judged if one.status in (Status.PROVED, Status.GUARDED) for _, row in one.covers}
     rows = _rows(vocabulary, used)
     return Coverage(routes=tuple(judged), unused=tuple(rows), findings=in_order(found))
-
-
-_ADVICE = {
-    Status.UNGATED: "guard it, or list it in the file of routes: `{open: why}`",
-    Status.UNREACHED: "remove it, or move it before the other one",
-    Status.UNGUARDED: "guard the handler itself, and check what stands before the guard",
-}
 
 
 def _merged(documents: Sequence[Declared], found: list[Diagnostic]) -> tuple[dict[str, Entry], tuple[str, Span] | None]:

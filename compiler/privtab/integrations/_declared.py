@@ -153,15 +153,13 @@ class _Reader(DocumentReader):
             node = self.resolved(root, item)
             shared = _parameters(self, root, node)
             for method, operation in self.operations(node, path.text):
-                name = f"{method.text.upper()} {path.text}"
+                route = AppRoute(method=method.text.upper(), path=path.text, span=self.span(method))
+                routes.append(route)
                 known = shared | _parameters(self, root, operation)
-                extension = next((value for key, value in _pairs(operation) if key == EXTENSION), None)
-                if extension is not None and (
-                    entry := self.entry(extension, name, EXTENSION, self.span(extension), known)
+                if (extension := _child(operation, EXTENSION)) is not None and (
+                    entry := self.entry(extension, route.name, EXTENSION, self.span(extension), known)
                 ):
-                    entries[name] = entry
-                method_name = method.text.upper()
-                routes.append(AppRoute(method=method_name, path=path.text, span=self.span(method)))
+                    entries[route.name] = entry
         extension = top.get(EXTENSION)
         gateway = (
             None if extension is None else (self.fields(extension, f"`{EXTENSION}`", ("gateway",)) or {}).get("gateway")
@@ -181,13 +179,12 @@ class _Reader(DocumentReader):
     def resolved(self, root: Node, node: Node) -> Node:
         """What a reference within the document refers to; one to another file is an error."""
         seen: set[str] = set()
-        while (reference := next((value for key, value in _pairs(node) if key == "$ref"), None)) is not None:
+        while (reference := _child(node, "$ref")) is not None:
             text = getattr(reference, "text", "")
             target: Node | None = root if text.startswith("#/") and text not in seen else None
             seen.add(text)
             for part in text.removeprefix("#/").split("/"):
-                name = part.replace("~1", "/").replace("~0", "~")
-                target = next((value for key, value in _pairs(target) if key == name), None)
+                target = _child(target, part.replace("~1", "/").replace("~0", "~"))
             if target is None:
                 self.report("R001", reference, f"`{text}` is not in this file", "bundle the description into one file")
                 return Mapping((), node.start, node.end)
@@ -197,10 +194,9 @@ class _Reader(DocumentReader):
 
 def _parameters(reader: _Reader, root: Node, node: Node) -> frozenset[str]:
     """The names of the parameters in paths and queries that a path or an operation declares."""
-    declared = next((value for key, value in _pairs(node) if key == "parameters"), None)
-    found = (
-        [dict(_pairs(reader.resolved(root, item))) for item in declared.items] if isinstance(declared, Sequence) else []
-    )
+    declared = _child(node, "parameters")
+    items = declared.items if isinstance(declared, Sequence) else ()
+    found = [dict(_pairs(reader.resolved(root, item))) for item in items]
     return frozenset(
         name.text
         for fields in found
@@ -211,6 +207,10 @@ def _parameters(reader: _Reader, root: Node, node: Node) -> frozenset[str]:
 def _pairs(node: Node | None) -> Iterator[tuple[str, Node]]:
     if isinstance(node, Mapping):
         yield from ((key.text, value) for key, value in node.entries)
+
+
+def _child(node: Node | None, name: str) -> Node | None:
+    return next((value for key, value in _pairs(node) if key == name), None)
 
 
 def gateway_cover(type_: str, method: str) -> Cover:

@@ -10,7 +10,6 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, TypeAlias, TypeVar, cast
 
 from privtab.client._arguments import entity
@@ -112,7 +111,9 @@ class Guard:
         template = request_template(action, resource, arg, with_, flags)
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
-            return _guard_function(function, template, self, user or self._user)
+            guarded_function = _guarded(function, self, template, user or self._user)
+            mark(guarded_function, template)
+            return guarded_function
 
         return decorate
 
@@ -214,17 +215,13 @@ class Allowed:
     def __enter__(self) -> Decision:
         return self._enter(self._guard.require(self._guard.caller(), *self._request, **self._details))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         DECISION.reset(self._tokens.pop())
 
     async def __aenter__(self) -> Decision:
         return self._enter(await self._guard.arequire(self._guard.caller(), *self._request, **self._details))
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         DECISION.reset(self._tokens.pop())
 
     def _enter(self, decision: Decision) -> Decision:
@@ -235,22 +232,11 @@ class Allowed:
 # --- the decorator ---
 
 
-def _guard_function(
-    function: Callable[P, R], template: RequestTemplate, guard: Guard, user: Callable[[], CallerLike]
-) -> Callable[P, R]:
-    """The guarded function, of the same kind and with the same signature."""
-    guarded_function = _wrapped(function, guard, template, user)
-    mark(guarded_function, template)
-    return guarded_function
-
-
-def _wrapped(
+def _guarded(
     function: Callable[P, R], guard: Guard, template: RequestTemplate, user: Callable[[], CallerLike]
 ) -> Callable[P, R]:
+    """The guarded function, of the same kind and with the same signature."""
     arguments = _arguments(function, template)
-
-    def ask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Decision:
-        return guard.ask(guard.caller(user), template, arguments(args, kwargs))
 
     async def aask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Decision:
         return await guard.aask(guard.caller(user), template, arguments(args, kwargs))
@@ -278,7 +264,7 @@ def _wrapped(
 
     @wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-        with decided(ask(args, kwargs)):
+        with decided(guard.ask(guard.caller(user), template, arguments(args, kwargs))):
             return function(*args, **kwargs)
 
     return guarded

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from dis import opname
 from io import BytesIO
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlencode
 
 from privtab.errors import AccessDenied, UsageError
@@ -65,7 +65,7 @@ def probed(
     found: dict[int, tuple[Answer, ...]] = {}
     documents = list(_documents(inspected))
     codes = frozenset(code for route in inspected.routes for code in route.codes)
-    with _watching(codes), _started(inspected.app) if asks_asgi else nullcontext() as loop, _standing_in(inspected):
+    with _watching(codes), _Loop(inspected.app) if asks_asgi else nullcontext() as loop, _standing_in(inspected):
         for number, route in enumerate(inspected.routes):
             answers = []
             for method in route.methods if route.samples else ():
@@ -160,6 +160,14 @@ class _Loop:
     def __init__(self, app: Any) -> None:
         self.app = app
 
+    def __enter__(self) -> Self:
+        try:
+            self.open()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
     def open(self) -> None:
         """Start the application. Raises UsageError if it does not start."""
         self.state: dict[str, Any] = {}
@@ -184,8 +192,7 @@ class _Loop:
             self.open()  # it blocks the loop
         return False
 
-    def close(self) -> None:
-        """End the application."""
+    def __exit__(self, *_: object) -> None:
         self.loop.call_soon_threadsafe(self.stopping.set)
         wait([self.life], START_TIMEOUT)
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -217,16 +224,6 @@ class _Loop:
         finally:
             if not started.done():
                 started.set_result(None)
-
-
-@contextmanager
-def _started(app: Any) -> Iterator[_Loop]:
-    loop = _Loop(app)
-    try:
-        loop.open()
-        yield loop
-    finally:
-        loop.close()
 
 
 def _in_thread(ask: Callable[..., None], *arguments: Any) -> bool:

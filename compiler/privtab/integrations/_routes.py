@@ -95,33 +95,21 @@ class Middleware(Generic[A, U]):
     ) -> None:
         if unmapped not in ("deny", "allow"):
             raise ValueError(f"unmapped is `{unmapped}`: write `deny` or `allow`")
-        self._app = app
+        self.app = app
+        """What is wrapped."""
         self._guard = guard if isinstance(guard, Guard) else Guard(guard)
         self._user = user
         self._tell = Tell(tell)
-        self._routes = tuple(routes)
-        self._open = unmapped == "allow"
+        self.routes = tuple(routes)
+        """The routes, in their order."""
+        self.is_open = unmapped == "allow"
+        """Whether requests that match no route pass."""
         self._router = self._router_of(app)
 
     @staticmethod
     def _router_of(app: A) -> Router:
         """The application's router."""
         raise NotImplementedError
-
-    @property
-    def app(self) -> A:
-        """What is wrapped."""
-        return self._app
-
-    @property
-    def routes(self) -> tuple[Route, ...]:
-        """The routes, in their order."""
-        return self._routes
-
-    @property
-    def is_open(self) -> bool:
-        """Whether requests that match no route pass."""
-        return self._open
 
     def verdict(self, method: str, path: str, request: Any) -> Matched | None:
         """The route of a request, given as scope or environment; None if there is none. Raises InvalidRequest if it is refused as ambiguous."""
@@ -139,7 +127,7 @@ class Middleware(Generic[A, U]):
                 return answer(error, self._tell)
             LOG.warning("mode %s, %s %r let pass: %s", self._guard.asker.mode, method, path, error)
             return None
-        if found is None and not self._open:
+        if found is None and not self.is_open:
             refusal = unmapped(method, path)
             return refusal if self._guard.enforces() else None
         return found
@@ -159,11 +147,8 @@ class Middleware(Generic[A, U]):
         return found[0], _agreed(found[1], reading.parameters)
 
     def _find(self, method: str, path: str) -> Matched | None:
-        for candidate in self._routes:
-            values = candidate.values(method, path)
-            if values is not None:
-                return candidate, values
-        return None
+        found = ((route, values) for route in self.routes if (values := route.values(method, path)) is not None)
+        return next(found, None)
 
 
 def _plain(path: str) -> str:
@@ -217,7 +202,6 @@ def _route(methods: str, path: str, template: RequestTemplate | None) -> Route:
 
 WRAPPED = ("router", "app", "_app", "wsgi_app", "application", "__self__", "__wrapped__")
 """Where frameworks and middleware keep what they wrap."""
-MOST_WRAPPERS = 50
 ANY = "x"
 """Takes the place of each parameter in the path of a handler."""
 
@@ -256,7 +240,7 @@ def _found(app: object, wanted: Callable[[Any], bool]) -> Any:
     for candidate in candidates:  # grows
         if wanted(candidate):
             return candidate
-        if len(candidates) < MOST_WRAPPERS:
+        if len(candidates) < DEEPEST:
             candidates += [inner for name in WRAPPED if (inner := getattr(candidate, name, None)) is not None]
     return None
 
@@ -353,6 +337,7 @@ ANY_METHOD = "ANY"
 """The method of a route that takes every method."""
 EVERY = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 DEEPEST = 50
+"""Most wrappers around an application or a handler."""
 
 
 def marks(function: Any) -> tuple[RequestTemplate, ...]:

@@ -37,7 +37,7 @@ class AsgiMiddleware(Middleware[App, User]):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
         if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         method = WEBSOCKET if scope["type"] == "websocket" else str(scope["method"])
         match = self._match(method, _path(scope), self._router(scope))
@@ -53,7 +53,7 @@ class AsgiMiddleware(Middleware[App, User]):
             await _refuse(scope, send, answer(error, self._tell))
             return
         with decided(decision), acting_as(caller):
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
 
     async def _caller(self, scope: Scope) -> Any:
         if self._user is None or self._guard.denies_all:

@@ -45,7 +45,7 @@ class WsgiMiddleware(Middleware[App, User]):
         except DecisionError as error:
             return _refuse(method, start_response, answer(error, self._tell))
         with decided(decision), acting_as(caller):
-            return self._app(environ, start_response)
+            return self.app(environ, start_response)
 
     def _caller(self, environ: WSGIEnvironment) -> Any:
         if self._user is not None and not self._guard.denies_all:

@@ -14,6 +14,7 @@ from privtab.ir.serialise import vocabulary
 from privtab.reference.evaluate import Reference
 from privtab.request import Entity, Request
 from privtab.state.located import locations
+from privtab.store.authority import holder_of
 from privtab.store.excerpt import Excerpt
 
 ANY = "…"
@@ -64,14 +65,10 @@ def check_conflicts(program: Program, excerpt: Excerpt, changes: Sequence[Change
 def _principals(changes: Iterable[Change]) -> Iterator[str]:
     """The principals that may hold more after some changes."""
     for change in changes:
-        cells = change.row or {}
-        if change.action == "remove" and cells.get("effect") != "deny":
-            continue
-        user = cells.get("user") or ""
-        texts = (cells.get("grantee"), cells.get("principal"), cells.get("owner"))
-        yield from (text for text in texts if text is not None)
-        if user:
-            yield user if user.startswith("group:") else f"user:{user}"
+        row = change.row or {}
+        kind, name = holder_of(row)
+        if name and (change.action == "add" or row.get("effect") == "deny"):
+            yield f"{kind}:{name}"
 
 
 def _violations(program: Program, excerpt: Excerpt, user: str) -> Iterator[Violation]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -235,6 +236,36 @@ def _begin(connection: sa.Connection) -> None:
     """Begin a transaction of SQLite: a writer takes the lock at once, so that it never has to give up halfway."""
     writes = connection.get_execution_options().get(_WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+# --- rows of filters, beside those of the store ----------------------------------------------------------------------
+
+
+_TABLE_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+
+
+def keep_rows(
+    url: str, name: str, columns: Sequence[str], rows: Iterable[tuple[object, ...]], key: str, revision: str | None
+) -> None:
+    """Replace the rows of a filter in a table, which is made if there is none, in one transaction.
+
+    `url`: that of a store. `columns` and `rows`: those of the filter; `revision`, of the state, gets a column of its own.
+    Raises UsageError for a name that is no plain one or is of the store itself, FileError, StoreError.
+    """
+    if not _TABLE_NAME.fullmatch(name) or name in METADATA.tables:
+        raise UsageError(
+            f"`{name}` is no name for a table of filters: small letters, digits and `_`, and none of the store's"
+        )
+    numbers = ("depth", "allowed")
+    made = (sa.Column(one, sa.Integer if one in numbers else TEXT, nullable=one.startswith("name")) for one in columns)
+    table = sa.Table(name, sa.MetaData(), *made, sa.Column("revision", sa.Text))
+    sa.Index(f"of_{name}", table.c.filter)
+    added = [dict(zip((*columns, "revision"), (*row, revision), strict=True)) for row in rows]
+    with Database(address(url)).existing().writing() as connection:
+        table.create(connection, checkfirst=True)
+        connection.execute(table.delete().where(table.c.filter == key))
+        if added:
+            connection.execute(table.insert(), added)
 
 
 # --- group commit ----------------------------------------------------------------------------------------------------

@@ -140,14 +140,15 @@ class Excerpt:
 
     def users_of(self, principals: Iterable[str]) -> set[str]:
         """The users who are some principals, are in these groups or hold these roles, at any distance."""
-        waiting, seen = set(principals), set[str]()
-        while waiting:
-            seen |= waiting
+
+        def holding(waiting: set[str]) -> set[str]:
             groups = {text.removeprefix(GROUP) for text in waiting if text.startswith(GROUP)}
             roles = {text.removeprefix(ROLE) for text in waiting if text.startswith(ROLE)}
             members = {row["user"] for row in self.find("memberships", group=groups)}
             found = {text if text.startswith(GROUP) else f"user:{text}" for text in members}
-            waiting = (found | {row["principal"] for row in self.find("assignments", role=roles)}) - seen
+            return found | {row["principal"] for row in self.find("assignments", role=roles)}
+
+        seen = reached(principals, holding)
         if self.program.semantics.everybody in seen:
             seen |= self._users()
         return {text.removeprefix("user:") for text in seen if text.startswith("user:")}
@@ -250,14 +251,13 @@ class Excerpt:
 
     def above(self, principal: str) -> set[str]:
         """A role or a group, and the groups and roles that it holds at any distance, whenever it does."""
-        found, waiting = {principal}, {principal}
-        while waiting:
+
+        def held(waiting: set[str]) -> set[str]:
             groups = {text for text in waiting if text.startswith(GROUP)}
-            held = {f"{GROUP}{row['group']}" for row in self.find("memberships", user=groups)}
-            held |= {f"{ROLE}{row['role']}" for row in self.find("assignments", principal=waiting)}
-            waiting = held - found
-            found |= waiting
-        return found
+            found = {f"{GROUP}{row['group']}" for row in self.find("memberships", user=groups)}
+            return found | {f"{ROLE}{row['role']}" for row in self.find("assignments", principal=waiting)}
+
+        return reached([principal], held)
 
     def held_by(self, principals: Collection[str]) -> list[lookups.Cells]:
         """The grants and the owners' rows of some principals, and their assignments."""
@@ -319,24 +319,22 @@ class Excerpt:
     def _links_above(self, kind: Any, members: Collection[str]) -> set[str]:
         """What contains some groups, or is held by some roles, at any distance; both as `group:…` or `role:…`."""
         table, member, container, prefix = LINKS[kind]
-        found: set[str] = set()
-        waiting = set(members)
-        while waiting:
-            rows = self.find(table, **{member: waiting})
-            waiting = {f"{prefix}{row[container]}" for row in rows} - found - set(members)
-            found |= waiting
-        return found
+
+        def above(waiting: set[str]) -> set[str]:
+            return {f"{prefix}{row[container]}" for row in self.find(table, **{member: waiting})}
+
+        return reached(members, above).difference(members)
 
     def _links_below(self, kind: Any, containers: Collection[str]) -> None:
         """Read the links of all groups in some groups, or of all roles that hold some roles, at any distance."""
         table, member, container, prefix = LINKS[kind]
-        seen: set[str] = set()
-        waiting = set(containers)
-        while waiting:
-            seen |= waiting
+
+        def below(waiting: set[str]) -> set[str]:
             names = {text.removeprefix(prefix) for text in waiting}
             rows = self.beginning(table, (member, prefix), {container: names})
-            waiting = {row[member] for row in rows if row[member].startswith(prefix)} - seen
+            return {row[member] for row in rows if row[member].startswith(prefix)}
+
+        reached(containers, below)
 
     def place(self, entities: Iterable[str] = ()) -> None:
         """Read where some entities with flat ids lie, and those of all rows that were read."""
@@ -433,6 +431,15 @@ class Excerpt:
             if change.action == "add" and fits(cells):
                 self.rows.tables[table].setdefault(id_, (0, cells))
                 yield cells
+
+
+def reached(start: Iterable[str], step: Callable[[set[str]], set[str]]) -> set[str]:
+    """Some texts, and all that steps from them lead to; each is stepped from once, with those that were found with it."""
+    found, waiting = set[str](), set(start)
+    while waiting:
+        found |= waiting
+        waiting = step(waiting) - found
+    return found
 
 
 def _parts(texts: Mapping[str, Collection[str]], columns: tuple[str, ...]) -> Iterator[dict[str, Sequence[str]]]:

@@ -16,6 +16,7 @@ from privtab.state.load import from_tables, validate
 from privtab.state.nodes import StateFinding
 from privtab.state.principal_rows import may_be
 from privtab.store.authority import PRINCIPAL_OF, VERBS, Authority, Verb, given_by, naming
+from privtab.store.excerpt import reached
 from privtab.store.journal import Journal
 from privtab.store.planning import ChangeRequest, Guard, Plan, Proposal, Tables, raw
 from privtab.store.store import Outcome, Store
@@ -221,7 +222,8 @@ class GuardedStore:
     def _visible(self, snapshot: Snapshot, user: str, rows: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
         if user in self.auditors:
             return {table: list(listed) for table, listed in rows.items()}
-        own = _principals(snapshot, f"user:{user}")
+        containers = snapshot.containers
+        own = reached([f"user:{user}"], lambda held: {text for one in held for text in containers.get(one, ())})
         requests: dict[tuple[str, str], Request] = {}
         needed: dict[tuple[str, int], list[list[tuple[str, str]]]] = {}
         for table, listed in rows.items():
@@ -383,16 +385,6 @@ def proposal_json(planned: Proposal) -> dict[str, Any]:
 
 def _guard(snapshot: Snapshot) -> Guard:
     return Guard(number=snapshot.number, paths=snapshot.paths)
-
-
-def _principals(snapshot: Snapshot, principal: str) -> set[str]:
-    """A principal and the groups and roles that it holds, whenever it does."""
-    reached, waiting = {principal}, [principal]
-    while waiting:
-        containers = snapshot.containers.get(waiting.pop(), set())
-        waiting += containers - reached
-        reached |= containers
-    return reached
 
 
 def _named(row: Row) -> set[str]:

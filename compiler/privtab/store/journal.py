@@ -264,7 +264,7 @@ class Journal:
                 return Rows.read(connection).as_tables()
             if number is not None and not 1 <= number <= head.number:
                 raise UsageError(f"{self.database.shown} has the changes 1 to {head.number:,}, not {number:,}")
-            return _replayed(connection, self.database.shown, number, moment).as_tables()
+            return replayed(connection, self.database.shown, number, moment).as_tables()
 
     def latest(self, known: tuple[Head, Rows] | None = None) -> tuple[Head, Rows]:
         """The last change, and the rows after it; `known`: those of an earlier look, which are only brought forward."""
@@ -281,11 +281,6 @@ class Journal:
                         rows.apply(row["number"], Entry.of(row).changes)
                     return head, rows
             return head, Rows.read(connection)
-
-    def replayed(self, number: int) -> Rows:
-        """The rows after a change, by the journal."""
-        with self.database.reading() as connection:
-            return _replayed(connection, self.database.shown, number, None)
 
     def verify(self) -> list[str]:
         """What is wrong: hashes that are not those of the entries, and rows that are not those of the replayed journal."""
@@ -312,7 +307,7 @@ class Journal:
             return found + list(_differences(rows, Rows.read(connection)))
 
 
-def _replayed(connection: Connection, shown: str, number: int | None, moment: int | None) -> Rows:
+def replayed(connection: Connection, shown: str, number: int | None, moment: int | None = None) -> Rows:
     """The rows that the entries of the journal give, up to a number or a moment."""
     rows, created = Rows(), False
     for row in entries(connection, until=number):

@@ -37,7 +37,17 @@ from privtab.store.database import (
     version,
 )
 from privtab.store.excerpt import Excerpt
-from privtab.store.journal import MOST_CHANGES, Entry, Head, Journal, Writer, entries, read_head, row_of_request
+from privtab.store.journal import (
+    MOST_CHANGES,
+    Entry,
+    Head,
+    Journal,
+    Writer,
+    entries,
+    read_head,
+    replayed,
+    row_of_request,
+)
 from privtab.store.lookups import Reader, Rows, about, checked
 from privtab.store.planning import ChangeRequest, Plan, Proposal, Tables, plan, raw, replaced
 
@@ -267,9 +277,7 @@ class Store(Journal):
         """What `carry_out` would do now; nothing is written."""
         with self.database.reading() as connection:
             head = read_head(connection)
-            self._check_all(connection, head)
-            excerpt = Excerpt(self.program, Reader().at(connection, head.hash), self.database.shown)
-            decision, changes = plan(self.program, excerpt, requested)
+            decision, changes = plan(self.program, self._excerpt(connection, head), requested)
             self._check_unseen(connection, head, requested, expect, changes)
         read = partial(self._rows_after, head.number)
         return Plan(number=head.number, decision=decision, changes=changes, rows=read, program=self.program)
@@ -282,19 +290,21 @@ class Store(Journal):
         add, remove = (from_tables(rows, f"change {number}") for rows in self.inverse(number))
         with self.database.reading() as connection:
             head = read_head(connection)
-            self._check_all(connection, head)
-            excerpt = Excerpt(self.program, Reader().at(connection, head.hash), self.database.shown)
-            changes = replaced(excerpt, add=add, remove=remove)
-        return Proposal(
-            number=head.number, changes=changes, rows=partial(self._rows_after, head.number), program=self.program
-        )
+            changes = replaced(self._excerpt(connection, head), add=add, remove=remove)
+        read = partial(self._rows_after, head.number)
+        return Proposal(number=head.number, changes=changes, rows=read, program=self.program)
+
+    def _excerpt(self, connection: Connection, head: Head) -> Excerpt:
+        """An excerpt for a transaction that only reads. Raises StateInvalid for rows that are wrong under this policy."""
+        self._check_all(connection, head)
+        return Excerpt(self.program, Reader().at(connection, head.hash), self.database.shown)
 
     def _rows_after(self, number: int) -> Rows:
         """The rows after a change: those of the tables if it is the last."""
         with self.database.reading() as connection:
             if read_head(connection).number == number:
                 return Rows.read(connection)
-        return self.replayed(number)
+            return replayed(connection, self.database.shown, number)
 
     def _write_together(self, take: Take[_PendingChange]) -> None:
         """Carry out changes in one transaction, so that one synchronisation of the disk is for all of them.

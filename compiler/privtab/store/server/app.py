@@ -79,16 +79,11 @@ def routes(server: StoreServer) -> list[Route]:
     def text(path: str, make: Callable[[str], bytes | str], media: str, headers: Mapping[str, str]) -> Route:
         """What a user reads that is no JSON."""
 
-        async def answer(request: Request) -> Response:
-            try:
-                user = server.caller(request, StoreScope.READ)
-                made = await asyncio.to_thread(make, user)
-            except (HttpError, PrivtabError) as error:
-                status, content = failure(error)
-                return json_response(status, content, dict(getattr(error, "headers", {})))
-            return Response(made, media_type=media, headers=headers)
+        def response(status: int, made: Any) -> Response:
+            return Response(made, status, headers, media_type=media)
 
-        return Route(f"{PREFIX}/{path}", partial(answered, endpoint=answer), methods=["GET"])
+        reads = StoreScope.READ
+        return route(server, f"{PREFIX}/{path}", lambda _, call: (200, make(call.user)), reads, response=response)
 
     def listing(path: str, handler: Callable[[GuardedStore, calls.Call], calls.JsonResponse]) -> Route:
         return route(server, f"{PREFIX}/{path}", lambda server, call: handler(server.guarded, call), StoreScope.READ)
@@ -123,8 +118,12 @@ def route(
     *,
     failed: Callable[[PrivtabError | HttpError], calls.JsonResponse] | None = None,
     media: str = JSON,
+    response: Callable[[int, Any], Response] | None = None,
 ) -> Route:
-    """An endpoint that finds out who asks, reads the body, and turns errors into answers. `failed`: the answer to an error."""
+    """An endpoint that finds out who asks, reads the body, and turns errors into answers.
+
+    `failed`: the answer to an error; `response`: what is sent otherwise, if that is no JSON.
+    """
     shape = failed or failure
 
     async def answer(request: Request) -> Response:
@@ -143,7 +142,7 @@ def route(
             )
             status, content = await asyncio.to_thread(handler, server, call)
             note(request.scope, None, caller=user)
-            return json_response(status, content, media=media)
+            return json_response(status, content, media=media) if response is None else response(status, content)
         except (PrivtabError, HttpError) as error:
             status, content = shape(error)
             server.metrics.refused.labels(failure(error)[1]["error"]["kind"]).inc()

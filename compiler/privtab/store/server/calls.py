@@ -22,7 +22,8 @@ from privtab.store.view import View
 
 JsonResponse: TypeAlias = tuple[int, Any]
 """The status and the JSON of an answer."""
-_NUMBER = re.compile(r'(?:W/)?"?(\d{1,18})"?')
+NUMBER = re.compile(r'(?:W/)?"?(\d{1,18})"?')
+"""The number of a change in a header."""
 
 
 class NotFound(UsageError):
@@ -54,7 +55,7 @@ class Call:
     def write_options(self) -> WriteOptions:
         """The id of the request and the number of the last change that the caller knows."""
         text = self.headers.get("if-match")
-        found = None if text is None else _NUMBER.fullmatch(text.strip())
+        found = None if text is None else NUMBER.fullmatch(text.strip())
         if text is not None and found is None:
             raise Malformed('If-Match is the number of a change, as in "12"')
         return WriteOptions(request_id=self.headers.get("idempotency-key"), expect=int(found[1]) if found else None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,6 +25,7 @@ from privtab.registry.server.feeds import Releases
 from privtab.request import Decision, Request
 from privtab.serving.endpoint import HttpError
 from privtab.store.journal import Journal
+from privtab.store.server.calls import NUMBER
 from privtab.store.view import Snapshot, View
 from privtab.vocabulary import Vocabulary
 
@@ -129,7 +129,6 @@ AT_LEAST = "X-Privtab-At-Least"
 """The header with the number of a change that a decision must know."""
 LONGEST_WAIT = 2.0
 """Seconds that a question waits for that change: where the database is a replica, it comes later."""
-_NUMBER = re.compile(r'(?:W/)?"?(\d{1,18})"?')
 
 
 def wait_for_change(journal: Journal) -> Callable[[HttpRequest], Awaitable[None]]:
@@ -139,7 +138,7 @@ def wait_for_change(journal: Journal) -> Callable[[HttpRequest], Awaitable[None]
         text = request.headers.get(AT_LEAST)
         if text is None:
             return
-        named = _NUMBER.fullmatch(text.strip())
+        named = NUMBER.fullmatch(text.strip())
         if named is None:
             raise HttpError(400, f'{AT_LEAST} is the number of a change, as in "12"')
         deadline = time.monotonic() + LONGEST_WAIT
