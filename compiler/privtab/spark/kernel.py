@@ -81,12 +81,20 @@ def decide_by_kernel(
     *,
     rows: int = ROWS,
     named: ShippedBytes | None = None,
-) -> tuple[DataFrame, Column, Column]:
-    """The frame with the additional column `asked.code`, and the columns `allowed` and `reason` computed from it.
+) -> DataFrame:
+    """The frame with the additional column `request.code`, as `answer_columns` reads it.
 
     `named`: the paths that the state was made for; a request of another one is denied.
     """
-    return _coded(request, shipped, Layout.of(request, rows, named)), *answer_columns(request)
+    layout = Layout.of(request, rows, named)
+    try:
+        from pyspark.sql.pandas.functions import arrow_udf
+    except ImportError:  # Spark 4.0: whole rows are sent to the workers
+        return mapped(request, lambda column_count: _batches_function(shipped, layout, column_count))
+    # Declared nondeterministic: otherwise the optimiser would push a filter on the answer down as a second copy of the
+    # function, and every row would be decided twice.
+    decide = arrow_udf(_columns_function(shipped, layout), "tinyint").asNondeterministic()  # type: ignore[call-overload]
+    return request.frame.select("*", decide(*request.columns.values()).alias(request.code))
 
 
 def answer_columns(request: RequestColumns) -> tuple[Column, Column]:
@@ -95,22 +103,6 @@ def answer_columns(request: RequestColumns) -> tuple[Column, Column]:
     allowed = F.coalesce(code == 0, F.lit(col=False))
     words = F.array(*(F.lit(text) for text in CODES))
     return allowed, F.when(code.isNull(), UNDECIDED).otherwise(F.get(words, code.cast("int")))
-
-
-def _coded(request: RequestColumns, shipped: ShippedBytes | FollowedState, layout: Layout) -> DataFrame:
-    try:
-        from pyspark.sql.pandas.functions import arrow_udf
-    except ImportError:
-        return _decide_whole_rows(request, shipped, layout)
-    # Declared nondeterministic: otherwise the optimiser would push a filter on the answer down as a second copy of the
-    # function, and every row would be decided twice.
-    decide = arrow_udf(_columns_function(shipped, layout), "tinyint").asNondeterministic()  # type: ignore[call-overload]
-    return request.frame.select("*", decide(*request.columns.values()).alias(request.code))
-
-
-def _decide_whole_rows(request: RequestColumns, shipped: ShippedBytes | FollowedState, layout: Layout) -> DataFrame:
-    """For Spark 4.0, which lacks `arrow_udf`: whole rows are sent to the workers."""
-    return mapped(request, lambda column_count: _batches_function(shipped, layout, column_count))
 
 
 def mapped(request: RequestColumns, function: Callable[[int], Callable[[Any], Any]]) -> DataFrame:

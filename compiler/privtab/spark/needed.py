@@ -38,7 +38,7 @@ from privtab.state.findings import stops
 from privtab.state.nodes import RowLocation, StateFinding
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from privtab.spark.choose import Choice, Limits
 
@@ -53,7 +53,7 @@ log = logging.getLogger("privtab.spark")
 
 def decide_by_needed(
     request: RequestColumns, policy: OpenPolicy, state: Any, choice: Choice, limits: Limits
-) -> tuple[DataFrame, Column, Column] | None:
+) -> DataFrame | None:
     """As `decide_by_kernel`, by the part of the state that the requests need; None if it is no small part, or does not fit either.
 
     `choice`: says of which tables a part is taken. Raises StateInvalid if an invalid row may affect a denial.
