@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from privtab.hints import did_you_mean
 from privtab.moments import WINDOW
-from privtab.state.nodes import ALL_TABLES, RowLocation, StateFinding
+from privtab.state.nodes import ALL_TABLES, ENTITY_COLUMNS, RowLocation, StateFinding
 
 LARGEST = 1 << 30
 """Limit on the bytes of a file that is read as a whole, and on those that a Parquet file unpacks to."""
@@ -55,8 +55,7 @@ COLUMNS: Mapping[str, Columns] = {
     "entities": Columns(("entity", "parent"), ("name",)),
 }
 _TRUTH = "the truth value "
-ENTITIES = ("entity", "of", "scope", "parent")
-"""The columns that hold entities."""
+ENTITIES = ENTITY_COLUMNS
 PRINCIPALS = ("principal", "grantee", "owner", "user", "group", "role")
 """The columns that hold principals."""
 
@@ -247,8 +246,19 @@ def plain(cells: Mapping[str, object]) -> dict[str, object]:
     return {n: v if v is None or isinstance(v, str | int | float) else str(v) for n, v in cells.items()}
 
 
-def _folded(name: str) -> str:
-    return name.lower().replace(" ", "_").replace("-", "_")
+def cells_of(column: Any) -> list[object]:
+    """The cells of an Arrow column; a text that is not UTF-8 becomes a NotText that says so."""
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        return [None if value is None else _decoded(value) for value in column.cast("binary").to_pylist()]
+
+
+def _decoded(value: bytes) -> str | NotText:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return NotText("a run of bytes that are not UTF-8")
 
 
 def _advice(kind: str) -> str | None:

@@ -30,7 +30,7 @@ from privtab.state.links import Texts, following
 from privtab.state.load import checker_of
 from privtab.state.names import uses
 from privtab.state.nodes import StateFinding
-from privtab.state.raw import COLUMNS, NotText, RawReader, RawState
+from privtab.state.raw import COLUMNS, NotText, RawReader, RawState, cells_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -151,20 +151,6 @@ def read_rows(
         reader.row(path, table, number, None, cells)
     rows = reader.rows.get(table)
     return RawTable.of(rows) if rows else None
-
-
-def cells_of(array: Any) -> list[object]:
-    """The cells of a column; invalid UTF-8 becomes a NotText that says so."""
-    try:
-        return list(array.to_pylist())
-    except UnicodeDecodeError:
-        found: list[object] = []
-        for value in array.cast(pa.binary()).to_pylist():
-            try:
-                found.append(value if value is None else value.decode())
-            except UnicodeDecodeError:
-                found.append(NotText("a run of bytes that are not UTF-8"))
-        return found
 
 
 def _json(cells: Mapping[str, object]) -> str:
