@@ -24,7 +24,7 @@ from privtab.report.html import HeatMap, shaded
 from privtab.request import Entity
 from privtab.spark.certification import findings as found
 from privtab.spark.certification.figures import TooLargeError, Totals, WrittenRows, write_matrix
-from privtab.spark.certification.findings import KINDS, Finding
+from privtab.spark.certification.findings import KINDS
 from privtab.spark.frames import is_frame, of_spark
 from privtab.spark.matrix import Matrix, opening, report_omitted
 from privtab.spark.matrix.opening import StateSource, open_matrix, open_state
@@ -329,7 +329,7 @@ def _write(place: Path, rows: WrittenRows, certificate: Certificate, kind: str) 
     (place / "report.html").write_text(render(certificate, maps, shown), encoding="utf-8")
     with (place / "findings.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(Finding._fields[:4])
+        writer.writerow(("kind", "level", "about", "text"))
         writer.writerows((f.kind, f.level, no_formula(f.about), no_formula(f.text)) for f in certificate.findings)
     summary = json.dumps(certificate.to_json(), indent=2, ensure_ascii=False)
     (place / "summary.json").write_text(summary + "\n", encoding="utf-8")

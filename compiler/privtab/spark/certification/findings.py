@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from privtab.moments import now
 from privtab.names import quoted
@@ -23,7 +24,8 @@ EACH = 200
 EXAMPLES = 3
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Finding:
     """A finding: its kind and level, the principal or entity that it is about, and a text."""
 
     kind: str

@@ -123,7 +123,7 @@ def _partitioned(
     partitions: int | None,
 ) -> DataFrame:
     """The rows of a matrix by a state that is not collected on the driver; nor are users that are given as a DataFrame."""
-    from privtab.spark.matrix.partitioned import MatrixRequest, partitioned_matrix
+    from privtab.spark.matrix.partitioned import MatrixRequest, PartitionedMatrix
 
     matrix = open_matrix(policy, StateSource(rows=State()), question, users=())
     report_omitted(matrix)
@@ -139,7 +139,7 @@ def _partitioned(
         users=union(*frames).distinct() if frames else None,
         principals=tuple(principal for principal in principal_list if not principal.startswith("user:")),
     )
-    return partitioned_matrix(policy, state, matrix, request, partitions or _partitions(session))
+    return PartitionedMatrix(policy, state, matrix, request).frame(partitions or _partitions(session))
 
 
 def _entities(session: SparkSession, entities: EntitiesLike) -> DataFrame | None:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from privtab import strict_json
 from privtab.engines.index import Index
 from privtab.entitlements.subjects import Holding, Subject
+from privtab.entitlements.universe import Universe, universe
 from privtab.entitlements.universe import users as users_of
-from privtab.errors import HasWindows, UsageError
+from privtab.errors import FileError, HasWindows, UsageError
 from privtab.hints import hint
 from privtab.ir.nodes import Program
 from privtab.ir.support import Feature
+from privtab.locations import Locations
 from privtab.names import KINDS, bare_name, is_wildcard
+from privtab.request import Entity
 from privtab.spark.matrix import Matrix
 from privtab.spark.matrix.question import Question, listed
 from privtab.spark.moments import Moment, moment_of, state_at
@@ -35,15 +41,6 @@ if TYPE_CHECKING:
     from privtab.spark.state import SparkState
     from privtab.spark.states import Timed
 
-from collections.abc import Iterator
-from itertools import repeat
-from pathlib import Path
-
-from privtab import strict_json
-from privtab.entitlements.universe import Universe, universe
-from privtab.errors import FileError
-from privtab.locations import Locations
-from privtab.request import Entity
 
 EVERY = 1 << 40
 SHIPPED = 4_000_000

@@ -54,20 +54,14 @@ class MatrixRequest:
     principals: tuple[str, ...]
 
 
-def partitioned_matrix(
-    policy: OpenPolicy, state: SparkState, matrix: Matrix, request: MatrixRequest, partitions: int
-) -> DataFrame:
-    """The rows of a matrix, computed in portions; `matrix`: a matrix for the same question, without subjects.
-
-    Raises UsageError if a single entity has more rows than a task can hold.
-    """
-    return _PartitionedMatrix(policy, state, matrix, request).frame(partitions)
-
-
-class _PartitionedMatrix:
-    """Computes one matrix. Frames of rows have the columns of their table and `portion`."""
+class PartitionedMatrix:
+    """Computes one matrix in portions. Frames of rows have the columns of their table and `portion`."""
 
     def __init__(self, policy: OpenPolicy, state: SparkState, matrix: Matrix, request: MatrixRequest) -> None:
+        """`matrix`: a matrix for the same question, without subjects.
+
+        Raises UsageError if a single entity has more rows than a task can hold.
+        """
         self.policy, self.state, self.matrix, self.request = policy, state, matrix, request
         hierarchy = policy.json["semantics"].get("hierarchy", ())
         self.tables = with_chains(hierarchy, policy.vocabulary.keys, state.tables)

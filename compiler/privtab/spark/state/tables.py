@@ -305,19 +305,9 @@ def policy_digest(program: Program, orphans: str, format_: int) -> str:
 def differences(of_state: Mapping[str, Any], of_policy: Mapping[str, Any]) -> list[str]:
     """Descriptions of how the names by which a state was read differ from a policy's; empty if they are equal."""
     found = []
-    for part in (
-        "types",
-        "privileges",
-        "implied",
-        "aliases",
-        "sets",
-        "roles",
-        "denials",
-        "owners",
-        "hierarchy",
-        "attributes",
-    ):
-        in_state, in_policy = of_state.get(part, {}), of_policy.get(part, {})
+    for part in dict.fromkeys((*of_policy, *of_state)):
+        values = [names.get(part, {}) for names in (of_state, of_policy)]
+        in_state, in_policy = (value if isinstance(value, Mapping) else {part: value} for value in values)
         changed = sorted(
             name for name in {*in_state, *in_policy} if in_state.get(name, ...) != in_policy.get(name, ...)
         )
