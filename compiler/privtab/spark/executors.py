@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import pickle
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, Unpack
@@ -88,7 +88,7 @@ def decide_with(
     request = read_arguments(frame, vocabulary, **arguments, taken=names[:2])
     check_executors(frame.sparkSession, "requests")
     layout = Layout.of(request, rows)
-    coded = mapped(request, lambda column_count: _function(point, vocabulary, layout, column_count))
+    coded = mapped(request, partial(codes, point, vocabulary, layout), rows)
     return to_caller(names.answered(request, coded))
 
 
@@ -111,18 +111,6 @@ def _check_followed(client: Asker) -> None:
             "the Embedded of a stream keeps its first bundles: give it `refresh=`, give the location of the bundles "
             "instead, or pass `refresh=None` to accept this"
         )
-
-
-def _function(
-    point: _PortableDecisionPoint, vocabulary: Vocabulary, layout: Layout, column_count: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def decide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from privtab.spark.executors import codes
-        from privtab.spark.kernel import answered_batches
-
-        yield from answered_batches(partial(codes, point, vocabulary, layout), layout.rows, column_count, batches)
-
-    return decide
 
 
 # --- on executors ----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,7 +91,7 @@ def decide_by_kernel(
     try:
         from pyspark.sql.pandas.functions import arrow_udf
     except ImportError:  # Spark 4.0: whole rows are sent to the workers
-        return mapped(request, lambda column_count: _batches_function(shipped, layout, column_count))
+        return mapped(request, partial(current_codes, shipped, layout), rows)
     # Declared nondeterministic: otherwise the optimiser would push a filter on the answer down as a second copy of the
     # function, and every row would be decided twice.
     decide = arrow_udf(_columns_function(shipped, layout), "tinyint").asNondeterministic()  # type: ignore[call-overload]
@@ -105,8 +106,8 @@ def answer_columns(request: RequestColumns) -> tuple[Column, Column]:
     return allowed, F.when(code.isNull(), UNDECIDED).otherwise(F.get(words, code.cast("int")))
 
 
-def mapped(request: RequestColumns, function: Callable[[int], Callable[[Any], Any]]) -> DataFrame:
-    """The frame with its codes. `function` takes the number of columns before the request's and returns one for `mapInArrow`."""
+def mapped(request: RequestColumns, decide: Callable[[list[pa.Array]], pa.Array], rows: int) -> DataFrame:
+    """The frame with its codes. `decide`: gives those of requests in columns; `rows`: how many are decided at once, about."""
     from pyspark.sql.types import ByteType, StructField, StructType
 
     names = list(request.frame.columns)
@@ -116,7 +117,8 @@ def mapped(request: RequestColumns, function: Callable[[int], Callable[[Any], An
         for number, f in enumerate(request.frame.schema)
     ]
     schema = StructType([*fields, StructField(CODE, ByteType(), nullable=True)])
-    return request.with_canonical_columns().mapInArrow(function(len(names)), schema).toDF(*names, request.code)
+    work = partial(answered_batches, decide, rows, len(names))
+    return request.with_canonical_columns().mapInArrow(work, schema).toDF(*names, request.code)
 
 
 def _columns_function(
@@ -131,21 +133,6 @@ def _columns_function(
     return decide
 
 
-def _batches_function(
-    shipped: ShippedBytes | FollowedState, layout: Layout, column_count: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def decide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from privtab.spark.following import current_engine
-        from privtab.spark.kernel import answered_batches, codes
-
-        def current_codes(columns: list[pa.Array]) -> pa.Array:
-            return codes(current_engine(shipped), layout, columns)
-
-        yield from answered_batches(current_codes, layout.rows, column_count, batches)
-
-    return decide
-
-
 # --- on executors ----------------------------------------------------------------------------------------------------
 
 _NAMED: WorkerCache[str, TextDictionary] = WorkerCache()
@@ -156,7 +143,12 @@ def decided_codes(
 ) -> Iterator[pa.Array]:
     """The codes of all rows; `columns` has the arrays of each batch."""
     for part in combined_batches(columns, layout.rows):
-        yield codes(current_engine(shipped), layout, [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)])
+        yield current_codes(shipped, layout, [pa.concat_arrays(pieces) for pieces in zip(*part, strict=True)])
+
+
+def current_codes(shipped: ShippedBytes | FollowedState, layout: Layout, columns: list[pa.Array]) -> pa.Array:
+    """The codes of requests in the columns of a layout, by the current state."""
+    return codes(current_engine(shipped), layout, columns)
 
 
 def answered_batches(

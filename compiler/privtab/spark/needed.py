@@ -34,7 +34,7 @@ from privtab.spark.state.schemas import entity_column
 from privtab.spark.state.tables import packed, unpacked
 from privtab.spark.states import batches_of, cache_key, memoised
 from privtab.spark.states import readable as readable_state
-from privtab.state.findings import stops
+from privtab.state.findings import stopping, stops
 from privtab.state.nodes import RowLocation, StateFinding
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _needed_rows(
             own = checked.columns[column]
             about_named = np.append(_about_named(own.array, named), False)[own.codes]
             needed[unsure[raw.numbers[about_named & checked.valid] - 1]] = True
-        needed[[unsure[f.place.row - 1] for f in findings if f.severity == "error" and stops(program, f)]] = True
+        needed[[unsure[f.place.row - 1] for f in stopping(program, findings)]] = True
         yield batch.filter(arrow.truths(needed))
 
 

@@ -268,8 +268,8 @@ def _granted_to(
 ) -> Iterator[tuple[tuple[str | None, ...], Window]]:
     """The grants to some roles, as texts, and when they hold: always."""
     rows = grantees.where(roles)
-    columns = (state.column("grants", name).take(rows) for name in ("grantee", "effect", "privilege", "entity"))
-    return ((row, ALWAYS) for row in zip(*columns, strict=True))
+    texts = state.texts("grants", "grantee", "effect", "privilege", "entity", rows=rows)
+    return ((row, ALWAYS) for row in texts)
 
 
 class _People:

@@ -255,9 +255,10 @@ class State:
         """Every text in some columns, each given as (table, column)."""
         return {text for table, name in columns for text in self.column(table, name).names}
 
-    def texts(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
-        """The rows of a table as texts, each column by the name that it has in files."""
-        return zip(*(self.column(table, name) for name in columns), strict=True)
+    def texts(self, table: str, *columns: str, rows: Sequence[int] | None = None) -> Iterator[tuple[Any, ...]]:
+        """The rows of a table as texts, each column by the name that it has in files; `rows`: only these."""
+        found = (self.column(table, name) for name in columns)
+        return zip(*(column if rows is None else column.take(rows) for column in found), strict=True)
 
     def named_entities(self) -> Iterator[str]:
         """Every entity that a row names, once, as `type:path`."""

@@ -148,6 +148,28 @@ class RawReader:
             self.report("S001", f"cannot be read: {error.strerror}", place)
         return None
 
+    def is_table(self, name: str, only: str | None, place: RowLocation, suffix: str) -> bool:
+        """Whether a table may stand in a file, which has all tables or `only` one; reports one that may not."""
+        if name not in ALL_TABLES:
+            self.unknown_table(name, place)
+        elif only is not None and name != only:
+            advice = f"put it into a file of its own, `{name}{suffix}`"
+            self.report("S004", f"table `{name}` is in the file of `{only}`", place, help=advice)
+        else:
+            return True
+        return False
+
+    def not_tables(self, kind: str, place: RowLocation) -> None:
+        """Report a value of another kind in the place of all tables."""
+        message = f"a state is a mapping from tables to lists of rows, not {kind}"
+        self.report("S004", message, place, help=f"the tables are {', '.join(ALL_TABLES)}")
+
+    def not_rows(self, table: str, kind: str, place: RowLocation) -> None:
+        """Report a value of another kind in the place of the rows of a table, or of one of them if the place has a row."""
+        message = f"`{table}` is {kind}, not a list of rows"
+        of_row = f"a row of `{table}` is {kind}, not a mapping from columns to text"
+        self.report("S004", of_row if place.row else message, place)
+
     def unknown_table(self, name: str, place: RowLocation) -> None:
         """Report a table that is not one of a state."""
         advice = did_you_mean(name, ALL_TABLES) or f"the tables are {', '.join(ALL_TABLES)}"

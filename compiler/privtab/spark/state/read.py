@@ -24,7 +24,7 @@ from privtab.spark.state.sources import Sources, TableSource, open_sources
 from privtab.spark.state.tables import PACKED, SparkState, TimedTables, collected, names_of, unpacked
 from privtab.spark.state.together import WrongRows, shipped_places, wrong_rows
 from privtab.state.checker import Checker
-from privtab.state.findings import CODES, stops
+from privtab.state.findings import CODES, stopping
 from privtab.state.load import no_table, validate
 from privtab.state.names import StateNames, uses
 from privtab.state.nodes import ENTITIES, RowLocation, State, StateFinding
@@ -184,9 +184,8 @@ class Read:
             columns = dict(zip(found.column_names, found.columns, strict=True))
             row_checks.read_rows(reader, label, table, {}, columns)
         state, findings = validate(self.program, reader.done(), notes=False)
-        stopping = [f for f in findings if f.severity == "error" and stops(self.program, f)]
-        if stopping:
-            unnumbered = (replace(f, place=replace(f.place, row=0)) for f in stopping[:SHOWN])
+        if wrong := stopping(self.program, findings):
+            unnumbered = (replace(f, place=replace(f.place, row=0)) for f in wrong[:SHOWN])
             raise StateInvalid(tuple(unnumbered), schemas.DENIES)
         return state
 

@@ -98,11 +98,10 @@ def program_of(policy: object) -> Program:
 def checked_rows(program: Program, path: Path) -> State:
     """The valid rows of files; raises StateInvalid if an invalid row may affect a denial, or if a file could not be read whole."""
     from privtab.errors import StateInvalid
-    from privtab.state.findings import errors, stops
+    from privtab.state.findings import stopping
     from privtab.state.load import load, validate
 
     state, findings = validate(program, load(path))
-    stopping = tuple(error for error in errors(findings) if stops(program, error))
-    if stopping:
-        raise StateInvalid(stopping, UNREAD if program.semantics.deny == "none" else DENIES)
+    if wrong := stopping(program, findings):
+        raise StateInvalid(wrong, UNREAD if program.semantics.deny == "none" else DENIES)
     return state
