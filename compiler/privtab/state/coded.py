@@ -186,7 +186,7 @@ def only_in_one(columns: Iterable[tuple[Column, Column]]) -> tuple[list[int], li
     first_length = 0
     for first, second in columns:
         first_length = len(first)
-        joined.append(appended(_coded(first), _coded(second)))
+        joined.append(appended(by_numbers(first), by_numbers(second)))
     found = groups(joined)
     first_groups, second_groups = found[:first_length], found[first_length:]
     # States that follow one another differ in few places: what begins and ends both tables is in both.
@@ -210,7 +210,8 @@ def _missing(rows: Codes, others: Codes, begin: int, end: int) -> list[int]:
     return numbers
 
 
-def _coded(column: Column) -> CodedColumn:
+def by_numbers(column: Column) -> CodedColumn:
+    """Any column as one of numbers."""
     return column if isinstance(column, CodedColumn) else CodedColumn.of_texts(column)
 
 

@@ -105,9 +105,8 @@ def root_state(
     for number, name in enumerate(TABLES):
         columns = _checked(program, table, part, number, not_text.get(name, {}), findings)
         columns = _distinct(name, columns, listed, orphans, findings)
-        edges = {c: columns.pop(c, None) for c in WINDOW}
-        if any(edges.values()):
-            windows[name] = windows_of(*edges.values())
+        if own := windows_of(columns):
+            windows[name] = own
         rows[name] = ColumnRows(name, columns)
     scopes, values = (_columns(table.filter(pa.array(part == kind)), "abc") for kind in (SCOPE, ATTRIBUTE))
     none = CodedColumn(np.full(len(values["a"]), -1, np.int64), arrow.texts([]))
