@@ -21,7 +21,7 @@ from privtab.spark.arguments import RequestColumns
 from privtab.spark.attribute_columns import AttributeColumn, values
 from privtab.spark.following import FollowedState, current_engine
 from privtab.spark.frames import flag_column
-from privtab.spark.shipping import ShippedBytes, WorkerCache, contents
+from privtab.spark.shipping import ShippedBytes, kept
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -135,8 +135,6 @@ def _columns_function(
 
 # --- on executors ----------------------------------------------------------------------------------------------------
 
-_NAMED: WorkerCache[str, TextDictionary] = WorkerCache()
-
 
 def decided_codes(
     shipped: ShippedBytes | FollowedState, layout: Layout, columns: Iterable[tuple[pa.Array, ...]]
@@ -219,7 +217,8 @@ def _decided(batches: Batches, layout: Layout, columns: list[pa.Array]) -> np.nd
 
 def named_paths(shipped: ShippedBytes) -> TextDictionary:
     """The paths that a part of a state was made for."""
-    return _NAMED.get(shipped.digest, lambda: contents(shipped))
+    found: TextDictionary = kept(shipped)
+    return found
 
 
 def readable(column: pa.Array) -> pa.Array:

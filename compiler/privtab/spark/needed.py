@@ -18,8 +18,6 @@ import pyarrow.compute as pc
 from privtab import arrow
 from privtab.arrow import Truth
 from privtab.engines.lookups import TextDictionary
-from privtab.engines.packed import digest
-from privtab.engines.packed import packed as flat
 from privtab.ir.nodes import Program
 from privtab.spark import kernel
 from privtab.spark.arguments import RequestColumns
@@ -67,8 +65,7 @@ def decide_by_needed(
     paths = _named(request, max(shape.most for shape in policy.vocabulary.shapes.values()))
     if paths is None or (choice.plan == "kernel" and len(paths) * SMALLER > rows):
         return None
-    content = flat(TextDictionary.of(paths))
-    named = PackedState(digest=digest(content), content=content).ship(spark)
+    named = PackedState.holding(TextDictionary.of(paths)).ship(spark)
     parts = {
         table: kept(packed(read.raw(table), partial(_needed_rows, policy.as_program, table, named)))
         for table in choice.selected

@@ -28,7 +28,8 @@ from privtab.spark.frames import union
 from privtab.spark.kernel import CHANGED, CODE, CODES, Layout, codes, readable
 from privtab.spark.policies import OpenPolicy
 from privtab.spark.preflight import check_executors
-from privtab.spark.shipping import ShippedBytes, contents
+from privtab.spark.shipping import ShippedBytes
+from privtab.spark.shipping import kept as kept_value
 from privtab.spark.state.row_checks import closed
 from privtab.spark.state.schemas import CANONICAL, LOCATED
 from privtab.spark.state.tables import CELLS, cells, from_arrow, whole
@@ -337,7 +338,7 @@ def _with_whole_paths(
     names: Vocabulary, places: ShippedBytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: the last two columns, type and path of an entity, become its whole path."""
-    where = _locations(names, contents(places))
+    where = _locations(names, kept_value(places))
     named = {
         type_
         for type_, chain in names.chains.items()

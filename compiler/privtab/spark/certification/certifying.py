@@ -48,36 +48,40 @@ MOST = 20_000_000
 PLANS = ("auto", "process", "spark")
 
 
+@dataclass
 class MatrixMaker:
-    """Computes the rows of a matrix by the plan that it chooses."""
+    """Computes the rows of a matrix by the plan that it chooses.
 
-    def __init__(
-        self,
-        policy: OpenPolicy,
-        state: object,
-        entities: EntitiesLike,
-        users: UsersLike,
-        spark: SessionLike,
-        plan: str,
-    ) -> None:
-        """Choose the plan; raises UsageError for an unknown plan, and for `process` if an argument needs Spark."""
-        if plan not in PLANS:
-            raise UsageError(f"unknown plan `{plan}`; there are: auto, process, spark")
-        self.policy, self.state, self.entities, self.requested_users, self.spark = policy, state, entities, users, spark
-        self.forced, self.plan = plan == "process", "spark"
-        self._read: StateSource | None = None
-        spark_input = _needs_spark(state, entities, users)
+    Raises UsageError for an unknown plan, and for `process` if an argument needs Spark.
+    """
+
+    policy: OpenPolicy
+    state: object
+    entities: EntitiesLike
+    requested_users: UsersLike
+    spark: SessionLike
+    plan: str
+    """As the caller gives it, then `process` or `spark`."""
+    why: str = "the caller asks for it"
+    _read: StateSource | None = None
+
+    def __post_init__(self) -> None:
+        """Choose the plan."""
+        if self.plan not in PLANS:
+            raise UsageError(f"unknown plan `{self.plan}`; there are: {', '.join(PLANS)}")
+        self.forced = self.plan == "process"
+        spark_input = _needs_spark(self.state, self.entities, self.requested_users)
         if spark_input is not None and self.forced:
             raise UsageError(f"{spark_input} is read by Spark: take the plan `spark` or `auto`")
-        if plan == "spark" or spark_input is not None:
-            self.why = f"{spark_input} is read by Spark" if spark_input else "the caller asks for it"
+        if self.plan == "spark" or spark_input is not None:
+            self.plan, self.why = "spark", f"{spark_input} is read by Spark" if spark_input else self.why
             return
-        self._read = open_state(policy, state)
+        self._read = open_state(self.policy, self.state)
         self.plan, self.why = self._by_size(self._read)
 
     def _by_size(self, source: StateSource) -> tuple[str, str]:
         if self.forced:
-            return "process", "the caller asks for it"
+            return "process", self.why
         if source.rows is None:
             return "process", "a state bundle is an index already"
         count = sum(len(getattr(source.rows, table)) for table in TABLES)

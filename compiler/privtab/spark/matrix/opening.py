@@ -107,6 +107,7 @@ def open_matrix(
         subjects_asked = [f"user:{name}" for name in user_names_of(policy, source)]
     nests_roles = "roles" in policy.json["semantics"].get("hierarchy", ())
     through: Mapping[str, Mapping[str, tuple[Holding, ...]]] = {}
+    holdings: Holdings | None = None
     if source.rows is not None:
         program = policy.checked("a state")
         found, holdings = Index(index(program, source.rows)), Holdings(program, source.rows)
@@ -124,9 +125,9 @@ def open_matrix(
                 held_principals, scopes = found.principals(name), found.scopes(name)
             case "role" if not nests_roles:
                 held_principals, scopes = (principal,), {}
-            case _ if source.rows is not None:
+            case _ if holdings is not None:
                 everywhere, scoped, _ = holdings.of_principal(principal, everywhere=True)
-                subjects.append(Subject.holding(principal, None, everywhere, scoped, program.roles))
+                subjects.append(Subject.holding(principal, None, everywhere, scoped, policy.as_program.roles))
                 continue
             case "group" if name in found.groups:
                 held_principals, scopes = found.groups[name], found.group_scoped.get(name, {})

@@ -16,6 +16,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,21 +88,19 @@ def build(
     )
 
 
+@dataclass
 class _Builder:
     """One run of `build`."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        read: Read,
-        root: Root,
-        progress: Progress,
-        manifest_entries: Mapping[str, Any],
-        signing: SigningKey | None,
-    ) -> None:
-        self.spark, self.read, self.root, self.progress = spark, read, root, progress
-        self.manifest_entries, self.signing = manifest_entries, signing
-        self.program = read.program
+    spark: SparkSession
+    read: Read
+    root: Root
+    progress: Progress
+    manifest_entries: Mapping[str, Any]
+    signing: SigningKey | None
+
+    def __post_init__(self) -> None:
+        self.program = self.read.program
         self.seconds: dict[str, float] = {}
         self.counts: dict[str, DataFrame] = {}
         """For the tables of BY_NAME, the distinct valid rows with their counts."""

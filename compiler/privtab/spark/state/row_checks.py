@@ -19,7 +19,7 @@ from privtab.ir.nodes import Program
 from privtab.ir.semantics import HierarchyKind
 from privtab.moments import FIRST, LAST, WINDOW, Window, edge_texts, moment
 from privtab.request import Entity
-from privtab.spark.shipping import ShippedBytes, WorkerCache, contents
+from privtab.spark.shipping import ShippedBytes, kept
 from privtab.spark.state.schemas import CANONICAL, FINDING, schema, windows_in
 from privtab.spark.state.tables import canonical
 from privtab.spark.state.together import collected_links
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-_PLACES: WorkerCache[str, Mapping[str, str]] = WorkerCache()
 _FINDINGS = pa.list_(pa.struct([(name, pa.string()) for name in FINDING]))
 
 
@@ -65,7 +64,7 @@ def examine(
     `not_text`: columns whose cells are not text, with their types. `places`: where entities with flat ids lie; rows about others are
     wrong.
     """
-    known = None if places is None else _PLACES.get(places.digest, lambda: contents(places))
+    known = None if places is None else kept(places)
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         checked = check(program, table, not_text, columns, known)
