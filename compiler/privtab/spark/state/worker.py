@@ -101,11 +101,8 @@ def _principals(key: str, state: State) -> Iterator[Any]:
     names = pc.unique(pa.chunked_array([column.array for column in named], pa.string()))
     if not len(names):
         return
-    own = {
-        "kind": pa.repeat(pa.scalar("principal"), len(names)),
-        "root": pa.repeat(pa.scalar(key), len(names)),
-        "row": names,
-    }
+    kind, root = (pa.repeat(pa.scalar(text), len(names)) for text in ("principal", key))
+    own = {"kind": kind, "root": root, "row": names}
     schema = _arrow_schema()
     columns = [own[field.name] if field.name in own else pa.nulls(len(names), field.type) for field in schema]
     yield pa.RecordBatch.from_arrays(columns, schema=schema)
