@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
@@ -168,16 +168,10 @@ def _evaluation(policy: OpenPolicy, request: RequestColumns) -> tuple[str, ...]:
     if not {Feature.NESTED, Feature.FLAT}.isdisjoint(features):
         how = "decide each distinct request by itself"
     else:
-        how = (
-            f"decide each distinct request {which} by itself, and the others in columns"
-            if which
-            else "decide in columns"
-        )
-    return (f"executors get the index of the state because of {_words(features)}, and {how}",)
-
-
-def _words(features: Iterable[Feature]) -> str:
-    return " and ".join(feature.value for feature in features)
+        how = f"decide each distinct request {which} by itself, and the others in columns"
+        how = how if which else "decide in columns"
+    words = " and ".join(feature.value for feature in features)
+    return (f"executors get the index of the state because of {words}, and {how}",)
 
 
 def _followed(policy: OpenPolicy, state: Any, refresh: float | None) -> str:

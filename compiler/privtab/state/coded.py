@@ -43,9 +43,8 @@ class CodedColumn(Column):
             texts = texts.combine_chunks()
         coded = texts if isinstance(texts, pa.DictionaryArray) else texts.cast(pa.string()).dictionary_encode()
         found = cls(arrow.numbers(coded.indices), coded.dictionary.cast(pa.string()))
-        return (
-            found if coded is not texts else found.mapped(found.array)
-        )  # a file's own dictionary may have repeated or unused texts
+        # A file's own dictionary may have repeated or unused texts.
+        return found.compact() if coded is texts else found
 
     @classmethod
     def of_texts(cls, texts: Iterable[str | None]) -> CodedColumn:

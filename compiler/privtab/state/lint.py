@@ -125,13 +125,10 @@ def _grants_covered(program: Program, state: State) -> Iterator[Found]:
         ):
             if not (privileges_of[row] <= privileges_of[other] and _within(windows[row], windows[other])):
                 continue
-            same = (
-                rows[other][3] == key and privileges_of[row] == privileges_of[other] and windows[row] == windows[other]
-            )
-            if rows[other][2:] != (privilege, key) and not (same and other > row):
-                yield _superfluous(
-                    "grants", row, other, "it gives as much, on the entity or above it, and holds as long"
-                )
+            meanings = [(rows[n][3], privileges_of[n], windows[n]) for n in (row, other)]
+            if rows[other][2:] != (privilege, key) and not (meanings[0] == meanings[1] and other > row):
+                why = "it gives as much, on the entity or above it, and holds as long"
+                yield _superfluous("grants", row, other, why)
                 break
 
 

@@ -239,9 +239,8 @@ class State:
         """One column of a table, by its name in files."""
         found: Column | None = self._columns.get((table, name))
         if found is None:
-            found = self._columns[table, name] = (
-                self._edges(table, name) if name in WINDOW else _column(getattr(self, table), table, name)
-            )
+            found = self._edges(table, name) if name in WINDOW else _column(getattr(self, table), table, name)
+            self._columns[table, name] = found
         return found
 
     def table(self, name: str) -> ColumnRows:

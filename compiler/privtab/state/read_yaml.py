@@ -47,9 +47,7 @@ def read_yaml(text: str, path: str, reader: RawReader, table: str | None = None)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = RowLocation(path=path, table=table or "", row=0, line=mark.line + 1 if mark else None)
-        message = (
-            f"{error.context}: {error.problem}" if error.context and error.problem else error.problem or error.context
-        )
+        message = ": ".join(filter(None, (error.context, error.problem)))
         reader.report("S002", f"not YAML: {message}; nothing after this place was read", place)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1 if isinstance(error.position, int) else None

@@ -299,10 +299,8 @@ def _scope(
     listed_entities = f"{len(entities):,} listed" if isinstance(entities, list | tuple) else "from a table"
     yield "entities", "all entities of the state, and their ancestors" if entities is None else listed_entities
     if question.withs:
-        yield (
-            "with",
-            found.abbreviated([f"{slot} = {entity}" for slot, entity in sorted(question.withs.items())], NAMED),
-        )
+        objects = [f"{slot} = {entity}" for slot, entity in sorted(question.withs.items())]
+        yield "with", found.abbreviated(objects, NAMED)
     if any(shape.flags for shapes in policy.vocabulary.operations.values() for shape in shapes.values()):
         flag_names = found.abbreviated(sorted(question.flags), NAMED)
         yield "flags", flag_names or "none: requirements that flags add are left out"
@@ -314,11 +312,8 @@ def _scope(
 
 
 def _described(users: UsersLike) -> str:
-    return (
-        found.abbreviated(sorted(cast("Collection[str]", users)), NAMED)
-        if isinstance(users, Sized)
-        else "users of a table"
-    )
+    is_listed = isinstance(users, Sized)
+    return found.abbreviated(sorted(cast("Collection[str]", users)), NAMED) if is_listed else "users of a table"
 
 
 def _write(place: Path, rows: WrittenRows, certificate: Certificate, kind: str) -> None:

@@ -75,9 +75,8 @@ class PartitionedMatrix:
         """The `with` objects and their ancestors, which matter to every request."""
         self.depth = self._depth()
         # Frames that are used several times are computed once.
-        self.keys = (
-            self._requested_entities().withColumn("portion", portions.beginning("path", self.depth)).localCheckpoint()
-        )
+        keys = self._requested_entities().withColumn("portion", portions.beginning("path", self.depth))
+        self.keys = keys.localCheckpoint()
         self.portions = self.keys.select("portion").distinct().localCheckpoint()
         self.places = self.portions.select("portion", F.explode(portions.beginnings("portion")).alias("place"))
         """Each portion with the prefixes of its path, whose rows count in it."""
@@ -133,9 +132,8 @@ class PartitionedMatrix:
 
     def _spread(self, rows: DataFrame) -> DataFrame:
         """Rows about entities, repeated for each portion in which they count."""
-        placed = (
-            rows.withColumn("place", portions.beginning("path", self.depth)).join(self.places, "place").drop("place")
-        )
+        beginnings = rows.withColumn("place", portions.beginning("path", self.depth))
+        placed = beginnings.join(self.places, "place").drop("place")
         if not self.with_keys:
             return placed
         everywhere = rows.where(F.concat_ws(":", "type", "path").isin(self.with_keys)).crossJoin(self.portions)

@@ -261,9 +261,8 @@ class _Builder:
         result_rows = read_results(self.spark, self.root, results).filter("kind != 'principal'")
         not_finding = fn.col("kind") != "finding"
         keys = [fn.when(not_finding, fn.col(name)).alias(f"own_{name}") for name in ("root", "row")]
-        rows = (
-            result_rows.groupBy("kind", *keys, "table", "code", "severity").agg(fn.sum("rows").alias("rows")).collect()
-        )
+        grouped = result_rows.groupBy("kind", *keys, "table", "code", "severity")
+        rows = grouped.agg(fn.sum("rows").alias("rows")).collect()
         shards, prints = (
             {r["own_root"]: json.loads(r["own_row"]) for r in rows if r["kind"] == kind}
             for kind in ("shard", "fingerprint")
