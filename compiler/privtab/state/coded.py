@@ -53,6 +53,11 @@ class CodedColumn(Column):
         codes = [-1 if text is None else numbers.setdefault(text, len(numbers)) for text in texts]
         return cls(np.array(codes, np.int64), arrow.texts(list(numbers)))
 
+    @classmethod
+    def without_texts(cls, rows: int) -> CodedColumn:
+        """A column of so many rows, none of which has a text."""
+        return cls(np.full(rows, -1, np.int64), arrow.texts([]))
+
     def compact(self) -> CodedColumn:
         """Drop texts that no row has."""
         return self.mapped(self.array)
@@ -264,7 +269,7 @@ class RawTable(Sequence[RawRow]):
     def column(self, name: str) -> CodedColumn:
         """A column; without any text if the table lacks it."""
         found = self.columns.get(name)
-        return CodedColumn(np.full(len(self), -1, np.int64), arrow.texts([])) if found is None else found
+        return CodedColumn.without_texts(len(self)) if found is None else found
 
 
 def take(reader: RawReader, path: str, table: str, columns: Mapping[str, CodedColumn], line: int | None = None) -> None:

@@ -107,7 +107,7 @@ class ColumnChecker:
             )
             passes &= assessments[c].of_rows(own)[0]
         if edges:
-            passes &= _in_order(*(edges.get(c, CodedColumn(np.full(len(table), -1), arrow.texts([]))) for c in WINDOW))
+            passes &= _in_order(*(edges.get(c, CodedColumn.without_texts(len(table))) for c in WINDOW))
         doubtful = np.flatnonzero(~passes).tolist()
         valid = np.ones(len(table), np.bool_)
         for row in doubtful:

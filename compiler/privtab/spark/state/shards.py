@@ -109,7 +109,7 @@ def root_state(
             windows[name] = own
         rows[name] = ColumnRows(name, columns)
     scopes, values = (_columns(table.filter(pa.array(part == kind)), "abc") for kind in (SCOPE, ATTRIBUTE))
-    none = CodedColumn(np.full(len(values["a"]), -1, np.int64), arrow.texts([]))
+    none = CodedColumn.without_texts(len(values["a"]))
     of_nobody = CodedColumn(np.zeros(len(scopes["a"]), np.int64), arrow.texts(["user:"] if len(scopes["a"]) else []))
     return State(
         **rows,
@@ -174,8 +174,7 @@ def _checked(
 
 def _joined(columns: Sequence[CodedColumn | int]) -> CodedColumn:
     """Columns one after the other; a number is a column of so many rows without a text."""
-    none = arrow.texts([])
-    listed = [CodedColumn(np.full(c, -1, np.int64), none) if isinstance(c, int) else c for c in columns]
+    listed = [CodedColumn.without_texts(c) if isinstance(c, int) else c for c in columns]
     return reduce(appended, listed) if listed else CodedColumn.of_texts([])
 
 
